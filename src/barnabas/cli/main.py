@@ -1,0 +1,55 @@
+"""The `barnabas` command: a group whose sub-commands are imported when they are used, so that each starts fast.
+
+Entry point of the console script and of `python -m barnabas`. Runs on the main thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from barnabas import __version__
+
+COMMANDS = {
+    "consume": ("barnabas.cli.consume", "Print records of a topic."),
+    "demo": ("barnabas.cli.demo", "Show a whole pipeline: broker, records, Spark, a picture."),
+    "log": ("barnabas.cli.log", "Look into log segments and indexes."),
+    "produce": ("barnabas.cli.produce", "Send lines as records to a topic."),
+    "serve": ("barnabas.cli.serve", "Run a broker."),
+    "topics": ("barnabas.cli.topics", "Create, list, describe, delete topics."),
+}
+"""Name -> (module whose attribute of the same name is the command, one line of help)."""
+
+
+class LazyGroup(click.Group):
+    """A click group that imports a sub-command's module only to run it (or to show its own help)."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """See click.Group."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """See click.Group."""
+        if cmd_name not in COMMANDS:
+            return None
+        module_name, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(module_name), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from the table, importing none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="barnabas")
+def barnabas() -> None:
+    """An event streaming broker that speaks Kafka's wire protocol."""
+
+
+def main() -> None:
+    """Run the command line."""
+    sys.exit(barnabas.main(prog_name="barnabas"))

@@ -1,0 +1,245 @@
+"""Disks as a constructor argument: the few calls that storage, checkpoints and the embedded store make.
+
+Used by the storage and zk layers from any thread; a `File` holds a descriptor and no position, so concurrent reads
+need no lock, and whoever writes holds the lock of its log. The simulated disk of `tests/support` implements the same
+Protocols, loses unsynced writes and tears pages. Paths are `str`. Sources: Kafka's FileRecords, CheckpointFile, Utils.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_BUFFERS_PER_WRITE = 512
+"""Fewer than any system's IOV_MAX (1024 on Linux)."""
+
+
+class File(Protocol):
+    """An open file, read and written at given positions."""
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile; valid until `close()`."""
+
+    def size(self) -> int:
+        """The file's length in bytes."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Write all of `buffers`, one after another, at `position`; returns the bytes written, always all of them.
+
+        A write that cannot be completed (disk full) truncates the file back to `position` and raises OSError.
+        """
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or extend it with zeros, to `size` bytes."""
+
+    def sync(self) -> None:
+        """Return once the file's data is on stable storage (fdatasync)."""
+
+    def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
+
+
+class Files(Protocol):
+    """A file system. Errors are those of the operating system: OSError and its subclasses."""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> File:
+        """Open for reading and writing; FileNotFoundError unless it exists or `create` is set."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory of this name exists."""
+
+    def is_dir(self, path: str) -> bool:
+        """Whether it is a directory."""
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names in the directory, sorted."""
+
+    def make_dirs(self, path: str) -> None:
+        """Create the directory and its parents; existing ones are fine."""
+
+    def rename(self, source: str, destination: str) -> None:
+        """Rename; whoever needs it to survive a crash calls `sync_dir` on the parent."""
+
+    def replace(self, source: str, destination: str) -> None:
+        """Rename over an existing file, atomically."""
+
+    def unlink(self, path: str) -> None:
+        """Remove the file; a missing one raises FileNotFoundError."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all it holds; a missing one is fine."""
+
+    def sync_dir(self, path: str) -> None:
+        """Return once the directory's entries are on stable storage."""
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole file."""
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace the file's content so that a crash leaves the old or the new one, and return once it is durable."""
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes free for this process on the file system that holds `path`."""
+
+
+class OperatingSystemFile:
+    """A descriptor with positioned reads and writes. Not closed by garbage collection: its owner closes it."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def __repr__(self) -> str:
+        return f"OperatingSystemFile({self.path!r}, fd={self._fd})"
+
+    def fileno(self) -> int:
+        """See File."""
+        return self._fd
+
+    def size(self) -> int:
+        """See File."""
+        return os.fstat(self._fd).st_size
+
+    def read(self, position: int, size: int) -> bytes:
+        """See File. One pread in all but the rarest cases: a short read is either the end or a signal's doing."""
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        pieces = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(self._fd, size - got, position + got)
+            if not data:
+                break
+            pieces.append(data)
+            got += len(data)
+        return b"".join(pieces)
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        """See File. One pwritev in all but the rarest cases."""
+        expected = sum(memoryview(buffer).nbytes for buffer in buffers)
+        try:
+            written = os.pwritev(self._fd, buffers[:MAX_BUFFERS_PER_WRITE], position)
+            if written != expected:
+                self._write_rest(buffers, position, written, expected)
+        except OSError:
+            # The write's own error is the one to report, should cutting the file back fail as well.
+            with suppress(OSError):
+                os.ftruncate(self._fd, position)
+            raise
+        return expected
+
+    def _write_rest(self, buffers: Sequence[Buffer], position: int, written: int, expected: int) -> None:
+        joined = memoryview(b"".join(buffers))
+        while written < expected:
+            count = os.pwrite(self._fd, joined[written:], position + written)
+            if count == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            written += count
+
+    def truncate(self, size: int) -> None:
+        """See File."""
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """See File."""
+        _sync_data(self._fd)
+
+    def close(self) -> None:
+        """See File."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class OperatingSystemFiles:
+    """The machine's file system."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> File:
+        """See Files."""
+        flags = os.O_RDWR | os.O_CLOEXEC
+        if create:
+            flags |= os.O_CREAT
+        if truncate:
+            flags |= os.O_TRUNC
+        return OperatingSystemFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        """See Files."""
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """See Files."""
+        return os.path.isdir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        """See Files."""
+        return sorted(os.listdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        """See Files."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, destination: str) -> None:
+        """See Files."""
+        os.rename(source, destination)
+
+    def replace(self, source: str, destination: str) -> None:
+        """See Files."""
+        os.replace(source, destination)
+
+    def unlink(self, path: str) -> None:
+        """See Files."""
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """See Files."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        """See Files."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read_bytes(self, path: str) -> bytes:
+        """See Files."""
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """See Files: write `path`.tmp, sync it, rename it over `path`, sync the directory (Kafka: CheckpointFile)."""
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True, truncate=True)
+        try:
+            file.write([data], 0)
+            file.sync()
+        finally:
+            file.close()
+        self.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+    def free_bytes(self, path: str) -> int:
+        """See Files."""
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+
+# macOS has no fdatasync.
+_sync_data = getattr(os, "fdatasync", os.fsync)

@@ -1,0 +1,174 @@
+"""Runs tasks later, once or again and again, on a few background threads.
+
+Used by storage (flush, retention, checkpoints), replica (ISR expiry) and metadata. One condition variable guards the
+heap of due times; tasks run without it. Threads are `scheduler-<n>`. Tests use `tests/support/mock_scheduler.py`.
+Kafka: org.apache.kafka.server.util.KafkaScheduler.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+logger = logging.getLogger(__name__)
+
+Task = Callable[[], None]
+
+
+class ScheduledTask(Protocol):
+    """A task that waits for its time."""
+
+    def cancel(self) -> bool:
+        """Keep it from running (again). False if it was cancelled before, or has run and would not run again.
+
+        A run already begun is not interrupted.
+        """
+
+
+class Scheduler(Protocol):
+    """What runs tasks later."""
+
+    def start(self) -> None:
+        """Begin to run tasks; those scheduled before wait until now."""
+
+    def shutdown(self) -> None:
+        """Drop waiting tasks, wait for running ones. Afterwards `schedule` gives cancelled tasks."""
+
+    def schedule(self, name: str, task: Task, *, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
+        """Run `task` after `delay_ms`, and, unless `period_ms` is negative, every `period_ms` from then on.
+
+        Runs of one task never overlap; those missed because one took too long are not made up for. An exception in a
+        task is logged with `name`; a periodic task goes on.
+        """
+
+
+class _Entry:
+    """One scheduled task. All fields are guarded by the scheduler's condition."""
+
+    __slots__ = ("_scheduler", "cancelled", "due_ns", "finished", "name", "number", "period_ms", "task")
+
+    def __init__(self, scheduler: ThreadScheduler, name: str, task: Task, due_ns: int, period_ms: int) -> None:
+        self._scheduler = scheduler
+        self.name = name
+        self.task = task
+        self.due_ns = due_ns
+        self.period_ms = period_ms
+        self.number = 0
+        self.cancelled = False
+        self.finished = False
+
+    def __lt__(self, other: _Entry) -> bool:
+        return (self.due_ns, self.number) < (other.due_ns, other.number)
+
+    def cancel(self) -> bool:
+        """See ScheduledTask."""
+        return self._scheduler.cancel_entry(self)
+
+
+class ThreadScheduler:
+    """A heap of tasks, and `threads` daemon threads that run what is due."""
+
+    def __init__(self, threads: int, clock: Clock) -> None:
+        if threads < 1:
+            raise ValueError(f"a scheduler needs a thread, not {threads}")
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._heap: list[_Entry] = []
+        self._numbers = 0
+        self._state = "new"  # new -> running -> stopped
+        self._threads = [
+            threading.Thread(target=self._run, name=f"scheduler-{number}", daemon=True) for number in range(threads)
+        ]
+
+    def start(self) -> None:
+        """See Scheduler. A second start, or one after shutdown, is an error."""
+        with self._changed:
+            if self._state != "new":
+                raise RuntimeError(f"this scheduler is {self._state}, it cannot be started")
+            self._state = "running"
+        for thread in self._threads:
+            thread.start()
+
+    def shutdown(self) -> None:
+        """See Scheduler. Harmless when called twice or before the start."""
+        with self._changed:
+            was_running = self._state == "running"
+            self._state = "stopped"
+            for entry in self._heap:
+                entry.cancelled = True
+            self._heap.clear()
+            self._changed.notify_all()
+        if was_running:
+            for thread in self._threads:
+                if thread is not threading.current_thread():
+                    thread.join()
+
+    def schedule(self, name: str, task: Task, *, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
+        """See Scheduler."""
+        due_ns = self._clock.nanoseconds() + max(delay_ms, 0) * NANOSECONDS_PER_MILLISECOND
+        entry = _Entry(self, name, task, due_ns, period_ms)
+        with self._changed:
+            if self._state == "stopped":
+                entry.cancelled = True
+                logger.debug("scheduler is stopped: %s will not run", name)
+            else:
+                self._push(entry)
+        return entry
+
+    def cancel_entry(self, entry: _Entry) -> bool:
+        """Cancel; the entry stays in the heap until its time, which costs less than searching for it."""
+        with self._changed:
+            if entry.cancelled or entry.finished:
+                return False
+            entry.cancelled = True
+            entry.task = _nothing  # drop what the task refers to
+            return True
+
+    def _push(self, entry: _Entry) -> None:
+        """Insert; the caller holds the condition."""
+        self._numbers += 1
+        entry.number = self._numbers
+        heapq.heappush(self._heap, entry)
+        self._changed.notify()
+
+    def _run(self) -> None:
+        while (entry := self._take_due()) is not None:
+            try:
+                entry.task()
+            except Exception:
+                logger.exception("uncaught exception in scheduled task %s", entry.name)
+            self._finish(entry)
+
+    def _finish(self, entry: _Entry) -> None:
+        """After a run: put a periodic task back, mark any other as done."""
+        with self._changed:
+            if entry.period_ms < 0:
+                entry.finished = True
+            elif not entry.cancelled and self._state == "running":
+                planned_ns = entry.due_ns + entry.period_ms * NANOSECONDS_PER_MILLISECOND
+                entry.due_ns = max(planned_ns, self._clock.nanoseconds())
+                self._push(entry)
+
+    def _take_due(self) -> _Entry | None:
+        """Wait for the next due task; None once the scheduler is stopped."""
+        with self._changed:
+            while self._state == "running":
+                while self._heap and self._heap[0].cancelled:
+                    heapq.heappop(self._heap)
+                if not self._heap:
+                    self._changed.wait()
+                    continue
+                wait_ns = self._heap[0].due_ns - self._clock.nanoseconds()
+                if wait_ns <= 0:
+                    return heapq.heappop(self._heap)
+                self._changed.wait(wait_ns / 1e9)
+            return None
+
+
+def _nothing() -> None:
+    """What a cancelled task runs."""

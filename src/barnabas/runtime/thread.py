@@ -1,0 +1,89 @@
+"""A thread that runs one step over and over until it is told to stop, and can be waited for.
+
+Base of the broker's own loops (fetchers, channels, senders). Its state is two events, set by any thread and read by
+the loop, so no lock. Kafka: org.apache.kafka.server.util.ShutdownableThread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+
+class ShutdownableThread:
+    """Runs `do_work()` until `shutdown()`.
+
+    An ordinary exception in a step is logged and ends the thread unless `survive_errors` is set, as Kafka's does; the
+    broker treats the death of a core thread as fatal through `on_failure`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        do_work: Callable[[], None],
+        *,
+        daemon: bool = True,
+        survive_errors: bool = False,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.name = name
+        self._do_work = do_work
+        self._survive_errors = survive_errors
+        self._on_failure = on_failure
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=daemon)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the loop may take another step."""
+        return not self._stopping.is_set()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the loop. RuntimeError when started twice."""
+        self._thread.start()
+
+    def initiate_shutdown(self) -> bool:
+        """Ask the loop to end after its current step; True if this call was the first to ask."""
+        first = not self._stopping.is_set()
+        self._stopping.set()
+        return first
+
+    def await_shutdown(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for the thread to end; False if it did not within the time, or if it is the calling thread itself."""
+        if self._thread.ident is None:
+            return True
+        if self._thread is threading.current_thread():
+            return False
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def shutdown(self) -> None:
+        """Ask and wait."""
+        self.initiate_shutdown()
+        self.await_shutdown()
+
+    def pause(self, seconds: float) -> bool:
+        """Called by a step that has nothing to do: sleep, but wake at shutdown; True if shutdown was asked for."""
+        return self._stopping.wait(seconds)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._do_work()
+            except Exception as error:
+                if self._stopping.is_set():
+                    logger.debug("%s: error while stopping", self.name, exc_info=True)
+                    return
+                logger.exception("%s: error in the loop", self.name)
+                if not self._survive_errors:
+                    self._stopping.set()
+                    if self._on_failure is not None:
+                        self._on_failure(error)

@@ -1,0 +1,57 @@
+"""Wakes a thread that sleeps in a poll: a descriptor that becomes readable when another thread asks for it.
+
+Owned by the sleeper (it registers `fileno()` and calls `drain()`); any thread may call `wake()`. No lock: a write to
+an eventfd or a pipe is atomic, and a wake-up already pending makes further ones harmless. Kafka: Selector.wakeup().
+"""
+
+from __future__ import annotations
+
+import os
+
+_ONE = (1).to_bytes(8, "little")  # only its being non-zero matters
+_DRAIN_BYTES = 4096
+
+
+class Wakeup:
+    """A wake-up descriptor: an eventfd on Linux, a pipe elsewhere (or when `portable` asks for it, as tests do)."""
+
+    __slots__ = ("_read_fd", "_write_fd")
+
+    def __init__(self, *, portable: bool = False) -> None:
+        if hasattr(os, "eventfd") and not portable:
+            self._read_fd = self._write_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        else:
+            self._read_fd, self._write_fd = os.pipe()
+            os.set_blocking(self._read_fd, False)
+            os.set_blocking(self._write_fd, False)
+
+    def fileno(self) -> int:
+        """The descriptor to poll for readability."""
+        return self._read_fd
+
+    def wake(self) -> None:
+        """Make the descriptor readable. Harmless after `close()`: a late caller has nobody left to wake."""
+        try:
+            os.write(self._write_fd, _ONE)
+        except BlockingIOError:
+            return  # the counter or the pipe is full: a wake-up is pending already
+        except OSError:
+            if self._write_fd >= 0:
+                raise
+
+    def drain(self) -> None:
+        """Take every pending wake-up, so that the next poll sleeps again."""
+        try:
+            while len(os.read(self._read_fd, _DRAIN_BYTES)) == _DRAIN_BYTES:
+                pass
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        """Close the descriptors; a second call does nothing."""
+        read_fd, write_fd = self._read_fd, self._write_fd
+        self._read_fd = self._write_fd = -1
+        if read_fd >= 0:
+            os.close(read_fd)
+        if write_fd not in (-1, read_fd):
+            os.close(write_fd)

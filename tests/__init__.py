@@ -1,0 +1,1 @@
+"""The tests, one directory a kind: unit, wire, broker, clients, spark, simulation, architecture."""

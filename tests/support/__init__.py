@@ -1,0 +1,1 @@
+"""What tests share: mock clocks and disks, and other people's servers and clients."""

@@ -1,0 +1,203 @@
+"""The four codecs of Kafka, with bounded decompression. Pure; the GIL is released inside the compiled codecs.
+
+Called by the batch builder and readers. What is peculiar to Kafka: LZ4 frames need independent blocks and no content
+checksum (Java refuses linked blocks), snappy means xerial framing (raw blocks are accepted on reading), and LZ4 in
+message format 0 has a wrong header checksum (KAFKA-3160, see `compress_lz4_magic_0`).
+
+Decompression never believes a length inside the data: the output grows with what really comes out, up to a limit.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TypeAlias
+
+import cramjam
+
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.xxhash32 import xxhash32
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+DEFAULT_LIMIT_BYTES = 256 << 20
+"""The most a single batch may decompress to, unless the caller says otherwise: 8 KB of zstd can claim 256 MB."""
+
+XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_XERIAL_MAGIC = XERIAL_HEADER[:8]
+_XERIAL_BLOCK_SIZE = 32 * 1024
+_SNAPPY_MAX_RATIO = 24  # a three-byte copy element yields 64 bytes, and nothing yields more per byte
+_GZIP_WBITS = 31
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_FIRST_GUESS_BYTES = 64 * 1024
+_OUTPUT_FULL = "failed to write whole buffer"
+
+
+class Codec(IntEnum):
+    """Compression of a batch: the lowest three bits of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def from_name(cls, name: str) -> Codec:
+        """The codec of a `compression.type` value: none, gzip, snappy, lz4 or zstd. Raises ValueError."""
+        try:
+            return cls[name.upper()]
+        except KeyError:
+            known = ", ".join(codec.name.lower() for codec in cls)
+            raise ValueError(f"unknown compression type {name!r}; known are {known}") from None
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Compress `data`. `level` None is Kafka's default of the codec; snappy has no levels."""
+    if codec == Codec.NONE:
+        return bytes(data)
+    if codec == Codec.GZIP:
+        compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WBITS)
+        return compressor.compress(data) + compressor.flush()
+    if codec == Codec.SNAPPY:
+        return _compress_xerial(data)
+    if codec == Codec.LZ4:
+        # cramjam's default writes linked blocks and a content checksum, which Java refuses.
+        frame = cramjam.lz4.Compressor(1 if level is None else level, content_checksum=False, block_linked=False)
+        frame.compress(data)
+        return bytes(frame.finish())
+    return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
+
+
+def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """Decompress `data` into at most `limit_bytes`.
+
+    Raises CorruptRecord when the data is damaged, cut off, followed by other bytes, or decompresses to more.
+    """
+    if codec == Codec.NONE:
+        return bytes(data)
+    if codec == Codec.GZIP:
+        return _decompress_gzip(data, limit_bytes)
+    if codec == Codec.SNAPPY:
+        return _decompress_snappy(data, limit_bytes)
+    if codec == Codec.LZ4:
+        return _decompress_growing(cramjam.lz4.decompress_into, data, limit_bytes)
+    return _decompress_growing(cramjam.zstd.decompress_into, data, limit_bytes)
+
+
+def compress_lz4_magic_0(data: Buffer) -> bytes:
+    """Compress for message format 0, whose LZ4 header checksum covers the frame magic too (KAFKA-3160)."""
+    frame = compress(Codec.LZ4, data)
+    end = _lz4_checksum_position(frame)
+    return frame[:end] + bytes([xxhash32(frame[:end]) >> 8 & 0xFF]) + frame[end + 1 :]
+
+
+def decompress_lz4_magic_0(data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """Decompress the LZ4 of message format 0: its header checksum may be right or wrong in Kafka's way."""
+    frame = bytes(data)
+    end = _lz4_checksum_position(frame)
+    repaired = frame[:end] + bytes([xxhash32(frame[4:end]) >> 8 & 0xFF]) + frame[end + 1 :]
+    return decompress(Codec.LZ4, repaired, limit_bytes)
+
+
+def _lz4_checksum_position(frame: bytes) -> int:
+    """Position of the header checksum byte: magic, FLG, BD, then 8 bytes of content size and 4 of a dictionary id."""
+    if len(frame) < 7 or frame[:4] != _LZ4_MAGIC:
+        raise CorruptRecord("lz4: no frame")
+    flags = frame[4]
+    position = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    if position >= len(frame):
+        raise CorruptRecord("lz4: cut off")
+    return position
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    pieces = [XERIAL_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_SIZE]))
+        pieces += (struct.pack(">i", len(block)), block)
+    return b"".join(pieces)
+
+
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+    view = memoryview(data)
+    if view[:8] != _XERIAL_MAGIC:
+        return _decompress_snappy_block(view, limit_bytes)  # librdkafka and others write one raw block
+    pieces = []
+    position = len(XERIAL_HEADER)
+    if len(view) < position:
+        raise CorruptRecord("snappy: cut off")
+    while position < len(view):
+        if view[position : position + 8] == _XERIAL_MAGIC:  # concatenated streams, as Java's reader takes them
+            position += len(XERIAL_HEADER)
+            continue
+        if position + 4 > len(view):
+            raise CorruptRecord("snappy: cut off")
+        size = int.from_bytes(view[position : position + 4], "big", signed=True)
+        position += 4
+        if size < 0 or position + size > len(view):
+            raise CorruptRecord("snappy: a block is longer than the data")
+        piece = _decompress_snappy_block(view[position : position + size], limit_bytes)
+        limit_bytes -= len(piece)
+        pieces.append(piece)
+        position += size
+    return b"".join(pieces)
+
+
+def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > len(block) * _SNAPPY_MAX_RATIO:
+            raise CorruptRecord(f"snappy: {len(block)} bytes cannot hold {size}")
+        if size > limit_bytes:
+            raise CorruptRecord(f"the batch decompresses to more than the {limit_bytes} bytes left for it")
+        output = bytearray(size)
+        written = cramjam.snappy.decompress_raw_into(block, output)
+    except cramjam.DecompressionError as error:
+        raise CorruptRecord(str(error)) from None
+    if written != size:
+        raise CorruptRecord(f"snappy: {written} bytes instead of {size}")
+    return bytes(output)
+
+
+def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    pieces = []
+    rest: Buffer = data
+    try:
+        while len(rest):  # concatenated members are one stream, as Java's reader takes them
+            member = zlib.decompressobj(_GZIP_WBITS)
+            # One byte more than allowed tells a full output from a too long one; a limit of 0 would mean none.
+            piece = member.decompress(rest, limit_bytes + 1)
+            if len(piece) > limit_bytes:
+                raise CorruptRecord(f"the batch decompresses to more than the {limit_bytes} bytes left for it")
+            if not member.eof:
+                raise CorruptRecord("gzip: cut off")
+            limit_bytes -= len(piece)
+            pieces.append(piece)
+            rest = member.unused_data
+    except zlib.error as error:
+        raise CorruptRecord(f"gzip: {error}") from None
+    if not pieces:
+        raise CorruptRecord("gzip: no data")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> bytes:
+    """Decompress into a buffer that grows fourfold until the output fits; at most 4/3 of the work is wasted."""
+    capacity = min(max(_FIRST_GUESS_BYTES, 4 * len(data)), limit_bytes)
+    while True:
+        output = bytearray(capacity)
+        try:
+            written = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if str(error) != _OUTPUT_FULL:
+                raise CorruptRecord(str(error)) from None
+        else:
+            with memoryview(output) as view:
+                return bytes(view[:written])
+        if capacity >= limit_bytes:
+            raise CorruptRecord(f"the batch decompresses to more than {limit_bytes} bytes")
+        capacity = min(4 * capacity, limit_bytes)

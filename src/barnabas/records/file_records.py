@@ -1,0 +1,51 @@
+"""A range of a log file on its way to a socket, without having been read (Kafka: FileRecords).
+
+`UnifiedLog.read` makes it on the request's thread; it travels inside the Fetch answer to the Processor, whose Send
+transfers it with sendfile or pread and releases it. The file is counted, so that its descriptor cannot be closed,
+and reused for another topic's file, while a range of it is still to be sent.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class CountedFile(Protocol):
+    """An open file that closes when its last holder releases it. Any thread may call it."""
+
+    def fileno(self) -> int:
+        """The descriptor, valid while retained."""
+
+    def retain(self) -> None:
+        """Add a holder."""
+
+    def release(self) -> None:
+        """Remove a holder; the last one closes the file."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Read up to `size` bytes at `position`; fewer only at the end of the file."""
+
+
+class FileRecords:
+    """`size` bytes of `file` from `position`. Whoever makes it has retained the file; `release` exactly once."""
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: CountedFile, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        """Read the range; fewer bytes only if the file was truncated meanwhile."""
+        return self.file.read(self.position, self.size)
+
+    def release(self) -> None:
+        """Give the file back. The range must not be used afterwards."""
+        self.file.release()
+
+    def __repr__(self) -> str:
+        return f"FileRecords(position={self.position}, size={self.size})"

@@ -1,0 +1,238 @@
+"""Message sets, the formats of magic 0 and 1: reading them (Kafka: AbstractLegacyRecordBatch, LegacyRecord).
+
+Old clients produce them and old logs hold them. Every outer message counts as a batch, as in Kafka: of one record,
+or of those compressed in its value. Log validation and consumers read; `record_conversion` converts both ways.
+Layout: offset 8 bytes, size 4, CRC-32 4, magic 1, attributes 1, timestamp 8 (magic 1 only), key and value with
+4-byte lengths.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from barnabas.records.compression import (
+    DEFAULT_LIMIT_BYTES,
+    Buffer,
+    Codec,
+    compress,
+    compress_lz4_magic_0,
+    decompress,
+    decompress_lz4_magic_0,
+)
+from barnabas.records.errors import CorruptRecord, UnsupportedCodec
+from barnabas.records.record_batch import (
+    CODEC_MASK,
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    is_whole_batch,
+)
+from barnabas.records.record_reader import Record
+
+MIN_MESSAGE_SIZE = (14, 22)
+"""Smallest value of the size field per magic: CRC, magic, attributes, timestamp, two lengths."""
+_CRC_START = 16
+_HEADER = struct.Struct(">qiIbB")
+_LENGTH = struct.Struct(">i")
+
+
+class LegacyBatch:
+    """The outer message at `position` of `buffer`: one record, or a wrapper of compressed ones.
+
+    It has the calls of RecordBatch that readers of mixed logs use. `length` counts offset and size. Raises
+    CorruptRecord when the message is cut off, of another magic, or too small.
+    """
+
+    __slots__ = ("attributes", "buffer", "crc", "last_offset", "length", "magic", "position", "timestamp")
+
+    is_control = False
+    is_transactional = False
+    attributes: int
+    crc: int
+    last_offset: int
+    length: int
+    magic: int
+    timestamp: int
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        self.buffer = buffer
+        self.position = position
+        try:
+            self.last_offset, size, self.crc, self.magic, self.attributes = _HEADER.unpack_from(buffer, position)
+        except struct.error:
+            raise CorruptRecord(f"{len(buffer) - position} bytes are no message header") from None
+        if self.magic not in (0, 1):
+            raise CorruptRecord(f"a message of magic {self.magic} where 0 or 1 was expected")
+        if size < MIN_MESSAGE_SIZE[self.magic]:
+            raise CorruptRecord(f"a message claims a size of {size} bytes, less than its header")
+        self.length = size + LOG_OVERHEAD
+        if self.length > len(buffer) - position:
+            raise CorruptRecord(f"the message at offset {self.last_offset} is cut off")
+        self.timestamp = NO_TIMESTAMP
+        if self.magic == 1:
+            self.timestamp = int.from_bytes(buffer[position + 18 : position + 26], "big", signed=True)
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the wrapped messages. Raises CorruptRecord for numbers a message set cannot have."""
+        codec = self.attributes & CODEC_MASK
+        if codec > Codec.LZ4:
+            raise CorruptRecord(f"unknown compression codec {codec} in a message of magic {self.magic}")
+        return Codec(codec)
+
+    @property
+    def timestamp_type(self) -> int:
+        """CREATE_TIME or LOG_APPEND_TIME; magic 0 has no timestamps, and counts as the first."""
+        return LOG_APPEND_TIME if self.magic and self.attributes & TIMESTAMP_TYPE_MASK else CREATE_TIME
+
+    @property
+    def max_timestamp(self) -> int:
+        """Timestamp of the message, which for a wrapper is the largest of those inside; -1 in magic 0."""
+        return self.timestamp
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the batch: a wrapper carries the offset of its last record."""
+        return self.last_offset + 1
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the first record; a wrapper must be decompressed for it."""
+        return next(self.records()).offset if self.codec else self.last_offset
+
+    @property
+    def end(self) -> int:
+        """Position behind the message in its buffer."""
+        return self.position + self.length
+
+    def is_valid_crc(self) -> bool:
+        """Whether the checksum (CRC-32 of everything behind it) is right."""
+        with memoryview(self.buffer) as view, view[self.position + _CRC_START : self.end] as covered:
+            return zlib.crc32(covered) == self.crc
+
+    def check(self) -> None:
+        """Raise CorruptRecord unless the checksum is right."""
+        if not self.is_valid_crc():
+            raise CorruptRecord(f"the message at offset {self.last_offset} does not have checksum {self.crc:#010x}")
+
+    def key_and_value(self) -> tuple[bytes | None, bytes | None]:
+        """The fields of this message itself. Raises CorruptRecord when they don't fill it exactly."""
+        key, position = self._field(self.position + (18 if self.magic == 0 else 26))
+        value, position = self._field(position)
+        if position != self.end:
+            raise CorruptRecord(f"the message at offset {self.last_offset} is longer than its fields")
+        return key, value
+
+    def records(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
+        """Iterate over the records with their absolute offsets. Raises CorruptRecord, before the first one.
+
+        Offsets inside a wrapper are absolute in magic 0, and in magic 1 relative to the first (KIP-31): the wrapper
+        carries the absolute offset of the last. A wrapper stamped with append time stamps what is inside.
+        """
+        if not self.codec:
+            key, value = self.key_and_value()
+            yield Record(self.last_offset, self.timestamp, key, value)
+            return
+        inner = self._inner_messages(limit_bytes)
+        base = self.last_offset - inner[-1].last_offset if self.magic == 1 else -1
+        append_time = self.timestamp if self.timestamp_type == LOG_APPEND_TIME else None
+        for message in inner:
+            key, value = message.key_and_value()
+            # Some early clients left the wrapper at offset 0: then the inner offsets stand as they are, as in Kafka.
+            offset = message.last_offset + base if base >= 0 else message.last_offset
+            yield Record(offset, message.timestamp if append_time is None else append_time, key, value)
+
+    def _inner_messages(self, limit_bytes: int) -> list[LegacyBatch]:
+        value = self.key_and_value()[1]
+        if value is None:
+            raise CorruptRecord(f"the compressed message at offset {self.last_offset} has no value")
+        if self.codec == Codec.LZ4 and self.magic == 0:
+            body = decompress_lz4_magic_0(value, limit_bytes)
+        else:
+            body = decompress(self.codec, value, limit_bytes)
+        messages = []
+        position = 0
+        while position < len(body):
+            message = LegacyBatch(body, position)
+            if message.magic != self.magic:
+                raise CorruptRecord(f"a message of magic {message.magic} inside one of magic {self.magic}")
+            if message.attributes & CODEC_MASK:
+                raise CorruptRecord("a compressed message inside a compressed message")
+            message.check()
+            messages.append(message)
+            position += message.length
+        if not messages:
+            raise CorruptRecord(f"the compressed message at offset {self.last_offset} holds nothing")
+        return messages
+
+    def _field(self, position: int) -> tuple[bytes | None, int]:
+        if position + 4 > self.end:
+            raise CorruptRecord(f"the message at offset {self.last_offset} is shorter than its fields")
+        (length,) = _LENGTH.unpack_from(self.buffer, position)
+        position += 4
+        if length == -1:
+            return None, position
+        if length < 0 or length > self.end - position:
+            raise CorruptRecord(f"a field of the message at offset {self.last_offset} claims {length} bytes")
+        return bytes(self.buffer[position : position + length]), position + length
+
+    def __repr__(self) -> str:
+        return f"LegacyBatch(magic {self.magic}, last offset {self.last_offset}, {self.length} bytes)"
+
+
+def legacy_batches(buffer: Buffer, position: int = 0) -> Iterator[LegacyBatch]:
+    """Iterate over the whole outer messages from `position`; one that is cut off by the end ends it."""
+    while is_whole_batch(buffer, position):
+        batch = LegacyBatch(buffer, position)
+        yield batch
+        position = batch.end
+
+
+def encode_message(
+    magic: int,
+    offset: int,
+    timestamp: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    attributes: int = 0,
+) -> bytes:
+    """Encode one message with its offset and size."""
+    body = b"".join(
+        (
+            struct.pack(">bB", magic, attributes),
+            struct.pack(">q", timestamp) if magic else b"",
+            _encode_field(key),
+            _encode_field(value),
+        )
+    )
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def encode_message_set(
+    magic: int, records: list[Record], codec: Codec = Codec.NONE, timestamp_type: int = CREATE_TIME
+) -> bytes:
+    """Encode records, not none, as messages of `magic`, compressed into one wrapper if there is a codec.
+
+    Headers are dropped: the format has none; magic 0 drops timestamps too. Raises UnsupportedCodec for zstd.
+    """
+    if codec > Codec.LZ4:
+        raise UnsupportedCodec(f"{codec.name.lower()} does not exist in message format {magic}")
+    stamp_attribute = timestamp_type << 3 if magic else 0
+    relative_to = records[0].offset if codec and magic else 0
+    body = b"".join(
+        encode_message(magic, record.offset - relative_to, record.timestamp, record.key, record.value, stamp_attribute)
+        for record in records
+    )
+    if not codec:
+        return body
+    packed = compress_lz4_magic_0(body) if codec == Codec.LZ4 and magic == 0 else compress(codec, body)
+    timestamp = max(record.timestamp for record in records)
+    return encode_message(magic, records[-1].offset, timestamp, None, packed, stamp_attribute | codec)
+
+
+def _encode_field(field: Buffer | None) -> bytes:
+    return b"\xff\xff\xff\xff" if field is None else _LENGTH.pack(len(field)) + field

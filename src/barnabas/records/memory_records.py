@@ -1,0 +1,37 @@
+"""Reads buffers whose batches may be of any format (Kafka: MemoryRecords, ByteBufferLogInputStream). Pure.
+
+Consumers and recovery use it, since a log may begin in old formats; the produce path looks at the magic itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.records.compression import Buffer
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.legacy_records import LegacyBatch
+from barnabas.records.record_batch import MAGIC_POSITION, RecordBatch, is_whole_batch
+
+
+def magic_at(buffer: Buffer, position: int = 0) -> int:
+    """The format of the batch at `position`. Raises CorruptRecord if the byte is not there or no magic."""
+    try:
+        magic = buffer[position + MAGIC_POSITION]
+    except IndexError:
+        raise CorruptRecord(f"{len(buffer) - position} bytes are no batch header") from None
+    if magic > 2:
+        raise CorruptRecord(f"unknown magic {magic}")
+    return magic
+
+
+def batch_at(buffer: Buffer, position: int = 0) -> RecordBatch | LegacyBatch:
+    """View the batch at `position`, whatever its format. Raises CorruptRecord."""
+    return RecordBatch(buffer, position) if magic_at(buffer, position) == 2 else LegacyBatch(buffer, position)
+
+
+def any_batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch | LegacyBatch]:
+    """Iterate over the whole batches from `position`; one that is cut off by the end of the buffer ends it."""
+    while is_whole_batch(buffer, position):
+        batch = batch_at(buffer, position)
+        yield batch
+        position = batch.end

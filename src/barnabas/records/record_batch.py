@@ -1,0 +1,246 @@
+"""A record batch of format v2: a view of its header, its checksum, its records (Kafka: DefaultRecordBatch).
+
+Log validation makes one view per produced batch on the request's thread, recovery and consumers one per batch read;
+a view belongs to the thread that made it. It keeps the buffer alive, and copies nothing until records are asked for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Buffer, Codec, decompress
+from barnabas.records.crc import crc32c
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_reader import Record, read_records
+
+__all__ = ["HEADER", "HEADER_SIZE", "Buffer", "ControlRecord", "Record", "RecordBatch", "batches", "is_whole_batch"]
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+"""base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp, producer id,
+producer epoch, base sequence, record count."""
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12
+"""Base offset and length, which the length does not count; the same in all formats."""
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+"""Where the checksum begins to cover: offset and leader epoch can change without a new checksum."""
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+DELETE_HORIZON_MASK = 0x40
+
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+MAX_SEQUENCE = 2**31 - 1
+
+_CONTROL_KEY = struct.Struct(">hh")
+_CODECS = tuple(Codec)
+
+
+class ControlRecord(NamedTuple):
+    """The key of a record in a control batch: type 0 aborts, 1 commits a transaction; others belong to KRaft."""
+
+    version: int
+    type: int
+
+    @classmethod
+    def parse(cls, key: bytes | None) -> ControlRecord:
+        """Parse the key, of which later versions may append more. Raises CorruptRecord."""
+        if key is None or len(key) < _CONTROL_KEY.size:
+            raise CorruptRecord("a control record has no valid key")
+        return cls(*_CONTROL_KEY.unpack_from(key))
+
+
+class RecordBatch:
+    """The header of the batch at `position` of `buffer`.
+
+    `length` is the whole size in bytes, with the 12 that the length field does not count. The header must be in the
+    buffer; the records need not be, as long as nobody asks for them (`is_whole_batch` tells).
+    Raises CorruptRecord when the header is cut off, not of magic 2, or claims less than its own size.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "buffer",
+        "count",
+        "crc",
+        "last_offset_delta",
+        "length",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "position",
+        "producer_epoch",
+        "producer_id",
+    )
+    attributes: int
+    base_offset: int
+    base_sequence: int
+    base_timestamp: int
+    buffer: Buffer
+    count: int
+    crc: int
+    last_offset_delta: int
+    length: int
+    magic: int
+    max_timestamp: int
+    partition_leader_epoch: int
+    position: int
+    producer_epoch: int
+    producer_id: int
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        self.buffer = buffer
+        self.position = position
+        try:
+            (
+                self.base_offset,
+                length,
+                self.partition_leader_epoch,
+                self.magic,
+                self.crc,
+                self.attributes,
+                self.last_offset_delta,
+                self.base_timestamp,
+                self.max_timestamp,
+                self.producer_id,
+                self.producer_epoch,
+                self.base_sequence,
+                self.count,
+            ) = HEADER.unpack_from(buffer, position)
+        except struct.error:
+            raise CorruptRecord(f"{len(buffer) - position} bytes are no batch header") from None
+        if self.magic != 2:
+            raise CorruptRecord(f"a batch of magic {self.magic} where 2 was expected")
+        if length < HEADER_SIZE - LOG_OVERHEAD:
+            raise CorruptRecord(f"a batch claims a size of {length} bytes, less than its header")
+        self.length = length + LOG_OVERHEAD
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the records. Raises CorruptRecord when the attributes name none."""
+        try:
+            return _CODECS[self.attributes & CODEC_MASK]
+        except IndexError:
+            raise CorruptRecord(f"unknown compression codec {self.attributes & CODEC_MASK}") from None
+
+    @property
+    def timestamp_type(self) -> int:
+        """CREATE_TIME or LOG_APPEND_TIME."""
+        return (self.attributes & TIMESTAMP_TYPE_MASK) >> 3
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction."""
+        return self.attributes & TRANSACTIONAL_MASK != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds markers for the consumer instead of records of users."""
+        return self.attributes & CONTROL_MASK != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the cleaner may drop the batch's tombstones and markers (KIP-534), or None."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, also where compaction removed it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record; they wrap to 0 after 2^31 - 1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return self.base_sequence + self.last_offset_delta & MAX_SEQUENCE
+
+    @property
+    def end(self) -> int:
+        """Position behind the batch in its buffer."""
+        return self.position + self.length
+
+    def is_valid_crc(self) -> bool:
+        """Whether the checksum covers what is there; False too when the batch is cut off."""
+        end = self.position + self.length
+        if end > len(self.buffer):
+            return False
+        with memoryview(self.buffer) as view, view[self.position + ATTRIBUTES_POSITION : end] as covered:
+            return crc32c(covered) == self.crc
+
+    def check(self) -> None:
+        """Raise CorruptRecord unless the batch is whole and its checksum right (Kafka: ensureValid)."""
+        if not self.is_valid_crc():
+            raise CorruptRecord(
+                f"the batch at offset {self.base_offset} is cut off or its checksum is not {self.crc:#010x}"
+            )
+
+    def records_view(self) -> memoryview:
+        """The records as they are stored, compressed or not. Raises CorruptRecord when the batch is cut off."""
+        if self.end > len(self.buffer):
+            raise CorruptRecord(f"the batch at offset {self.base_offset} is cut off")
+        return memoryview(self.buffer)[self.position + HEADER_SIZE : self.end]
+
+    def decompressed_records(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+        """The records, decompressed into at most `limit_bytes`."""
+        with self.records_view() as view:
+            return decompress(self.codec, view, limit_bytes)
+
+    def records(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
+        """Iterate over the records; keys and values are copies.
+
+        Raises CorruptRecord at the first record that is malformed, at a wrong count and at bytes behind the last one.
+        """
+        append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE_MASK else None
+        body = self.decompressed_records(limit_bytes)
+        return read_records(body, self.count, self.base_offset, self.base_timestamp, append_time)
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(offsets {self.base_offset}-{self.last_offset}, {self.count} records, {self.length} bytes,"
+            f" epoch {self.partition_leader_epoch}, attributes {self.attributes:#x}, producer {self.producer_id}"
+            f"/{self.producer_epoch} from {self.base_sequence})"
+        )
+
+
+def is_whole_batch(buffer: Buffer, position: int) -> bool:
+    """Whether a whole batch or message, of any format, lies at `position`."""
+    available = len(buffer) - position
+    if available < MAGIC_POSITION + 1:
+        return False
+    size = int.from_bytes(buffer[position + 8 : position + LOG_OVERHEAD], "big", signed=True)
+    return available >= size + LOG_OVERHEAD
+
+
+def batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]:
+    """Iterate over the whole v2 batches from `position`; a batch that is cut off by the end of the buffer ends it.
+
+    Checksums are the caller's to check. Raises CorruptRecord on a header that lies, and on magic 0 and 1: use
+    `memory_records.any_batches` where those can occur.
+    """
+    end = len(buffer)
+    while is_whole_batch(buffer, position):
+        batch = RecordBatch(buffer, position)
+        position += batch.length
+        if position > end:
+            return
+        yield batch

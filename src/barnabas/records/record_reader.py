@@ -1,0 +1,99 @@
+"""Decodes the uncompressed records of a v2 batch one by one (Kafka: DefaultRecord.readFrom). Pure.
+
+Called by `RecordBatch.records`, on the thread of whoever iterates. The Arrow path has its own, vectorised decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """One record: offset, timestamp in milliseconds since the epoch (-1: none), key, value, headers in order."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def read_records(
+    body: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None
+) -> Iterator[Record]:
+    """Yield the `count` records that fill `body` exactly; `append_time` replaces their timestamps if given.
+
+    Raises CorruptRecord, possibly after some good records.
+    """
+    position = 0
+    total = len(body)
+    if count < 0:
+        raise CorruptRecord(f"a batch claims {count} records")
+    try:
+        for index in range(count):
+            if position >= total:
+                raise CorruptRecord(f"the batch holds {index} records, its header says {count}")
+            first = body[position]
+            if first < 0x80:
+                length, start = (-1 if first & 1 else first >> 1), position + 1
+            else:
+                length, start = decode_zigzag(body, position, MAX_VARINT_BYTES)
+            end = start + length
+            if length < 0 or end > total:
+                raise CorruptRecord(f"record {index} claims {length} bytes, {total - start} are there")
+            timestamp, position = decode_zigzag(body, start + 1)
+            timestamp = base_timestamp + timestamp if append_time is None else append_time
+            offset_delta, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+            key, position = _bytes(body, position, end)
+            value, position = _bytes(body, position, end)
+            if body[position] == 0:
+                headers: tuple[Header, ...] = ()
+                position += 1
+            else:
+                headers, position = _headers(body, position, end)
+            if position != end:
+                raise CorruptRecord(f"record {index} claims {length} bytes, its fields take {position - start}")
+            yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+    except IndexError:
+        raise CorruptRecord("the last record is cut off") from None
+    if position != total:
+        raise CorruptRecord(f"{total - position} bytes behind the last of {count} records")
+
+
+def _bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    """Decode a length and as many bytes; -1 is None. `end` is the end of the record."""
+    first = body[position]
+    if first < 0x80:
+        position += 1
+        if first == 1:
+            return None, position
+        length = -1 if first & 1 else first >> 1
+    else:
+        length, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+        if length == -1:
+            return None, position
+    stop = position + length
+    if length < 0 or stop > end:
+        raise CorruptRecord(f"a field claims {length} bytes, {end - position} are there")
+    return body[position:stop], stop
+
+
+def _headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
+    count, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+    if count < 0 or count > (end - position) // 2:  # a header takes two bytes at least
+        raise CorruptRecord(f"a record claims {count} headers in {end - position} bytes")
+    headers = []
+    for _ in range(count):
+        name, position = _bytes(body, position, end)
+        if name is None:
+            raise CorruptRecord("a header without a name")
+        value, position = _bytes(body, position, end)
+        # As Java does: a name that is no UTF-8 must not jam the consumer.
+        headers.append((name.decode("utf-8", "replace"), value))
+    return tuple(headers), position

@@ -1,0 +1,50 @@
+"""Zigzag varints, the numbers inside a v2 record (Kafka: ByteUtils.readVarint, writeVarlong). Pure.
+
+Builders encode through `ZIGZAG`, a table of the small values; readers in this package unroll the one-byte case.
+"""
+
+from __future__ import annotations
+
+from barnabas.records.errors import CorruptRecord
+
+MAX_VARINT_BYTES = 5
+MAX_VARLONG_BYTES = 10
+
+
+def encode_zigzag(value: int) -> bytes:
+    """Encode a signed 64-bit integer."""
+    rest = ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+ZIGZAG: tuple[bytes, ...] = tuple(encode_zigzag(value) for value in range(4096))
+"""Encodings of 0..4095: nearly all lengths and offset deltas of a batch."""
+
+
+def zigzag(value: int) -> bytes:
+    """Encode a signed 64-bit integer, by table where it is small."""
+    return ZIGZAG[value] if 0 <= value < 4096 else encode_zigzag(value)
+
+
+def decode_zigzag(buffer: bytes, position: int, max_bytes: int = MAX_VARLONG_BYTES) -> tuple[int, int]:
+    """Decode the number at `position`; returns it and the position behind it.
+
+    Raises CorruptRecord when the buffer ends inside it or it takes more than `max_bytes` bytes.
+    """
+    value = 0
+    shift = 0
+    try:
+        for index in range(position, position + max_bytes):
+            byte = buffer[index]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1), index + 1
+            shift += 7
+    except IndexError:
+        raise CorruptRecord("a number is cut off by the end of the batch") from None
+    raise CorruptRecord(f"a number takes more than {max_bytes} bytes")

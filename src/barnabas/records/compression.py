@@ -66,7 +66,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     if codec == Codec.LZ4:
         # cramjam's default writes linked blocks and a content checksum, which Java refuses.
         frame = cramjam.lz4.Compressor(1 if level is None else level, content_checksum=False, block_linked=False)
-        frame.compress(data)
+        frame.compress(data if isinstance(data, bytes) else bytes(data))
         return bytes(frame.finish())
     return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
 

@@ -31,35 +31,36 @@ def read_records(
 
     Raises CorruptRecord, possibly after some good records.
     """
-    position = 0
-    total = len(body)
     if count < 0:
         raise CorruptRecord(f"a batch claims {count} records")
+    position = 0
+    total = len(body)
+    new = tuple.__new__  # half the time of calling the class
     try:
         for index in range(count):
             if position >= total:
                 raise CorruptRecord(f"the batch holds {index} records, its header says {count}")
-            first = body[position]
-            if first < 0x80:
-                length, start = (-1 if first & 1 else first >> 1), position + 1
-            else:
-                length, start = decode_zigzag(body, position, MAX_VARINT_BYTES)
+            length, start = decode_zigzag(body, position, MAX_VARINT_BYTES)
             end = start + length
             if length < 0 or end > total:
                 raise CorruptRecord(f"record {index} claims {length} bytes, {total - start} are there")
-            timestamp, position = decode_zigzag(body, start + 1)
-            timestamp = base_timestamp + timestamp if append_time is None else append_time
-            offset_delta, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+            first = body[start + 1]
+            if first < 0x80:
+                timestamp, position = (first >> 1) ^ -(first & 1), start + 2
+            else:
+                timestamp, position = decode_zigzag(body, start + 1)
+            first = body[position]
+            if first < 0x80:
+                offset, position = (first >> 1) ^ -(first & 1), position + 1
+            else:
+                offset, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
             key, position = _bytes(body, position, end)
             value, position = _bytes(body, position, end)
-            if body[position] == 0:
-                headers: tuple[Header, ...] = ()
-                position += 1
-            else:
-                headers, position = _headers(body, position, end)
+            headers, position = _headers(body, position, end) if body[position] else ((), position + 1)
             if position != end:
                 raise CorruptRecord(f"record {index} claims {length} bytes, its fields take {position - start}")
-            yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+            timestamp = base_timestamp + timestamp if append_time is None else append_time
+            yield new(Record, (base_offset + offset, timestamp, key, value, headers))
     except IndexError:
         raise CorruptRecord("the last record is cut off") from None
     if position != total:

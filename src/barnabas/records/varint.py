@@ -36,9 +36,16 @@ def decode_zigzag(buffer: bytes, position: int, max_bytes: int = MAX_VARLONG_BYT
 
     Raises CorruptRecord when the buffer ends inside it or it takes more than `max_bytes` bytes.
     """
-    value = 0
-    shift = 0
     try:
+        first = buffer[position]
+        if first < 0x80:
+            return (first >> 1) ^ -(first & 1), position + 1
+        second = buffer[position + 1]
+        if second < 0x80:
+            value = first & 0x7F | second << 7
+            return (value >> 1) ^ -(value & 1), position + 2
+        value = 0
+        shift = 0
         for index in range(position, position + max_bytes):
             byte = buffer[index]
             value |= (byte & 0x7F) << shift

@@ -1,0 +1,154 @@
+"""The four codecs: round trips, what other implementations write, damage, and bombs."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import tracemalloc
+
+import cramjam
+import pytest
+from aiokafka import codec as aiokafka_codec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.records.compression import (
+    Codec,
+    compress,
+    compress_lz4_magic_0,
+    decompress,
+    decompress_lz4_magic_0,
+)
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.xxhash32 import xxhash32
+
+COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+TEXT = b"".join(b'{"flight": %d, "carrier": "UA", "delay": %d}' % (i, i * 7919 % 61) for i in range(3000))
+
+
+@given(st.sampled_from(list(Codec)), st.binary(max_size=200_000))
+def test_round_trip(codec: Codec, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data)) == data
+    assert decompress(codec, memoryview(compress(codec, bytearray(data))), len(data)) == data
+
+
+@pytest.mark.parametrize(
+    ("codec", "encode", "decode"),
+    [
+        (Codec.GZIP, aiokafka_codec.gzip_encode, aiokafka_codec.gzip_decode),
+        (Codec.SNAPPY, aiokafka_codec.snappy_encode, aiokafka_codec.snappy_decode),
+        (Codec.LZ4, aiokafka_codec.lz4_encode, aiokafka_codec.lz4_decode),
+        (Codec.ZSTD, aiokafka_codec.zstd_encode, aiokafka_codec.zstd_decode),
+    ],
+)
+def test_another_implementation_reads_ours_and_we_read_its(codec: Codec, encode, decode) -> None:  # type: ignore[no-untyped-def]
+    assert bytes(decode(compress(codec, TEXT))) == TEXT
+    assert decompress(codec, bytes(encode(TEXT))) == TEXT
+
+
+def test_lz4_frame_has_independent_blocks_and_no_content_checksum() -> None:
+    frame = compress(Codec.LZ4, TEXT)
+    assert frame[:4] == b"\x04\x22\x4d\x18"
+    version, independent, content_checksum = frame[4] >> 6, frame[4] >> 5 & 1, frame[4] >> 2 & 1
+    assert (version, independent, content_checksum) == (1, 1, 0)
+
+
+def test_snappy_accepts_a_raw_block_and_concatenated_streams() -> None:
+    assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
+    stream = compress(Codec.SNAPPY, TEXT)
+    assert stream[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    assert decompress(Codec.SNAPPY, stream + stream) == TEXT + TEXT
+
+
+def test_gzip_accepts_several_members() -> None:
+    assert decompress(Codec.GZIP, gzip.compress(b"one") + gzip.compress(b"two")) == b"onetwo"
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_output_beyond_the_limit_is_refused(codec: Codec) -> None:
+    data = compress(codec, TEXT)
+    assert decompress(codec, data, len(TEXT)) == TEXT
+    for limit in (0, 1, len(TEXT) - 1):
+        with pytest.raises(CorruptRecord):
+            decompress(codec, data, limit)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_a_bomb_costs_no_more_than_the_limit(codec: Codec) -> None:
+    bomb = compress(codec, bytes(32 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecord):
+            decompress(codec, bomb, 1 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_length_inside_the_data_allocates_nothing() -> None:
+    claims_4_gib = b"\xff\xff\xff\xff\x0f" + b"\x00" * 20
+    tracemalloc.start()
+    try:
+        for data in (claims_4_gib, compress(Codec.SNAPPY, b"x")[:16] + b"\x7f\xff\xff\xff" + claims_4_gib):
+            with pytest.raises(CorruptRecord):
+                decompress(Codec.SNAPPY, data, 1 << 40)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_every_cut_is_corrupt(codec: Codec) -> None:
+    data = compress(codec, TEXT[:500])
+    for end in range(len(data)):
+        if codec == Codec.SNAPPY and end == 16:
+            assert decompress(codec, data[:end]) == b""  # an xerial stream of no blocks is a stream
+            continue
+        with pytest.raises(CorruptRecord):
+            decompress(codec, data[:end])
+
+
+@given(st.sampled_from(COMPRESSING), st.data())
+def test_damage_raises_nothing_else(codec: Codec, data: st.DataObject) -> None:
+    damaged = bytearray(compress(codec, TEXT[:2000]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(CorruptRecord):
+        decompress(codec, damaged, 1 << 20)
+
+
+@given(st.sampled_from(COMPRESSING), st.binary(max_size=300))
+def test_garbage_raises_nothing_else(codec: Codec, garbage: bytes) -> None:
+    with contextlib.suppress(CorruptRecord):
+        decompress(codec, garbage, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("data", "digest"),
+    [
+        (b"", 0x02CC5D05),
+        (b"a", 0x550D7456),
+        (b"abc", 0x32D153FF),
+        (b"Nobody inspects the spammish repetition", 0xE2293B2F),
+    ],
+)
+def test_xxhash32_golden_values(data: bytes, digest: int) -> None:
+    assert xxhash32(data) == digest
+
+
+def test_lz4_of_magic_0_has_the_wrong_checksum_kafka_expects() -> None:
+    right = compress(Codec.LZ4, TEXT)
+    wrong = compress_lz4_magic_0(TEXT)
+    assert right[6] == xxhash32(right[4:6]) >> 8 & 0xFF
+    assert wrong[6] == xxhash32(right[:6]) >> 8 & 0xFF
+    assert wrong[:6] + wrong[7:] == right[:6] + right[7:]
+    with pytest.raises(CorruptRecord):
+        decompress(Codec.LZ4, wrong)
+    assert decompress_lz4_magic_0(wrong) == TEXT
+    assert decompress_lz4_magic_0(right) == TEXT
+
+
+def test_codec_names() -> None:
+    assert Codec.from_name("zstd") is Codec.ZSTD
+    with pytest.raises(ValueError, match="known are none, gzip, snappy, lz4, zstd"):
+        Codec.from_name("brotli")

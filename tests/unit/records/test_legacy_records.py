@@ -33,7 +33,7 @@ def expected(records: list[Record], magic: int) -> list[Record]:
     return [r._replace(timestamp=r.timestamp if magic else -1) for r in records]
 
 
-def read(buffer: bytes) -> list[Record]:
+def read(buffer: bytes | bytearray) -> list[Record]:
     return [record for batch in any_batches(buffer) for record in batch.records()]
 
 

@@ -1,0 +1,174 @@
+"""The batches of one fetch answer as Arrow batches with the columns of Spark's Kafka source (`RECORD_SCHEMA`).
+
+Called by whoever fetches raw: the Spark source, `fetch_table`. A `FetchedBatches` belongs to the thread that made
+it; no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas.clients.arrow.decoder import (
+    EVERYTHING,
+    HEADERS_TYPE,
+    RecordArrays,
+    UnpackedBatch,
+    Wanted,
+    decode_record_batches,
+    empty_headers,
+)
+from barnabas.records.legacy_records import LegacyBatch
+from barnabas.records.memory_records import any_batches
+from barnabas.records.record_batch import Buffer, RecordBatch
+
+RECORD_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", HEADERS_TYPE),
+    ]
+)
+COLUMNS: tuple[str, ...] = tuple(RECORD_SCHEMA.names)
+
+MAX_OFFSET = (1 << 63) - 1
+CHUNK_BYTES = 4 << 20
+"""Batches are decoded together until their records reach this, uncompressed: Spark wants Arrow batches of a few MB."""
+
+_NO_TIMESTAMP_TYPE = -1
+
+
+class FetchedBatches:
+    """The whole batches at the front of fetched bytes; one that is cut off at the end is left for the next fetch.
+
+    Looks at the batch headers only, so that the next fetch can be sent before this one is decoded. Raises
+    CorruptRecord for a header that lies about its size or has an unknown format.
+    """
+
+    __slots__ = ("_batches", "next_offset")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._batches: list[RecordBatch | LegacyBatch] = list(any_batches(buffer))
+        self.next_offset: int | None = self._batches[-1].next_offset if self._batches else None
+        """Where the next fetch starts; None when not even one batch is whole."""
+
+    def decode(
+        self,
+        *,
+        start_offset: int = 0,
+        end_offset: int = MAX_OFFSET,
+        wanted: Wanted = EVERYTHING,
+        verify_crc: bool = True,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> Iterator[RecordArrays]:
+        """Records with `start_offset` <= offset < `end_offset`, about `chunk_bytes` at a time.
+
+        Control batches are skipped. Raises CorruptRecord for a wrong checksum and for anything inside a batch that
+        does not add up.
+        """
+        for batch_type, run in groupby(self._relevant(start_offset, end_offset, verify_crc), type):
+            if batch_type is LegacyBatch:
+                yield _decode_legacy(cast("Iterator[LegacyBatch]", run), start_offset, end_offset, wanted)
+                continue
+            for chunk in _chunks(cast("Iterator[RecordBatch]", run), chunk_bytes):
+                yield decode_record_batches(chunk, start_offset, end_offset, wanted)
+
+    def _relevant(self, start_offset: int, end_offset: int, verify_crc: bool) -> Iterator[RecordBatch | LegacyBatch]:
+        """The batches that may hold records in the range, checked."""
+        for batch in self._batches:
+            if batch.is_control or batch.next_offset <= start_offset:
+                continue
+            # A compressed message of old format knows its first offset only when it is unpacked.
+            if isinstance(batch, RecordBatch) and batch.base_offset >= end_offset:
+                return
+            if verify_crc:
+                batch.check()
+            yield batch
+
+
+def decode_batches(
+    buffer: Buffer,
+    topic: str,
+    partition: int,
+    *,
+    start_offset: int = 0,
+    end_offset: int = MAX_OFFSET,
+    columns: Sequence[str] = COLUMNS,
+    verify_crc: bool = True,
+) -> pa.RecordBatch:
+    """The records of a fetched buffer in one Arrow batch with `columns` of RECORD_SCHEMA. Raises CorruptRecord."""
+    wanted = Wanted("key" in columns, "value" in columns, "headers" in columns)
+    fetched = FetchedBatches(buffer).decode(
+        start_offset=start_offset, end_offset=end_offset, wanted=wanted, verify_crc=verify_crc
+    )
+    chunks = [record_batch_of(records, topic, partition, columns) for records in fetched]
+    if not chunks:
+        return pa.RecordBatch.from_pylist([], schema=_schema_of(columns))
+    return chunks[0] if len(chunks) == 1 else pa.concat_batches(chunks)
+
+
+def record_batch_of(
+    records: RecordArrays, topic: str, partition: int, columns: Sequence[str] = COLUMNS
+) -> pa.RecordBatch:
+    """Decoded records as an Arrow batch with `columns` of RECORD_SCHEMA, in that order.
+
+    Headers that were not decoded are empty lists: a NULL list costs Spark eleven times as much.
+    """
+    count = len(records.offsets)
+    makers: dict[str, Callable[[], pa.Array]] = {
+        "key": lambda: records.keys,
+        "value": lambda: records.values,
+        "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
+        "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), count),
+        "offset": lambda: pa.array(records.offsets),
+        "timestamp": lambda: pa.array(records.timestamps * 1000).view(pa.timestamp("us", tz="UTC")),
+        "timestampType": lambda: pa.array(records.timestamp_types.astype(np.int32)),
+        "headers": lambda: empty_headers(count) if records.headers is None else records.headers,
+    }
+    return pa.RecordBatch.from_arrays([makers[name]() for name in columns], schema=_schema_of(columns))
+
+
+def _schema_of(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([RECORD_SCHEMA.field(name) for name in columns])
+
+
+def _chunks(run: Iterator[RecordBatch], chunk_bytes: int) -> Iterator[list[UnpackedBatch]]:
+    """Batches unpacked, as many as make about `chunk_bytes`: no more than that and one batch is in memory at a time."""
+    chunk: list[UnpackedBatch] = []
+    size = 0
+    for batch in run:
+        unpacked = UnpackedBatch.of(batch)
+        chunk.append(unpacked)
+        size += unpacked.size
+        if size >= chunk_bytes:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _decode_legacy(run: Iterable[LegacyBatch], start_offset: int, end_offset: int, wanted: Wanted) -> RecordArrays:
+    """Magic 0 and 1, which only old logs hold: record by record."""
+    rows = [
+        (record, batch.timestamp_type if batch.magic else _NO_TIMESTAMP_TYPE)
+        for batch in run
+        for record in batch.records()
+        if start_offset <= record.offset < end_offset
+    ]
+    return RecordArrays(
+        keys=pa.array([record.key for record, _ in rows], pa.binary()) if wanted.keys else None,
+        values=pa.array([record.value for record, _ in rows], pa.binary()) if wanted.values else None,
+        headers=None,
+        offsets=np.array([record.offset for record, _ in rows], np.int64),
+        timestamps=np.array([record.timestamp for record, _ in rows], np.int64),
+        timestamp_types=np.array([timestamp_type for _, timestamp_type in rows], np.int64),
+    )

@@ -1,0 +1,85 @@
+"""Compiles the functions that decode and encode a message, one per class, version and direction, when first asked for.
+
+Called by `Message`. The tables are read by every thread without a lock: an entry appears by one assignment of a
+finished function. `_compile_lock` keeps two threads from compiling the same one.
+
+The source text comes from `decoder_source` and `encoder_source`, which execute nothing: a build step could write it
+to files instead. It is registered with `linecache`, so that tracebacks show the line that failed.
+"""
+
+from __future__ import annotations
+
+import linecache
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from barnabas.protocol.decoder_source import DecoderSource
+from barnabas.protocol.encoder_source import EncoderSource
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.message import Message
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+_compile_lock = threading.Lock()
+
+
+class _CodecTable(dict[int, Callable[..., Any]]):
+    """Version -> function; compiles what is missing."""
+
+    __slots__ = ("_message",)
+    _function_name = ""
+
+    def __init__(self, message: type[Message]) -> None:
+        super().__init__()
+        self._message = message
+
+    def __missing__(self, version: int) -> Callable[..., Any]:
+        message = self._message
+        if not message.min_version <= version <= message.max_version:
+            raise ValueError(
+                f"{message.__name__} has no version {version}, only {message.min_version} to {message.max_version}"
+            )
+        with _compile_lock:
+            function = self.get(version)
+            if function is None:
+                function = compile_function(
+                    self._source(version), self._function_name, self._file_name(version), message
+                )
+                self[version] = function
+        return function
+
+    def _file_name(self, version: int) -> str:
+        return f"<{self._message.__name__} v{version} {self._function_name}>"
+
+    def _source(self, version: int) -> str:
+        raise TypeError(f"{type(self).__name__} makes no source")
+
+
+class DecoderTable(_CodecTable):
+    """The decoders of one message: `(buffer, offset) -> (message, end offset)`."""
+
+    __slots__ = ()
+    _function_name = "decode"
+
+    def _source(self, version: int) -> str:
+        return DecoderSource(self._message, version).text()
+
+
+class EncoderTable(_CodecTable):
+    """The encoders of one message: `(message, out=None) -> list of buffers`."""
+
+    __slots__ = ()
+    _function_name = "encode"
+
+    def _source(self, version: int) -> str:
+        return EncoderSource(self._message, version).text()
+
+
+def compile_function(source: str, name: str, file_name: str, message: type[Message]) -> Callable[..., Any]:
+    """Execute generated source with the message's class in scope; returns the function called `name` in it."""
+    namespace: dict[str, Any] = {message.__name__: message}
+    exec(compile(source, file_name, "exec"), namespace)  # noqa: S102  our own text, made from our own declarations
+    linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
+    function: Callable[..., Any] = namespace[name]
+    return function

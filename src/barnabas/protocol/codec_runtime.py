@@ -1,0 +1,123 @@
+"""What the generated functions call: the few things that are too long or too rare to be written out in line.
+
+Called from every thread. The tables below only ever grow by single assignments of finished values, and are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Final, NoReturn
+
+from barnabas.protocol.errors import DecodeError, EncodeError
+
+_LONGEST_VARINT_SHIFT = 28
+_LARGEST_LENGTH = 0x7FFFFFFF
+LONGEST_STRING: Final = 0x7FFF
+_CACHED_VARINTS = 1 << 16
+_CACHED_ARRAY_LENGTHS = 1 << 10
+
+
+def read_unsigned_varint(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most five bytes; returns it and the position behind it.
+
+    Raises DecodeError when it is longer, or above what an int32 holds; IndexError at the end of the buffer.
+    """
+    byte = buffer[position]
+    position += 1
+    result = byte & 127
+    shift = 7
+    while byte > 127:
+        if shift > _LONGEST_VARINT_SHIFT:
+            raise DecodeError("varint is longer than five bytes")
+        byte = buffer[position]
+        position += 1
+        result |= (byte & 127) << shift
+        shift += 7
+    if result > _LARGEST_LENGTH:
+        raise DecodeError(f"length {result} is above the limit of an int32")
+    return result, position
+
+
+def write_unsigned_varint(value: int) -> bytes:
+    """Write an unsigned varint. Raises EncodeError above what an int32 holds."""
+    if not 0 <= value <= _LARGEST_LENGTH:
+        raise EncodeError(f"length {value} doesn't fit an int32")
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+class _Varints(dict[int, bytes]):
+    """Number -> its varint; remembers the small ones."""
+
+    __slots__ = ()
+
+    def __missing__(self, value: int) -> bytes:
+        encoded = write_unsigned_varint(value)
+        if value < _CACHED_VARINTS:
+            self[value] = encoded
+        return encoded
+
+
+VARINTS: Final = _Varints()
+
+
+class _ArrayMethods(dict[int, Callable[..., Any]]):
+    """Number of elements -> a method of the struct with that many; remembers those of short arrays."""
+
+    __slots__ = ("_format", "_method")
+
+    def __init__(self, format_character: str, method: str) -> None:
+        super().__init__()
+        self._format = format_character
+        self._method = method
+
+    def __missing__(self, count: int) -> Callable[..., Any]:
+        # 3s would be one string of three bytes: repeat what is no single character.
+        repeated = f"{count}{self._format}" if len(self._format) == 1 else self._format * count
+        method: Callable[..., Any] = getattr(Struct(f">{repeated}"), self._method)
+        if count < _CACHED_ARRAY_LENGTHS:
+            self[count] = method
+        return method
+
+
+_array_methods: dict[tuple[str, str], _ArrayMethods] = {}
+
+
+def array_unpackers(format_character: str) -> _ArrayMethods:
+    """The table of `unpack_from` by number of elements."""
+    return _array_methods.setdefault((format_character, "unpack_from"), _ArrayMethods(format_character, "unpack_from"))
+
+
+def array_packers(format_character: str) -> _ArrayMethods:
+    """The table of `pack` by number of elements."""
+    return _array_methods.setdefault((format_character, "pack"), _ArrayMethods(format_character, "pack"))
+
+
+def refuse_null(name: str) -> NoReturn:
+    """Raise: null where there may be none."""
+    raise DecodeError(f"non-nullable field {name} was serialized as null")
+
+
+def refuse_length(name: str, length: int) -> NoReturn:
+    """Raise: a length or count that the rest of the frame can't hold."""
+    raise DecodeError(f"field {name} has invalid length {length}")
+
+
+def refuse_tag(tag: int) -> NoReturn:
+    """Raise: a known tagged field that is shorter or longer than it says."""
+    raise DecodeError(f"tagged field {tag} doesn't have the size it says")
+
+
+def refuse_version(name: str, version: int) -> NoReturn:
+    """Raise: a value that this version can't express (Kafka: UnsupportedVersionException)."""
+    raise EncodeError(f"Attempted to write a non-default {name} at version {version}")
+
+
+def refuse_long_string(name: str, length: int) -> NoReturn:
+    """Raise: a string above the limit of the protocol."""
+    raise EncodeError(f"'{name}' field is too long to be serialized: {length} bytes of at most {LONGEST_STRING}")

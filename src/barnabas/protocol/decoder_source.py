@@ -1,0 +1,236 @@
+"""Writes the source of a function that decodes one message in one version.
+
+Called by `codec` under its lock; executes nothing. The text is straight-line code: adjacent fields of fixed size,
+and the length of what follows them, are read by one precompiled struct.
+
+What a hostile frame can do is bounded here. Slices never copy more than the frame holds; a count is refused when its
+elements, at their least size, don't fit the bytes left; every turn of a loop reads at least one byte or runs off the
+end; the position is checked against the frame's length at the end. A known tagged field must have the size it says,
+so that no byte is decoded twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.schema import FieldSchema, WireType
+from barnabas.protocol.source_writer import SourceWriter
+from barnabas.protocol.wire_layout import (
+    default_literal,
+    fields_of,
+    has_records,
+    least_size,
+    tagged_fields,
+    untagged_fields,
+)
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.message import Message, Struct
+
+_IMPORTS = """\
+from struct import Struct, error as StructError
+
+from barnabas.protocol.codec_runtime import (
+    array_unpackers, read_unsigned_varint, refuse_length, refuse_null, refuse_tag,
+)
+from barnabas.protocol.errors import DecodeError
+"""
+
+
+class DecoderSource:
+    """Writes one decoder: `text()` is a module that defines `decode(buffer, position=0)`.
+
+    Variables of the generated text: `buffer`, `size` (of the frame), `p` (position), `view` (of the frame, for
+    records), `v1`... (values), `n1`... (lengths, counts; one more than that while compact).
+    """
+
+    def __init__(self, message: type[Message], version: int) -> None:
+        self._message = message
+        self._version = version
+        self._flexible = message.is_flexible(version)
+        self._writer = SourceWriter()
+        self._line = self._writer.line
+
+    def text(self) -> str:
+        """The module's text."""
+        title = f"{self._message.__name__} v{self._version}"
+        self._line(0, "def decode(buffer, p=0):")
+        self._line(1, "size = len(buffer)")
+        if has_records(self._message, self._version):
+            self._line(1, "view = memoryview(buffer)")
+        self._line(1, "try:")
+        value = self._struct(self._message, 2)
+        self._line(2, f"message = {value}")
+        self._line(1, "except (IndexError, StructError) as error:")
+        self._line(2, f'raise DecodeError(f"{title} ends early, within its {{size}} bytes") from error')
+        self._line(1, "except UnicodeDecodeError as error:")
+        self._line(2, f'raise DecodeError(f"{title} has a string that is no UTF-8 before byte {{p}}") from error')
+        self._line(1, "if p > size:")
+        self._line(2, f'raise DecodeError(f"{title} ends early: {{size}} bytes of {{p}}")')
+        self._line(1, "return message, p")
+        return self._writer.module(f"Decoder of {title}, generated.", _IMPORTS)
+
+    def _struct(self, struct: type[Struct], depth: int) -> str:
+        """Read a struct; returns the expression that makes it."""
+        values: dict[str, str] = {}
+        pending: list[tuple[str, str, int]] = []  # name, format, size: fixed fields not read yet
+        for field in untagged_fields(struct, self._version):
+            name = values[field.name] = self._writer.name("v")
+            if not field.is_array and field.type.is_fixed:
+                pending.append((name, field.type.format, field.type.size))
+            elif not field.is_array and field.struct is not None:
+                self._nested(field, name, pending, depth)
+            else:
+                length = self._writer.name("n")
+                pending.append((length, *self._length_format(field)))
+                self._read(pending, depth)
+                self._sized(field, name, length, depth)
+        if self._flexible:
+            count = self._writer.name("n")
+            pending.append((count, "B", 1))
+            self._read(pending, depth)
+            self._tags(struct, values, count, depth)
+        else:
+            self._read(pending, depth)
+        arguments = ", ".join(values.get(field.name) or default_literal(field) for field in fields_of(struct))
+        return f"{self._writer.constructor(struct)}({arguments})"
+
+    def _read(self, pending: list[tuple[str, str, int]], depth: int) -> None:
+        """Read the fixed fields gathered so far, by one struct."""
+        if not pending:
+            return
+        formats = "".join(entry[1] for entry in pending)
+        if formats == "B":
+            self._line(depth, f"{pending[0][0]} = buffer[p]")
+            self._line(depth, "p += 1")
+        else:
+            names = ", ".join(entry[0] for entry in pending) + ("," if len(pending) == 1 else "")
+            self._line(depth, f"{names} = {self._writer.unpacker(formats)}(buffer, p)")
+            self._line(depth, f"p += {sum(entry[2] for entry in pending)}")
+        pending.clear()
+
+    def _length_format(self, field: FieldSchema) -> tuple[str, int]:
+        """Format and size of a length prefix; of a varint, its first byte."""
+        if self._flexible:
+            return "B", 1
+        return ("h", 2) if field.type is WireType.STRING and not field.is_array else ("i", 4)
+
+    def _nested(self, field: FieldSchema, name: str, pending: list[tuple[str, str, int]], depth: int) -> None:
+        """Read a struct that is a field by itself; a nullable one has a byte before it, below 0 for null."""
+        assert field.struct is not None
+        if field.is_nullable(self._version):
+            mark = self._writer.name("n")
+            pending.append((mark, "b", 1))
+            self._read(pending, depth)
+            self._line(depth, f"if {mark} < 0:")
+            self._line(depth + 1, f"{name} = None")
+            self._line(depth, "else:")
+            self._line(depth + 1, f"{name} = {self._struct(field.struct, depth + 1)}")
+        else:
+            self._read(pending, depth)
+            self._line(depth, f"{name} = {self._struct(field.struct, depth)}")
+
+    def _sized(self, field: FieldSchema, name: str, length: str, depth: int) -> None:
+        """Read a string, bytes, records or array whose length prefix (or its first byte) is in `length`."""
+        if self._flexible:
+            self._line(depth, f"if {length} > 127:")
+            self._line(depth + 1, f"{length}, p = read_unsigned_varint(buffer, p - 1)")
+        self._line(depth, f"if not {length}:" if self._flexible else f"if {length} < 0:")
+        if field.is_nullable(self._version):
+            self._line(depth + 1, f"{name} = None")
+            self._line(depth, "else:")
+            depth += 1
+        else:
+            self._line(depth + 1, f'refuse_null("{field.name}")')
+        count = f"({length} - 1)" if self._flexible else length
+        if field.is_array:
+            self._array(field, name, count, depth)
+        else:
+            self._blob(field, name, length, depth)
+
+    def _blob(self, field: FieldSchema, name: str, length: str, depth: int) -> None:
+        """Read bytes of a known length, as what they are."""
+        end = self._writer.name("e")
+        if self._flexible and field.type is WireType.STRING:
+            self._line(depth, f"if {length} > 0x8000:")
+            self._line(depth + 1, f'refuse_length("{field.name}", {length} - 1)')
+        self._line(depth, f"{end} = p + {length}" + (" - 1" if self._flexible else ""))
+        self._line(depth, f"{name} = {_slice(field.type, end)}")
+        self._line(depth, f"p = {end}")
+
+    def _array(self, field: FieldSchema, name: str, count: str, depth: int) -> None:
+        """Read an array of `count` elements, after a look whether that many can be there."""
+        if field.type.is_fixed:
+            least = field.type.size
+        elif field.struct is not None:
+            # Elements of no size still cost memory: as if they were a byte each.
+            least = max(1, least_size(field.struct, self._version, flexible=self._flexible))
+        else:
+            least = self._length_format(field)[1] if self._flexible else (2 if field.type is WireType.STRING else 4)
+        self._line(depth, f"if {count} * {least} > size - p:")
+        self._line(depth + 1, f'refuse_length("{field.name}", {count})')
+        if field.type.is_fixed:
+            unpackers = self._writer.array_unpacker(field.type)
+            self._line(depth, f"{name} = list({unpackers}[{count}](buffer, p))")
+            self._line(depth, f"p += {least} * {count}")
+            return
+        self._line(depth, f"{name} = []")
+        self._line(depth, f"for _ in range({count}):")
+        if field.struct is not None:
+            self._line(depth + 1, f"{name}.append({self._struct(field.struct, depth + 1)})")
+            return
+        element, length = self._writer.name("v"), self._writer.name("n")
+        width = "B" if self._flexible else ("h" if field.type is WireType.STRING else "i")
+        self._read([(length, width, {"B": 1, "h": 2, "i": 4}[width])], depth + 1)
+        if self._flexible:
+            self._line(depth + 1, f"if {length} > 127:")
+            self._line(depth + 2, f"{length}, p = read_unsigned_varint(buffer, p - 1)")
+        self._line(depth + 1, f"if not {length}:" if self._flexible else f"if {length} < 0:")
+        self._line(depth + 2, f'refuse_null("{field.name} element")')
+        self._blob(field, element, length, depth + 1)
+        self._line(depth + 1, f"{name}.append({element})")
+
+    def _tags(self, struct: type[Struct], values: dict[str, str], count: str, depth: int) -> None:
+        """Read the tagged fields: known ones into their variables, unknown ones are skipped."""
+        tagged = tagged_fields(struct, self._version)
+        for field in tagged:
+            name = values[field.name] = self._writer.name("v")
+            self._line(depth, f"{name} = {default_literal(field)}")
+        tag, end = self._writer.name("t"), self._writer.name("e")
+        self._line(depth, f"if {count}:")
+        self._line(depth + 1, f"if {count} > 127:")
+        self._line(depth + 2, f"{count}, p = read_unsigned_varint(buffer, p - 1)")
+        self._line(depth + 1, f"for _ in range({count}):")
+        self._line(depth + 2, f"{tag}, p = read_unsigned_varint(buffer, p)")
+        self._line(depth + 2, f"{end}, p = read_unsigned_varint(buffer, p)")
+        self._line(depth + 2, f"{end} += p")
+        for number, field in enumerate(tagged):
+            self._line(depth + 2, f"{'elif' if number else 'if'} {tag} == {field.declaration.tag}:")
+            self._tag_value(field, values[field.name], depth + 3)
+            self._line(depth + 3, f"if p != {end}:")
+            self._line(depth + 4, f"refuse_tag({tag})")
+        if tagged:
+            self._line(depth + 2, "else:")
+            self._line(depth + 3, f"p = {end}")
+        else:
+            self._line(depth + 2, f"p = {end}")
+
+    def _tag_value(self, field: FieldSchema, name: str, depth: int) -> None:
+        pending: list[tuple[str, str, int]] = []
+        if not field.is_array and field.type.is_fixed:
+            self._read([(name, field.type.format, field.type.size)], depth)
+        elif not field.is_array and field.struct is not None:
+            self._nested(field, name, pending, depth)
+        else:
+            length = self._writer.name("n")
+            self._read([(length, "B", 1)], depth)
+            self._sized(field, name, length, depth)
+
+
+def _slice(wire_type: WireType, end: str) -> str:
+    """The expression for the bytes from `p` to `end`. `bytes` and `str` of a slice also take memoryviews."""
+    if wire_type is WireType.STRING:
+        return f'str(buffer[p:{end}], "utf-8")'
+    if wire_type is WireType.RECORDS:
+        return f"view[p:{end}]"
+    return f"bytes(buffer[p:{end}])"

@@ -1,0 +1,172 @@
+"""Request and response headers, and the whole frame of a response.
+
+The Processor parses request headers; handlers' answers are framed here (`response_frame` is on the hot path); clients
+use the other direction. Pure functions on bytes; a `RequestHeader` belongs to its request.
+
+Request headers: v0 (api key, version, correlation id: only ControlledShutdown v0), v1 (and a client id), v2 (and
+tagged fields). Response headers: v0 (correlation id), v1 (and tagged fields). The client id keeps its two-byte length
+in v2, so that a server can read it before it knows whether the version is flexible. ApiVersions answers always have
+header v0: a client must be able to read them before it knows anything (KIP-511).
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import Any, Final
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.codec import Buffer
+from barnabas.protocol.codec_runtime import read_unsigned_varint
+from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.message_index import MESSAGES
+from barnabas.protocol.messages.message import Message
+
+_REQUEST_START: Final = Struct(">hhi")
+_REQUEST_START_AND_LENGTH: Final = Struct(">hhih")
+_INT32: Final = Struct(">i")
+_RESPONSE_V0: Final = Struct(">ii")
+_RESPONSE_V1: Final = Struct(">iiB")
+_pack_size_into = Struct(">i").pack_into
+
+_FLEXIBLE_FROM: Final = {int(key): entry.flexible_from for key, entry in MESSAGES.items()}
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
+
+
+class RequestHeader:
+    """What stands before the body of a request."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "header_version")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, header_version: int
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.header_version = header_version
+
+    def __repr__(self) -> str:
+        return (
+            f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, "
+            f"correlation_id={self.correlation_id}, client_id={self.client_id!r}, header_version={self.header_version})"
+        )
+
+
+def request_header_version(api_key: int, version: int) -> int:
+    """Header version of a request; 1 for an API we have no messages of."""
+    flexible_from = _FLEXIBLE_FROM.get(api_key)
+    if flexible_from is not None and version >= flexible_from:
+        return 2
+    return 0 if api_key == _CONTROLLED_SHUTDOWN and version == 0 else 1
+
+
+def response_header_version(api_key: int, version: int) -> int:
+    """Header version of a response: 1 where flexible, except for ApiVersions."""
+    return 1 if api_key != _API_VERSIONS and request_header_version(api_key, version) == 2 else 0
+
+
+def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
+    """Read the header that begins a frame (behind its size prefix); returns it and the offset of the body.
+
+    An API key without messages is read as far as header v1 allows: the caller decides. Raises DecodeError.
+    """
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_START_AND_LENGTH.unpack_from(buffer, 0)
+        flexible_from = _FLEXIBLE_FROM.get(api_key)
+        header_version = 1
+        if flexible_from is not None and api_version >= flexible_from:
+            header_version = 2
+        elif api_version == 0 and api_key == _CONTROLLED_SHUTDOWN:
+            return RequestHeader(api_key, api_version, correlation_id, None, 0), _REQUEST_START.size
+        position = _REQUEST_START_AND_LENGTH.size
+        client_id = None
+        if length >= 0:
+            end = position + length
+            client_id = str(buffer[position:end], "utf-8")
+            position = end
+        if header_version == 2:
+            position = _skip_tags(buffer, position)
+    except (error, IndexError) as short:
+        if len(buffer) >= _REQUEST_START.size and _is_header_v0(buffer):
+            api_key, api_version, correlation_id = _REQUEST_START.unpack_from(buffer, 0)
+            return RequestHeader(api_key, api_version, correlation_id, None, 0), _REQUEST_START.size
+        raise DecodeError(f"request header ends early: {len(buffer)} bytes") from short
+    except UnicodeDecodeError as malformed:
+        raise DecodeError("client id is no UTF-8") from malformed
+    if position > len(buffer):
+        raise DecodeError(f"request header ends early: {len(buffer)} bytes of {position}")
+    return RequestHeader(api_key, api_version, correlation_id, client_id, header_version), position
+
+
+def _is_header_v0(buffer: Buffer) -> bool:
+    """Whether a frame that is too short for header v1 is a ControlledShutdown v0."""
+    api_key, api_version, _ = _REQUEST_START.unpack_from(buffer, 0)
+    return bool(api_key == _CONTROLLED_SHUTDOWN and api_version == 0)
+
+
+def _skip_tags(buffer: Buffer, position: int) -> int:
+    """Step over tagged fields, none of which we know."""
+    count = buffer[position]
+    if not count:
+        return position + 1
+    count, position = read_unsigned_varint(buffer, position)
+    for _ in range(count):
+        _, position = read_unsigned_varint(buffer, position)
+        size, position = read_unsigned_varint(buffer, position)
+        position += size
+    return position
+
+
+def encode_request_header(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, header_version: int | None = None
+) -> bytes:
+    """Write a request header; its version follows from the API's unless given."""
+    if header_version is None:
+        header_version = request_header_version(api_key, api_version)
+    if header_version == 0:
+        return _REQUEST_START.pack(api_key, api_version, correlation_id)
+    tags = b"\0" if header_version >= 2 else b""
+    if client_id is None:
+        return _REQUEST_START_AND_LENGTH.pack(api_key, api_version, correlation_id, -1) + tags
+    encoded = client_id.encode()
+    return _REQUEST_START_AND_LENGTH.pack(api_key, api_version, correlation_id, len(encoded)) + encoded + tags
+
+
+def encode_response_header(correlation_id: int, header_version: int) -> bytes:
+    """Write a response header."""
+    return _INT32.pack(correlation_id) + (b"\0" if header_version >= 1 else b"")
+
+
+def decode_response_header(buffer: Buffer, header_version: int) -> tuple[int, int]:
+    """Read a response header; returns the correlation id and the offset of the body. Raises DecodeError."""
+    try:
+        (correlation_id,) = _INT32.unpack_from(buffer, 0)
+        position = _INT32.size
+        if header_version >= 1:
+            position = _skip_tags(buffer, position)
+    except (error, IndexError) as short:
+        raise DecodeError(f"response header ends early: {len(buffer)} bytes") from short
+    if position > len(buffer):
+        raise DecodeError(f"response header ends early: {len(buffer)} bytes of {position}")
+    return correlation_id, position
+
+
+def response_frame(header: RequestHeader, response: Message, version: int | None = None) -> tuple[list[Any], int]:
+    """Write a whole response frame: size prefix, header, body; returns its pieces and their total size in bytes.
+
+    Prefix, header and everything up to the first records are one piece: a response without records is a single one.
+    `version` is that of the body when it isn't the request's (ApiVersions of an unknown version is answered in v0).
+    Raises EncodeError.
+    """
+    if version is None:
+        version = header.api_version
+    if header.header_version >= 2 and header.api_key != _API_VERSIONS:
+        out = bytearray(_RESPONSE_V1.pack(0, header.correlation_id, 0))
+    else:
+        out = bytearray(_RESPONSE_V0.pack(0, header.correlation_id))
+    pieces = response.encoders[version](response, out)
+    size = len(out) if len(pieces) == 1 else sum(map(len, pieces))
+    _pack_size_into(out, 0, size - 4)
+    return pieces, size

@@ -1,0 +1,95 @@
+"""Access control lists: describe, create, delete (KIP-140, KIP-290).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int8, field
+
+
+class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
+    resource_type_filter: Int8 = field("0+")
+    resource_name_filter: str | None = field("0+", nullable="0+")
+    pattern_type_filter: Int8 = field("1+", default=3)
+    principal_filter: str | None = field("0+", nullable="0+")
+    host_filter: str | None = field("0+", nullable="0+")
+    operation: Int8 = field("0+")
+    permission_type: Int8 = field("0+")
+
+
+class DescribeAclsResponse(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+")
+    resources: list[DescribeAclsResponse.DescribeAclsResource] = field("0+")
+
+    class DescribeAclsResource(Struct):
+        resource_type: Int8 = field("0+")
+        resource_name: str = field("0+")
+        pattern_type: Int8 = field("1+", default=3)
+        acls: list[DescribeAclsResponse.AclDescription] = field("0+")
+
+    class AclDescription(Struct):
+        principal: str = field("0+")
+        host: str = field("0+")
+        operation: Int8 = field("0+")
+        permission_type: Int8 = field("0+")
+
+
+class CreateAclsRequest(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
+    creations: list[CreateAclsRequest.AclCreation] = field("0+")
+
+    class AclCreation(Struct):
+        resource_type: Int8 = field("0+")
+        resource_name: str = field("0+")
+        resource_pattern_type: Int8 = field("1+", default=3)
+        principal: str = field("0+")
+        host: str = field("0+")
+        operation: Int8 = field("0+")
+        permission_type: Int8 = field("0+")
+
+
+class CreateAclsResponse(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    results: list[CreateAclsResponse.AclCreationResult] = field("0+")
+
+    class AclCreationResult(Struct):
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")
+
+
+class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
+    filters: list[DeleteAclsRequest.DeleteAclsFilter] = field("0+")
+
+    class DeleteAclsFilter(Struct):
+        resource_type_filter: Int8 = field("0+")
+        resource_name_filter: str | None = field("0+", nullable="0+")
+        pattern_type_filter: Int8 = field("1+", default=3)
+        principal_filter: str | None = field("0+", nullable="0+")
+        host_filter: str | None = field("0+", nullable="0+")
+        operation: Int8 = field("0+")
+        permission_type: Int8 = field("0+")
+
+
+class DeleteAclsResponse(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult] = field("0+")
+
+    class DeleteAclsFilterResult(Struct):
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")
+        matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl] = field("0+")
+
+    class DeleteAclsMatchingAcl(Struct):
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")
+        resource_type: Int8 = field("0+")
+        resource_name: str = field("0+")
+        pattern_type: Int8 = field("1+", default=3)
+        principal: str = field("0+")
+        host: str = field("0+")
+        operation: Int8 = field("0+")
+        permission_type: Int8 = field("0+")

@@ -1,0 +1,40 @@
+"""ApiVersions: v0-4 (KIP-35, KIP-511, KIP-584).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int64, field
+
+
+class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
+    client_software_name: str = field("3+", ignorable=True)
+    client_software_version: str = field("3+", ignorable=True)
+
+
+class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
+    error_code: Int16 = field("0+")
+    api_keys: list[ApiVersionsResponse.ApiVersion] = field("0+")
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    supported_features: list[ApiVersionsResponse.SupportedFeatureKey] = field("3+", tag=0, tagged="3+", ignorable=True)
+    finalized_features_epoch: Int64 = field("3+", tag=1, tagged="3+", ignorable=True, default=-1)
+    finalized_features: list[ApiVersionsResponse.FinalizedFeatureKey] = field("3+", tag=2, tagged="3+", ignorable=True)
+    zk_migration_ready: bool = field("3+", tag=3, tagged="3+", ignorable=True)
+
+    class ApiVersion(Struct):
+        api_key: Int16 = field("0+")
+        min_version: Int16 = field("0+")
+        max_version: Int16 = field("0+")
+
+    class SupportedFeatureKey(Struct):
+        name: str = field("3+")
+        min_version: Int16 = field("3+")
+        max_version: Int16 = field("3+")
+
+    class FinalizedFeatureKey(Struct):
+        name: str = field("3+")
+        max_version_level: Int16 = field("3+")
+        min_version_level: Int16 = field("3+")

@@ -1,0 +1,98 @@
+"""The classic group protocol: join, sync, heartbeat, leave (KIP-62, KIP-345, KIP-394, KIP-559, KIP-800).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, field
+
+
+class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
+    group_id: str = field("0+")
+    session_timeout_ms: Int32 = field("0+")
+    rebalance_timeout_ms: Int32 = field("1+", ignorable=True, default=-1)
+    member_id: str = field("0+")
+    group_instance_id: str | None = field("5+", nullable="5+", default=None)
+    protocol_type: str = field("0+")
+    protocols: list[JoinGroupRequest.JoinGroupRequestProtocol] = field("0+")
+    reason: str | None = field("8+", nullable="8+", ignorable=True, default=None)
+
+    class JoinGroupRequestProtocol(Struct):
+        name: str = field("0+")
+        metadata: bytes = field("0+")
+
+
+class JoinGroupResponse(Message, api=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
+    throttle_time_ms: Int32 = field("2+", ignorable=True)
+    error_code: Int16 = field("0+")
+    generation_id: Int32 = field("0+", default=-1)
+    protocol_type: str | None = field("7+", nullable="7+", ignorable=True, default=None)
+    protocol_name: str | None = field("0+", nullable="7+")
+    leader: str = field("0+")
+    skip_assignment: bool = field("9+")
+    member_id: str = field("0+")
+    members: list[JoinGroupResponse.JoinGroupResponseMember] = field("0+")
+
+    class JoinGroupResponseMember(Struct):
+        member_id: str = field("0+")
+        group_instance_id: str | None = field("5+", nullable="5+", ignorable=True, default=None)
+        metadata: bytes = field("0+")
+
+
+class HeartbeatRequest(Message, api=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
+    group_id: str = field("0+")
+    generation_id: Int32 = field("0+")
+    member_id: str = field("0+")
+    group_instance_id: str | None = field("3+", nullable="3+", default=None)
+
+
+class HeartbeatResponse(Message, api=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16 = field("0+")
+
+
+class LeaveGroupRequest(Message, api=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
+    group_id: str = field("0+")
+    member_id: str = field("0-2")
+    members: list[LeaveGroupRequest.MemberIdentity] = field("3+")
+
+    class MemberIdentity(Struct):
+        member_id: str = field("3+")
+        group_instance_id: str | None = field("3+", nullable="3+", default=None)
+        reason: str | None = field("5+", nullable="5+", ignorable=True, default=None)
+
+
+class LeaveGroupResponse(Message, api=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16 = field("0+")
+    members: list[LeaveGroupResponse.MemberResponse] = field("3+")
+
+    class MemberResponse(Struct):
+        member_id: str = field("3+")
+        group_instance_id: str | None = field("3+", nullable="3+")
+        error_code: Int16 = field("3+")
+
+
+class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+"):
+    group_id: str = field("0+")
+    generation_id: Int32 = field("0+")
+    member_id: str = field("0+")
+    group_instance_id: str | None = field("3+", nullable="3+", default=None)
+    protocol_type: str | None = field("5+", nullable="5+", ignorable=True, default=None)
+    protocol_name: str | None = field("5+", nullable="5+", ignorable=True, default=None)
+    assignments: list[SyncGroupRequest.SyncGroupRequestAssignment] = field("0+")
+
+    class SyncGroupRequestAssignment(Struct):
+        member_id: str = field("0+")
+        assignment: bytes = field("0+")
+
+
+class SyncGroupResponse(Message, api=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16 = field("0+")
+    protocol_type: str | None = field("5+", nullable="5+", ignorable=True, default=None)
+    protocol_name: str | None = field("5+", nullable="5+", ignorable=True, default=None)
+    assignment: bytes = field("0+")

@@ -1,0 +1,114 @@
+"""Configuration: describe, alter, alter incrementally (KIP-133, KIP-339), and ListConfigResources (KIP-1142).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int8, field
+
+
+class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+"):
+    resources: list[DescribeConfigsRequest.DescribeConfigsResource] = field("0+")
+    include_synonyms: bool = field("1+")
+    include_documentation: bool = field("3+")
+
+    class DescribeConfigsResource(Struct):
+        resource_type: Int8 = field("0+")
+        resource_name: str = field("0+")
+        configuration_keys: list[str] | None = field("0+", nullable="0+")
+
+
+class DescribeConfigsResponse(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+"):
+    throttle_time_ms: Int32 = field("0+")
+    results: list[DescribeConfigsResponse.DescribeConfigsResult] = field("0+")
+
+    class DescribeConfigsResult(Struct):
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")
+        resource_type: Int8 = field("0+")
+        resource_name: str = field("0+")
+        configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = field("0+")
+
+    class DescribeConfigsResourceResult(Struct):
+        name: str = field("0+")
+        value: str | None = field("0+", nullable="0+")
+        read_only: bool = field("0+")
+        is_default: bool = field("0")
+        config_source: Int8 = field("1+", ignorable=True, default=-1)
+        is_sensitive: bool = field("0+")
+        synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym] = field("1+", ignorable=True)
+        config_type: Int8 = field("3+", ignorable=True)
+        documentation: str | None = field("3+", nullable="3+", ignorable=True)
+
+    class DescribeConfigsSynonym(Struct):
+        name: str = field("1+")
+        value: str | None = field("1+", nullable="1+")
+        source: Int8 = field("1+")
+
+
+class AlterConfigsRequest(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
+    resources: list[AlterConfigsRequest.AlterConfigsResource] = field("0+")
+    validate_only: bool = field("0+")
+
+    class AlterConfigsResource(Struct):
+        resource_type: Int8 = field("0+")
+        resource_name: str = field("0+")
+        configs: list[AlterConfigsRequest.AlterableConfig] = field("0+")
+
+    class AlterableConfig(Struct):
+        name: str = field("0+")
+        value: str | None = field("0+", nullable="0+")
+
+
+class AlterConfigsResponse(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = field("0+")
+
+    class AlterConfigsResourceResponse(Struct):
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")
+        resource_type: Int8 = field("0+")
+        resource_name: str = field("0+")
+
+
+class IncrementalAlterConfigsRequest(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"):
+    resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource] = field("0+")
+    validate_only: bool = field("0+")
+
+    class AlterConfigsResource(Struct):
+        resource_type: Int8 = field("0+")
+        resource_name: str = field("0+")
+        configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = field("0+")
+
+    class AlterableConfig(Struct):
+        name: str = field("0+")
+        config_operation: Int8 = field("0+")
+        value: str | None = field("0+", nullable="0+")
+
+
+class IncrementalAlterConfigsResponse(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"):
+    throttle_time_ms: Int32 = field("0+")
+    responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = field("0+")
+
+    class AlterConfigsResourceResponse(Struct):
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")
+        resource_type: Int8 = field("0+")
+        resource_name: str = field("0+")
+
+
+class ListConfigResourcesRequest(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+"):
+    resource_types: list[Int8] = field("1+")
+
+
+class ListConfigResourcesResponse(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    config_resources: list[ListConfigResourcesResponse.ConfigResource] = field("0+")
+
+    class ConfigResource(Struct):
+        resource_name: str = field("0+")
+        resource_type: Int8 = field("1+", ignorable=True, default=16)

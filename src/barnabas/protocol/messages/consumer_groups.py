@@ -1,0 +1,88 @@
+"""Consumer groups with server-side assignment (KIP-848).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int8, Uuid, field
+
+
+class ConsumerGroupHeartbeatRequest(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+"):
+    group_id: str = field("0+")
+    member_id: str = field("0+")
+    member_epoch: Int32 = field("0+")
+    instance_id: str | None = field("0+", nullable="0+", default=None)
+    rack_id: str | None = field("0+", nullable="0+", default=None)
+    rebalance_timeout_ms: Int32 = field("0+", default=-1)
+    subscribed_topic_names: list[str] | None = field("0+", nullable="0+", default=None)
+    subscribed_topic_regex: str | None = field("1+", nullable="1+", default=None)
+    server_assignor: str | None = field("0+", nullable="0+", default=None)
+    topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = field(
+        "0+", nullable="0+", default=None
+    )
+
+    class TopicPartitions(Struct):
+        topic_id: Uuid = field("0+")
+        partitions: list[Int32] = field("0+")
+
+
+class ConsumerGroupHeartbeatResponse(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+", default=None)
+    member_id: str | None = field("0+", nullable="0+", default=None)
+    member_epoch: Int32 = field("0+")
+    heartbeat_interval_ms: Int32 = field("0+")
+    assignment: ConsumerGroupHeartbeatResponse.Assignment | None = field("0+", nullable="0+", default=None)
+
+    class Assignment(Struct):
+        topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = field("0+")
+
+    class TopicPartitions(Struct):
+        topic_id: Uuid = field("0+")
+        partitions: list[Int32] = field("0+")
+
+
+class ConsumerGroupDescribeRequest(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"):
+    group_ids: list[str] = field("0+")
+    include_authorized_operations: bool = field("0+")
+
+
+class ConsumerGroupDescribeResponse(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    groups: list[ConsumerGroupDescribeResponse.DescribedGroup] = field("0+")
+
+    class DescribedGroup(Struct):
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+", default=None)
+        group_id: str = field("0+")
+        group_state: str = field("0+")
+        group_epoch: Int32 = field("0+")
+        assignment_epoch: Int32 = field("0+")
+        assignor_name: str = field("0+")
+        members: list[ConsumerGroupDescribeResponse.Member] = field("0+")
+        authorized_operations: Int32 = field("0+", default=-2147483648)
+
+    class Member(Struct):
+        member_id: str = field("0+")
+        instance_id: str | None = field("0+", nullable="0+", default=None)
+        rack_id: str | None = field("0+", nullable="0+", default=None)
+        member_epoch: Int32 = field("0+")
+        client_id: str = field("0+")
+        client_host: str = field("0+")
+        subscribed_topic_names: list[str] = field("0+")
+        subscribed_topic_regex: str | None = field("0+", nullable="0+", default=None)
+        assignment: ConsumerGroupDescribeResponse.Assignment = field("0+")
+        target_assignment: ConsumerGroupDescribeResponse.Assignment = field("0+")
+        member_type: Int8 = field("1+", ignorable=True, default=-1)
+
+    class Assignment(Struct):
+        topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = field("0+")
+
+    class TopicPartitions(Struct):
+        topic_id: Uuid = field("0+")
+        topic_name: str = field("0+")
+        partitions: list[Int32] = field("0+")

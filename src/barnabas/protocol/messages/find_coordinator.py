@@ -1,0 +1,34 @@
+"""FindCoordinator: v0-6 (batched from v4, KIP-699).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int8, field
+
+
+class FindCoordinatorRequest(Message, api=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+"):
+    key: str = field("0-3")
+    key_type: Int8 = field("1+")
+    coordinator_keys: list[str] = field("4+")
+
+
+class FindCoordinatorResponse(Message, api=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16 = field("0-3")
+    error_message: str | None = field("1-3", nullable="1-3", ignorable=True)
+    node_id: Int32 = field("0-3")
+    host: str = field("0-3")
+    port: Int32 = field("0-3")
+    coordinators: list[FindCoordinatorResponse.Coordinator] = field("4+")
+
+    class Coordinator(Struct):
+        key: str = field("4+")
+        node_id: Int32 = field("4+")
+        host: str = field("4+")
+        port: Int32 = field("4+")
+        error_code: Int16 = field("4+")
+        error_message: str | None = field("4+", nullable="4+", ignorable=True)

@@ -1,0 +1,68 @@
+"""Groups as administrators see them: list, describe, delete (KIP-222, KIP-518, KIP-848).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, field
+
+
+class DescribeGroupsRequest(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+"):
+    groups: list[str] = field("0+")
+    include_authorized_operations: bool = field("3+")
+
+
+class DescribeGroupsResponse(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    groups: list[DescribeGroupsResponse.DescribedGroup] = field("0+")
+
+    class DescribedGroup(Struct):
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("6+", nullable="6+", default=None)
+        group_id: str = field("0+")
+        group_state: str = field("0+")
+        protocol_type: str = field("0+")
+        protocol_data: str = field("0+")
+        members: list[DescribeGroupsResponse.DescribedGroupMember] = field("0+")
+        authorized_operations: Int32 = field("3+", default=-2147483648)
+
+    class DescribedGroupMember(Struct):
+        member_id: str = field("0+")
+        group_instance_id: str | None = field("4+", nullable="4+", ignorable=True, default=None)
+        client_id: str = field("0+")
+        client_host: str = field("0+")
+        member_metadata: bytes = field("0+")
+        member_assignment: bytes = field("0+")
+
+
+class ListGroupsRequest(Message, api=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+"):
+    states_filter: list[str] = field("4+")
+    types_filter: list[str] = field("5+")
+
+
+class ListGroupsResponse(Message, api=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16 = field("0+")
+    groups: list[ListGroupsResponse.ListedGroup] = field("0+")
+
+    class ListedGroup(Struct):
+        group_id: str = field("0+")
+        protocol_type: str = field("0+")
+        group_state: str = field("4+", ignorable=True)
+        group_type: str = field("5+", ignorable=True)
+
+
+class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
+    groups_names: list[str] = field("0+")
+
+
+class DeleteGroupsResponse(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    results: list[DeleteGroupsResponse.DeletableGroupResult] = field("0+")
+
+    class DeletableGroupResult(Struct):
+        group_id: str = field("0+")
+        error_code: Int16 = field("0+")

@@ -1,0 +1,267 @@
+"""What brokers and the controller of a ZooKeeper-mode cluster send each other.
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int64, Int8, Uuid, field
+
+
+class LeaderAndIsrRequest(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7", flexible="4+"):
+    controller_id: Int32 = field("0+")
+    is_kraft_controller: bool = field("7+")
+    controller_epoch: Int32 = field("0+")
+    broker_epoch: Int64 = field("2+", ignorable=True, default=-1)
+    type: Int8 = field("5+")
+    ungrouped_partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = field("0-1")
+    topic_states: list[LeaderAndIsrRequest.LeaderAndIsrTopicState] = field("2+")
+    live_leaders: list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader] = field("0+")
+
+    class LeaderAndIsrPartitionState(Struct):
+        topic_name: str = field("0-1", ignorable=True)
+        partition_index: Int32 = field("0+")
+        controller_epoch: Int32 = field("0+")
+        leader: Int32 = field("0+")
+        leader_epoch: Int32 = field("0+")
+        isr: list[Int32] = field("0+")
+        partition_epoch: Int32 = field("0+")
+        replicas: list[Int32] = field("0+")
+        adding_replicas: list[Int32] = field("3+", ignorable=True)
+        removing_replicas: list[Int32] = field("3+", ignorable=True)
+        is_new: bool = field("1+", ignorable=True)
+        leader_recovery_state: Int8 = field("6+")
+
+    class LeaderAndIsrTopicState(Struct):
+        topic_name: str = field("2+")
+        topic_id: Uuid = field("5+", ignorable=True)
+        partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = field("2+")
+
+    class LeaderAndIsrLiveLeader(Struct):
+        broker_id: Int32 = field("0+")
+        host_name: str = field("0+")
+        port: Int32 = field("0+")
+
+
+class LeaderAndIsrResponse(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7", flexible="4+"):
+    error_code: Int16 = field("0+")
+    partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError] = field("0-4")
+    topics: list[LeaderAndIsrResponse.LeaderAndIsrTopicError] = field("5+")
+
+    class LeaderAndIsrPartitionError(Struct):
+        topic_name: str = field("0-4", ignorable=True)
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+
+    class LeaderAndIsrTopicError(Struct):
+        topic_id: Uuid = field("5+")
+        partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError] = field("5+")
+
+
+class StopReplicaRequest(Message, api=ApiKey.STOP_REPLICA, versions="0-4", flexible="2+"):
+    controller_id: Int32 = field("0+")
+    is_kraft_controller: bool = field("4+")
+    controller_epoch: Int32 = field("0+")
+    broker_epoch: Int64 = field("1+", ignorable=True, default=-1)
+    delete_partitions: bool = field("0-2")
+    ungrouped_partitions: list[StopReplicaRequest.StopReplicaPartitionV0] = field("0")
+    topics: list[StopReplicaRequest.StopReplicaTopicV1] = field("1-2")
+    topic_states: list[StopReplicaRequest.StopReplicaTopicState] = field("3+")
+
+    class StopReplicaPartitionV0(Struct):
+        topic_name: str = field("0")
+        partition_index: Int32 = field("0")
+
+    class StopReplicaTopicV1(Struct):
+        name: str = field("1-2")
+        partition_indexes: list[Int32] = field("1-2")
+
+    class StopReplicaTopicState(Struct):
+        topic_name: str = field("3+")
+        partition_states: list[StopReplicaRequest.StopReplicaPartitionState] = field("3+")
+
+    class StopReplicaPartitionState(Struct):
+        partition_index: Int32 = field("3+")
+        leader_epoch: Int32 = field("3+", default=-1)
+        delete_partition: bool = field("3+")
+
+
+class StopReplicaResponse(Message, api=ApiKey.STOP_REPLICA, versions="0-4", flexible="2+"):
+    error_code: Int16 = field("0+")
+    partition_errors: list[StopReplicaResponse.StopReplicaPartitionError] = field("0+")
+
+    class StopReplicaPartitionError(Struct):
+        topic_name: str = field("0+")
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+
+
+class UpdateMetadataRequest(Message, api=ApiKey.UPDATE_METADATA, versions="0-8", flexible="6+"):
+    controller_id: Int32 = field("0+")
+    is_kraft_controller: bool = field("8+")
+    type: Int8 = field("8+", tag=0, tagged="8+")
+    controller_epoch: Int32 = field("0+")
+    broker_epoch: Int64 = field("5+", ignorable=True, default=-1)
+    ungrouped_partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = field("0-4")
+    topic_states: list[UpdateMetadataRequest.UpdateMetadataTopicState] = field("5+")
+    live_brokers: list[UpdateMetadataRequest.UpdateMetadataBroker] = field("0+")
+
+    class UpdateMetadataPartitionState(Struct):
+        topic_name: str = field("0-4", ignorable=True)
+        partition_index: Int32 = field("0+")
+        controller_epoch: Int32 = field("0+")
+        leader: Int32 = field("0+")
+        leader_epoch: Int32 = field("0+")
+        isr: list[Int32] = field("0+")
+        zk_version: Int32 = field("0+")
+        replicas: list[Int32] = field("0+")
+        offline_replicas: list[Int32] = field("4+", ignorable=True)
+
+    class UpdateMetadataTopicState(Struct):
+        topic_name: str = field("5+")
+        topic_id: Uuid = field("7+", ignorable=True)
+        partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = field("5+")
+
+    class UpdateMetadataBroker(Struct):
+        id: Int32 = field("0+")
+        v0_host: str = field("0", ignorable=True)
+        v0_port: Int32 = field("0", ignorable=True)
+        endpoints: list[UpdateMetadataRequest.UpdateMetadataEndpoint] = field("1+", ignorable=True)
+        rack: str | None = field("2+", nullable="2+", ignorable=True)
+
+    class UpdateMetadataEndpoint(Struct):
+        port: Int32 = field("1+")
+        host: str = field("1+")
+        listener: str = field("3+", ignorable=True)
+        security_protocol: Int16 = field("1+")
+
+
+class UpdateMetadataResponse(Message, api=ApiKey.UPDATE_METADATA, versions="0-8", flexible="6+"):
+    error_code: Int16 = field("0+")
+
+
+class ControlledShutdownRequest(Message, api=ApiKey.CONTROLLED_SHUTDOWN, versions="0-3", flexible="3+"):
+    broker_id: Int32 = field("0+")
+    broker_epoch: Int64 = field("2+", ignorable=True, default=-1)
+
+
+class ControlledShutdownResponse(Message, api=ApiKey.CONTROLLED_SHUTDOWN, versions="0-3", flexible="3+"):
+    error_code: Int16 = field("0+")
+    remaining_partitions: list[ControlledShutdownResponse.RemainingPartition] = field("0+")
+
+    class RemainingPartition(Struct):
+        topic_name: str = field("0+")
+        partition_index: Int32 = field("0+")
+
+
+class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-2", flexible="1+"):
+    markers: list[WriteTxnMarkersRequest.WritableTxnMarker] = field("0+")
+
+    class WritableTxnMarker(Struct):
+        producer_id: Int64 = field("0+")
+        producer_epoch: Int16 = field("0+")
+        transaction_result: bool = field("0+")
+        topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = field("0+")
+        coordinator_epoch: Int32 = field("0+")
+        transaction_version: Int8 = field("2+", ignorable=True)
+
+    class WritableTxnMarkerTopic(Struct):
+        name: str = field("0+")
+        partition_indexes: list[Int32] = field("0+")
+
+
+class WriteTxnMarkersResponse(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-2", flexible="1+"):
+    markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = field("0+")
+
+    class WritableTxnMarkerResult(Struct):
+        producer_id: Int64 = field("0+")
+        topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = field("0+")
+
+    class WritableTxnMarkerTopicResult(Struct):
+        name: str = field("0+")
+        partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = field("0+")
+
+    class WritableTxnMarkerPartitionResult(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+
+
+class AlterPartitionRequest(Message, api=ApiKey.ALTER_PARTITION, versions="0-3", flexible="0+"):
+    broker_id: Int32 = field("0+")
+    broker_epoch: Int64 = field("0+", default=-1)
+    topics: list[AlterPartitionRequest.TopicData] = field("0+")
+
+    class TopicData(Struct):
+        topic_name: str = field("0-1", ignorable=True)
+        topic_id: Uuid = field("2+", ignorable=True)
+        partitions: list[AlterPartitionRequest.PartitionData] = field("0+")
+
+    class PartitionData(Struct):
+        partition_index: Int32 = field("0+")
+        leader_epoch: Int32 = field("0+")
+        new_isr: list[Int32] = field("0-2")
+        new_isr_with_epochs: list[AlterPartitionRequest.BrokerState] = field("3+")
+        leader_recovery_state: Int8 = field("1+")
+        partition_epoch: Int32 = field("0+")
+
+    class BrokerState(Struct):
+        broker_id: Int32 = field("3+")
+        broker_epoch: Int64 = field("3+", default=-1)
+
+
+class AlterPartitionResponse(Message, api=ApiKey.ALTER_PARTITION, versions="0-3", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    topics: list[AlterPartitionResponse.TopicData] = field("0+")
+
+    class TopicData(Struct):
+        topic_name: str = field("0-1", ignorable=True)
+        topic_id: Uuid = field("2+", ignorable=True)
+        partitions: list[AlterPartitionResponse.PartitionData] = field("0+")
+
+    class PartitionData(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+        leader_id: Int32 = field("0+")
+        leader_epoch: Int32 = field("0+")
+        isr: list[Int32] = field("0+")
+        leader_recovery_state: Int8 = field("1+", ignorable=True)
+        partition_epoch: Int32 = field("0+")
+
+
+class UpdateFeaturesRequest(Message, api=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"):
+    timeout_ms: Int32 = field("0+", default=60000)
+    feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey] = field("0+")
+    validate_only: bool = field("1+")
+
+    class FeatureUpdateKey(Struct):
+        feature: str = field("0+")
+        max_version_level: Int16 = field("0+")
+        allow_downgrade: bool = field("0")
+        upgrade_type: Int8 = field("1+", default=1)
+
+
+class UpdateFeaturesResponse(Message, api=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+")
+    results: list[UpdateFeaturesResponse.UpdatableFeatureResult] = field("0-1", ignorable=True)
+
+    class UpdatableFeatureResult(Struct):
+        feature: str = field("0+")
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")
+
+
+class AllocateProducerIdsRequest(Message, api=ApiKey.ALLOCATE_PRODUCER_IDS, versions="0", flexible="0+"):
+    broker_id: Int32 = field("0+")
+    broker_epoch: Int64 = field("0+", default=-1)
+
+
+class AllocateProducerIdsResponse(Message, api=ApiKey.ALLOCATE_PRODUCER_IDS, versions="0", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    producer_id_start: Int64 = field("0+")
+    producer_id_len: Int32 = field("0+")

@@ -1,0 +1,73 @@
+"""ListOffsets: v0-11, and OffsetForLeaderEpoch: v0-4 (KIP-79, KIP-101, KIP-207, KIP-734, KIP-405).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int64, Int8, field
+
+
+class ListOffsetsRequest(Message, api=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+"):
+    replica_id: Int32 = field("0+")
+    isolation_level: Int8 = field("2+")
+    topics: list[ListOffsetsRequest.ListOffsetsTopic] = field("0+")
+    timeout_ms: Int32 = field("10+", ignorable=True)
+
+    class ListOffsetsTopic(Struct):
+        name: str = field("0+")
+        partitions: list[ListOffsetsRequest.ListOffsetsPartition] = field("0+")
+
+    class ListOffsetsPartition(Struct):
+        partition_index: Int32 = field("0+")
+        current_leader_epoch: Int32 = field("4+", ignorable=True, default=-1)
+        timestamp: Int64 = field("0+")
+        max_num_offsets: Int32 = field("0", default=1)
+
+
+class ListOffsetsResponse(Message, api=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+"):
+    throttle_time_ms: Int32 = field("2+", ignorable=True)
+    topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = field("0+")
+
+    class ListOffsetsTopicResponse(Struct):
+        name: str = field("0+")
+        partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = field("0+")
+
+    class ListOffsetsPartitionResponse(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+        old_style_offsets: list[Int64] = field("0")
+        timestamp: Int64 = field("1+", default=-1)
+        offset: Int64 = field("1+", default=-1)
+        leader_epoch: Int32 = field("4+", default=-1)
+
+
+class OffsetForLeaderEpochRequest(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+"):
+    replica_id: Int32 = field("3+", ignorable=True, default=-2)
+    topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = field("0+")
+
+    class OffsetForLeaderTopic(Struct):
+        topic: str = field("0+")
+        partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = field("0+")
+
+    class OffsetForLeaderPartition(Struct):
+        partition: Int32 = field("0+")
+        current_leader_epoch: Int32 = field("2+", ignorable=True, default=-1)
+        leader_epoch: Int32 = field("0+")
+
+
+class OffsetForLeaderEpochResponse(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+"):
+    throttle_time_ms: Int32 = field("2+", ignorable=True)
+    topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = field("0+")
+
+    class OffsetForLeaderTopicResult(Struct):
+        topic: str = field("0+")
+        partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = field("0+")
+
+    class EpochEndOffset(Struct):
+        error_code: Int16 = field("0+")
+        partition: Int32 = field("0+")
+        leader_epoch: Int32 = field("1+", ignorable=True, default=-1)
+        end_offset: Int64 = field("0+", default=-1)

@@ -1,0 +1,67 @@
+"""Replicas and their log directories (KIP-113, KIP-827).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int64, field
+
+
+class AlterReplicaLogDirsRequest(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2", flexible="2+"):
+    dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir] = field("0+")
+
+    class AlterReplicaLogDir(Struct):
+        path: str = field("0+")
+        topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = field("0+")
+
+    class AlterReplicaLogDirTopic(Struct):
+        name: str = field("0+")
+        partitions: list[Int32] = field("0+")
+
+
+class AlterReplicaLogDirsResponse(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = field("0+")
+
+    class AlterReplicaLogDirTopicResult(Struct):
+        topic_name: str = field("0+")
+        partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = field("0+")
+
+    class AlterReplicaLogDirPartitionResult(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+
+
+class DescribeLogDirsRequest(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+"):
+    topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None = field("0+", nullable="0+")
+
+    class DescribableLogDirTopic(Struct):
+        topic: str = field("0+")
+        partitions: list[Int32] = field("0+")
+
+
+class DescribeLogDirsResponse(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("3+", ignorable=True)
+    results: list[DescribeLogDirsResponse.DescribeLogDirsResult] = field("0+")
+
+    class DescribeLogDirsResult(Struct):
+        error_code: Int16 = field("0+")
+        log_dir: str = field("0+")
+        topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic] = field("0+")
+        total_bytes: Int64 = field("4+", ignorable=True, default=-1)
+        usable_bytes: Int64 = field("4+", ignorable=True, default=-1)
+        is_cordoned: bool = field("5+", ignorable=True)
+
+    class DescribeLogDirsTopic(Struct):
+        name: str = field("0+")
+        partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = field("0+")
+
+    class DescribeLogDirsPartition(Struct):
+        partition_index: Int32 = field("0+")
+        partition_size: Int64 = field("0+")
+        offset_lag: Int64 = field("0+")
+        is_future_key: bool = field("0+")

@@ -1,0 +1,96 @@
+"""Metadata: v0-13 (topic ids KIP-516), and DescribeTopicPartitions: v0 (KIP-966).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Uuid, field
+
+
+class MetadataRequest(Message, api=ApiKey.METADATA, versions="0-13", flexible="9+"):
+    topics: list[MetadataRequest.MetadataRequestTopic] | None = field("0+", nullable="1+")
+    allow_auto_topic_creation: bool = field("4+", default=True)
+    include_cluster_authorized_operations: bool = field("8-10")
+    include_topic_authorized_operations: bool = field("8+")
+
+    class MetadataRequestTopic(Struct):
+        topic_id: Uuid = field("10+", ignorable=True)
+        name: str | None = field("0+", nullable="10+")
+
+
+class MetadataResponse(Message, api=ApiKey.METADATA, versions="0-13", flexible="9+"):
+    throttle_time_ms: Int32 = field("3+", ignorable=True)
+    brokers: list[MetadataResponse.MetadataResponseBroker] = field("0+")
+    cluster_id: str | None = field("2+", nullable="2+", ignorable=True, default=None)
+    controller_id: Int32 = field("1+", ignorable=True, default=-1)
+    topics: list[MetadataResponse.MetadataResponseTopic] = field("0+")
+    cluster_authorized_operations: Int32 = field("8-10", default=-2147483648)
+    error_code: Int16 = field("13+", ignorable=True)
+
+    class MetadataResponseBroker(Struct):
+        node_id: Int32 = field("0+")
+        host: str = field("0+")
+        port: Int32 = field("0+")
+        rack: str | None = field("1+", nullable="1+", ignorable=True, default=None)
+
+    class MetadataResponseTopic(Struct):
+        error_code: Int16 = field("0+")
+        name: str | None = field("0+", nullable="12+")
+        topic_id: Uuid = field("10+", ignorable=True)
+        is_internal: bool = field("1+", ignorable=True)
+        partitions: list[MetadataResponse.MetadataResponsePartition] = field("0+")
+        topic_authorized_operations: Int32 = field("8+", default=-2147483648)
+
+    class MetadataResponsePartition(Struct):
+        error_code: Int16 = field("0+")
+        partition_index: Int32 = field("0+")
+        leader_id: Int32 = field("0+")
+        leader_epoch: Int32 = field("7+", ignorable=True, default=-1)
+        replica_nodes: list[Int32] = field("0+")
+        isr_nodes: list[Int32] = field("0+")
+        offline_replicas: list[Int32] = field("5+", ignorable=True)
+
+
+class DescribeTopicPartitionsRequest(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
+    topics: list[DescribeTopicPartitionsRequest.TopicRequest] = field("0+")
+    response_partition_limit: Int32 = field("0+", default=2000)
+    cursor: DescribeTopicPartitionsRequest.Cursor | None = field("0+", nullable="0+", default=None)
+
+    class TopicRequest(Struct):
+        name: str = field("0+")
+
+    class Cursor(Struct):
+        topic_name: str = field("0+")
+        partition_index: Int32 = field("0+")
+
+
+class DescribeTopicPartitionsResponse(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = field("0+")
+    next_cursor: DescribeTopicPartitionsResponse.Cursor | None = field("0+", nullable="0+", default=None)
+
+    class DescribeTopicPartitionsResponseTopic(Struct):
+        error_code: Int16 = field("0+")
+        name: str | None = field("0+", nullable="0+")
+        topic_id: Uuid = field("0+")
+        is_internal: bool = field("0+")
+        partitions: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition] = field("0+")
+        topic_authorized_operations: Int32 = field("0+", default=-2147483648)
+
+    class Cursor(Struct):
+        topic_name: str = field("0+")
+        partition_index: Int32 = field("0+")
+
+    class DescribeTopicPartitionsResponsePartition(Struct):
+        error_code: Int16 = field("0+")
+        partition_index: Int32 = field("0+")
+        leader_id: Int32 = field("0+")
+        leader_epoch: Int32 = field("0+", default=-1)
+        replica_nodes: list[Int32] = field("0+")
+        isr_nodes: list[Int32] = field("0+")
+        eligible_leader_replicas: list[Int32] | None = field("0+", nullable="0+", default=None)
+        last_known_elr: list[Int32] | None = field("0+", nullable="0+", default=None)
+        offline_replicas: list[Int32] = field("0+")

@@ -1,0 +1,128 @@
+"""Committed offsets: OffsetCommit v0-10, OffsetFetch v0-10, OffsetDelete v0 (KIP-447, KIP-709, KIP-848, KIP-496).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int64, Uuid, field
+
+
+class OffsetCommitRequest(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+"):
+    group_id: str = field("0+")
+    generation_id_or_member_epoch: Int32 = field("1+", ignorable=True, default=-1)
+    member_id: str = field("1+", ignorable=True)
+    group_instance_id: str | None = field("7+", nullable="7+", default=None)
+    retention_time_ms: Int64 = field("2-4", ignorable=True, default=-1)
+    topics: list[OffsetCommitRequest.OffsetCommitRequestTopic] = field("0+")
+
+    class OffsetCommitRequestTopic(Struct):
+        name: str = field("0-9", ignorable=True)
+        topic_id: Uuid = field("10+", ignorable=True)
+        partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = field("0+")
+
+    class OffsetCommitRequestPartition(Struct):
+        partition_index: Int32 = field("0+")
+        committed_offset: Int64 = field("0+")
+        committed_leader_epoch: Int32 = field("6+", ignorable=True, default=-1)
+        commit_timestamp: Int64 = field("1", default=-1)
+        committed_metadata: str | None = field("0+", nullable="0+")
+
+
+class OffsetCommitResponse(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+"):
+    throttle_time_ms: Int32 = field("3+", ignorable=True)
+    topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = field("0+")
+
+    class OffsetCommitResponseTopic(Struct):
+        name: str = field("0-9", ignorable=True)
+        topic_id: Uuid = field("10+", ignorable=True)
+        partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = field("0+")
+
+    class OffsetCommitResponsePartition(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+
+
+class OffsetFetchRequest(Message, api=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+"):
+    group_id: str = field("0-7")
+    topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
+    groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = field("8+")
+    require_stable: bool = field("7+")
+
+    class OffsetFetchRequestTopic(Struct):
+        name: str = field("0-7")
+        partition_indexes: list[Int32] = field("0-7")
+
+    class OffsetFetchRequestGroup(Struct):
+        group_id: str = field("8+")
+        member_id: str | None = field("9+", nullable="9+", ignorable=True, default=None)
+        member_epoch: Int32 = field("9+", ignorable=True, default=-1)
+        topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = field("8+", nullable="8+")
+
+    class OffsetFetchRequestTopics(Struct):
+        name: str = field("8-9", ignorable=True)
+        topic_id: Uuid = field("10+", ignorable=True)
+        partition_indexes: list[Int32] = field("8+")
+
+
+class OffsetFetchResponse(Message, api=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+"):
+    throttle_time_ms: Int32 = field("3+", ignorable=True)
+    topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = field("0-7")
+    error_code: Int16 = field("2-7", ignorable=True)
+    groups: list[OffsetFetchResponse.OffsetFetchResponseGroup] = field("8+")
+
+    class OffsetFetchResponseTopic(Struct):
+        name: str = field("0-7")
+        partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = field("0-7")
+
+    class OffsetFetchResponseGroup(Struct):
+        group_id: str = field("8+")
+        topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = field("8+")
+        error_code: Int16 = field("8+")
+
+    class OffsetFetchResponsePartition(Struct):
+        partition_index: Int32 = field("0-7")
+        committed_offset: Int64 = field("0-7")
+        committed_leader_epoch: Int32 = field("5-7", ignorable=True, default=-1)
+        metadata: str | None = field("0-7", nullable="0-7")
+        error_code: Int16 = field("0-7")
+
+    class OffsetFetchResponseTopics(Struct):
+        name: str = field("8-9", ignorable=True)
+        topic_id: Uuid = field("10+", ignorable=True)
+        partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = field("8+")
+
+    class OffsetFetchResponsePartitions(Struct):
+        partition_index: Int32 = field("8+")
+        committed_offset: Int64 = field("8+")
+        committed_leader_epoch: Int32 = field("8+", ignorable=True, default=-1)
+        metadata: str | None = field("8+", nullable="8+")
+        error_code: Int16 = field("8+")
+
+
+class OffsetDeleteRequest(Message, api=ApiKey.OFFSET_DELETE, versions="0"):
+    group_id: str = field("0+")
+    topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = field("0+")
+
+    class OffsetDeleteRequestTopic(Struct):
+        name: str = field("0+")
+        partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = field("0+")
+
+    class OffsetDeleteRequestPartition(Struct):
+        partition_index: Int32 = field("0+")
+
+
+class OffsetDeleteResponse(Message, api=ApiKey.OFFSET_DELETE, versions="0"):
+    error_code: Int16 = field("0+")
+    throttle_time_ms: Int32 = field("0+")
+    topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = field("0+")
+
+    class OffsetDeleteResponseTopic(Struct):
+        name: str = field("0+")
+        partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = field("0+")
+
+    class OffsetDeleteResponsePartition(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")

@@ -1,0 +1,61 @@
+"""Produce: v0-13 (KIP-98, KIP-467, KIP-951, KIP-890; topic ids from v13, KIP-516).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int64, Records, Uuid, field
+
+
+class ProduceRequest(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
+    transactional_id: str | None = field("3+", nullable="3+", default=None)
+    acks: Int16 = field("0+")
+    timeout_ms: Int32 = field("0+")
+    topic_data: list[ProduceRequest.TopicProduceData] = field("0+")
+
+    class TopicProduceData(Struct):
+        name: str = field("0-12", ignorable=True)
+        topic_id: Uuid = field("13+", ignorable=True)
+        partition_data: list[ProduceRequest.PartitionProduceData] = field("0+")
+
+    class PartitionProduceData(Struct):
+        index: Int32 = field("0+")
+        records: Records | None = field("0+", nullable="0+")
+
+
+class ProduceResponse(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
+    responses: list[ProduceResponse.TopicProduceResponse] = field("0+")
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    node_endpoints: list[ProduceResponse.NodeEndpoint] = field("10+", tag=0, tagged="10+")
+
+    class TopicProduceResponse(Struct):
+        name: str = field("0-12", ignorable=True)
+        topic_id: Uuid = field("13+", ignorable=True)
+        partition_responses: list[ProduceResponse.PartitionProduceResponse] = field("0+")
+
+    class NodeEndpoint(Struct):
+        node_id: Int32 = field("10+")
+        host: str = field("10+")
+        port: Int32 = field("10+")
+        rack: str | None = field("10+", nullable="10+", default=None)
+
+    class PartitionProduceResponse(Struct):
+        index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+        base_offset: Int64 = field("0+")
+        log_append_time_ms: Int64 = field("2+", ignorable=True, default=-1)
+        log_start_offset: Int64 = field("5+", ignorable=True, default=-1)
+        record_errors: list[ProduceResponse.BatchIndexAndErrorMessage] = field("8+", ignorable=True)
+        error_message: str | None = field("8+", nullable="8+", ignorable=True, default=None)
+        current_leader: ProduceResponse.LeaderIdAndEpoch | None = field("10+", tag=0, tagged="10+", default=None)
+
+    class BatchIndexAndErrorMessage(Struct):
+        batch_index: Int32 = field("8+")
+        batch_index_error_message: str | None = field("8+", nullable="8+", default=None)
+
+    class LeaderIdAndEpoch(Struct):
+        leader_id: Int32 = field("10+", default=-1)
+        leader_epoch: Int32 = field("10+", default=-1)

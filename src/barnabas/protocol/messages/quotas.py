@@ -1,0 +1,125 @@
+"""Client quotas (KIP-546) and SCRAM credentials (KIP-554).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Float64, Int16, Int32, Int8, field
+
+
+class DescribeClientQuotasRequest(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
+    components: list[DescribeClientQuotasRequest.ComponentData] = field("0+")
+    strict: bool = field("0+")
+
+    class ComponentData(Struct):
+        entity_type: str = field("0+")
+        match_type: Int8 = field("0+")
+        match: str | None = field("0+", nullable="0+")
+
+
+class DescribeClientQuotasResponse(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+")
+    entries: list[DescribeClientQuotasResponse.EntryData] | None = field("0+", nullable="0+")
+
+    class EntryData(Struct):
+        entity: list[DescribeClientQuotasResponse.EntityData] = field("0+")
+        values: list[DescribeClientQuotasResponse.ValueData] = field("0+")
+
+    class EntityData(Struct):
+        entity_type: str = field("0+")
+        entity_name: str | None = field("0+", nullable="0+")
+
+    class ValueData(Struct):
+        key: str = field("0+")
+        value: Float64 = field("0+")
+
+
+class AlterClientQuotasRequest(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
+    entries: list[AlterClientQuotasRequest.EntryData] = field("0+")
+    validate_only: bool = field("0+")
+
+    class EntryData(Struct):
+        entity: list[AlterClientQuotasRequest.EntityData] = field("0+")
+        ops: list[AlterClientQuotasRequest.OpData] = field("0+")
+
+    class EntityData(Struct):
+        entity_type: str = field("0+")
+        entity_name: str | None = field("0+", nullable="0+")
+
+    class OpData(Struct):
+        key: str = field("0+")
+        value: Float64 = field("0+")
+        remove: bool = field("0+")
+
+
+class AlterClientQuotasResponse(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
+    throttle_time_ms: Int32 = field("0+")
+    entries: list[AlterClientQuotasResponse.EntryData] = field("0+")
+
+    class EntryData(Struct):
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")
+        entity: list[AlterClientQuotasResponse.EntityData] = field("0+")
+
+    class EntityData(Struct):
+        entity_type: str = field("0+")
+        entity_name: str | None = field("0+", nullable="0+")
+
+
+class DescribeUserScramCredentialsRequest(
+    Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"
+):
+    users: list[DescribeUserScramCredentialsRequest.UserName] | None = field("0+", nullable="0+")
+
+    class UserName(Struct):
+        name: str = field("0+")
+
+
+class DescribeUserScramCredentialsResponse(
+    Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"
+):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+")
+    results: list[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = field("0+")
+
+    class DescribeUserScramCredentialsResult(Struct):
+        user: str = field("0+")
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")
+        credential_infos: list[DescribeUserScramCredentialsResponse.CredentialInfo] = field("0+")
+
+    class CredentialInfo(Struct):
+        mechanism: Int8 = field("0+")
+        iterations: Int32 = field("0+")
+
+
+class AlterUserScramCredentialsRequest(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"):
+    deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion] = field("0+")
+    upsertions: list[AlterUserScramCredentialsRequest.ScramCredentialUpsertion] = field("0+")
+
+    class ScramCredentialDeletion(Struct):
+        name: str = field("0+")
+        mechanism: Int8 = field("0+")
+
+    class ScramCredentialUpsertion(Struct):
+        name: str = field("0+")
+        mechanism: Int8 = field("0+")
+        iterations: Int32 = field("0+")
+        salt: bytes = field("0+")
+        salted_password: bytes = field("0+")
+
+
+class AlterUserScramCredentialsResponse(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult] = field("0+")
+
+    class AlterUserScramCredentialsResult(Struct):
+        user: str = field("0+")
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")

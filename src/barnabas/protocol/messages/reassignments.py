@@ -1,0 +1,73 @@
+"""Partition reassignments: v0-1 (KIP-455).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, field
+
+
+class AlterPartitionReassignmentsRequest(
+    Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"
+):
+    timeout_ms: Int32 = field("0+", default=60000)
+    allow_replication_factor_change: bool = field("1+", default=True)
+    topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic] = field("0+")
+
+    class ReassignableTopic(Struct):
+        name: str = field("0+")
+        partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = field("0+")
+
+    class ReassignablePartition(Struct):
+        partition_index: Int32 = field("0+")
+        replicas: list[Int32] | None = field("0+", nullable="0+", default=None)
+
+
+class AlterPartitionReassignmentsResponse(
+    Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"
+):
+    throttle_time_ms: Int32 = field("0+")
+    allow_replication_factor_change: bool = field("1+", ignorable=True, default=True)
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+")
+    responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = field("0+")
+
+    class ReassignableTopicResponse(Struct):
+        name: str = field("0+")
+        partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = field("0+")
+
+    class ReassignablePartitionResponse(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")
+
+
+class ListPartitionReassignmentsRequest(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+"):
+    timeout_ms: Int32 = field("0+", default=60000)
+    topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None = field(
+        "0+", nullable="0+", default=None
+    )
+
+    class ListPartitionReassignmentsTopics(Struct):
+        name: str = field("0+")
+        partition_indexes: list[Int32] = field("0+")
+
+
+class ListPartitionReassignmentsResponse(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+")
+    topics: list[ListPartitionReassignmentsResponse.OngoingTopicReassignment] = field("0+")
+
+    class OngoingTopicReassignment(Struct):
+        name: str = field("0+")
+        partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = field("0+")
+
+    class OngoingPartitionReassignment(Struct):
+        partition_index: Int32 = field("0+")
+        replicas: list[Int32] = field("0+")
+        adding_replicas: list[Int32] = field("0+")
+        removing_replicas: list[Int32] = field("0+")

@@ -1,0 +1,30 @@
+"""SaslHandshake: v0-1, and SaslAuthenticate: v0-2 (KIP-43, KIP-152, KIP-368).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.schema import Int16, Int64, field
+
+
+class SaslHandshakeRequest(Message, api=ApiKey.SASL_HANDSHAKE, versions="0-1"):
+    mechanism: str = field("0+")
+
+
+class SaslHandshakeResponse(Message, api=ApiKey.SASL_HANDSHAKE, versions="0-1"):
+    error_code: Int16 = field("0+")
+    mechanisms: list[str] = field("0+")
+
+
+class SaslAuthenticateRequest(Message, api=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"):
+    auth_bytes: bytes = field("0+")
+
+
+class SaslAuthenticateResponse(Message, api=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"):
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+")
+    auth_bytes: bytes = field("0+")
+    session_lifetime_ms: Int64 = field("1+", ignorable=True)

@@ -1,0 +1,194 @@
+"""Share groups (KIP-932).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int64, Int8, Records, Uuid, field
+
+
+class ShareGroupHeartbeatRequest(Message, api=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+"):
+    group_id: str = field("0+")
+    member_id: str = field("0+")
+    member_epoch: Int32 = field("0+")
+    rack_id: str | None = field("0+", nullable="0+", default=None)
+    subscribed_topic_names: list[str] | None = field("0+", nullable="0+", default=None)
+
+
+class ShareGroupHeartbeatResponse(Message, api=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+", default=None)
+    member_id: str | None = field("0+", nullable="0+", default=None)
+    member_epoch: Int32 = field("0+")
+    heartbeat_interval_ms: Int32 = field("0+")
+    assignment: ShareGroupHeartbeatResponse.Assignment | None = field("0+", nullable="0+", default=None)
+
+    class Assignment(Struct):
+        topic_partitions: list[ShareGroupHeartbeatResponse.TopicPartitions] = field("0+")
+
+    class TopicPartitions(Struct):
+        topic_id: Uuid = field("0+")
+        partitions: list[Int32] = field("0+")
+
+
+class ShareGroupDescribeRequest(Message, api=ApiKey.SHARE_GROUP_DESCRIBE, versions="1", flexible="0+"):
+    group_ids: list[str] = field("0+")
+    include_authorized_operations: bool = field("0+")
+
+
+class ShareGroupDescribeResponse(Message, api=ApiKey.SHARE_GROUP_DESCRIBE, versions="1", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    groups: list[ShareGroupDescribeResponse.DescribedGroup] = field("0+")
+
+    class DescribedGroup(Struct):
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+", default=None)
+        group_id: str = field("0+")
+        group_state: str = field("0+")
+        group_epoch: Int32 = field("0+")
+        assignment_epoch: Int32 = field("0+")
+        assignor_name: str = field("0+")
+        members: list[ShareGroupDescribeResponse.Member] = field("0+")
+        authorized_operations: Int32 = field("0+", default=-2147483648)
+
+    class Member(Struct):
+        member_id: str = field("0+")
+        rack_id: str | None = field("0+", nullable="0+", default=None)
+        member_epoch: Int32 = field("0+")
+        client_id: str = field("0+")
+        client_host: str = field("0+")
+        subscribed_topic_names: list[str] = field("0+")
+        assignment: ShareGroupDescribeResponse.Assignment = field("0+")
+
+    class Assignment(Struct):
+        topic_partitions: list[ShareGroupDescribeResponse.TopicPartitions] = field("0+")
+
+    class TopicPartitions(Struct):
+        topic_id: Uuid = field("0+")
+        topic_name: str = field("0+")
+        partitions: list[Int32] = field("0+")
+
+
+class ShareFetchRequest(Message, api=ApiKey.SHARE_FETCH, versions="1-2", flexible="0+"):
+    group_id: str | None = field("0+", nullable="0+", default=None)
+    member_id: str | None = field("0+", nullable="0+")
+    share_session_epoch: Int32 = field("0+")
+    max_wait_ms: Int32 = field("0+")
+    min_bytes: Int32 = field("0+")
+    max_bytes: Int32 = field("0+", default=0x7FFFFFFF)
+    max_records: Int32 = field("1+")
+    batch_size: Int32 = field("1+")
+    share_acquire_mode: Int8 = field("2+", ignorable=True)
+    is_renew_ack: bool = field("2+")
+    topics: list[ShareFetchRequest.FetchTopic] = field("0+")
+    forgotten_topics_data: list[ShareFetchRequest.ForgottenTopic] = field("0+")
+
+    class FetchTopic(Struct):
+        topic_id: Uuid = field("0+")
+        partitions: list[ShareFetchRequest.FetchPartition] = field("0+")
+
+    class ForgottenTopic(Struct):
+        topic_id: Uuid = field("0+")
+        partitions: list[Int32] = field("0+")
+
+    class FetchPartition(Struct):
+        partition_index: Int32 = field("0+")
+        partition_max_bytes: Int32 = field("0")
+        acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = field("0+")
+
+    class AcknowledgementBatch(Struct):
+        first_offset: Int64 = field("0+")
+        last_offset: Int64 = field("0+")
+        acknowledge_types: list[Int8] = field("0+")
+
+
+class ShareFetchResponse(Message, api=ApiKey.SHARE_FETCH, versions="1-2", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+", default=None)
+    acquisition_lock_timeout_ms: Int32 = field("1+")
+    responses: list[ShareFetchResponse.ShareFetchableTopicResponse] = field("0+")
+    node_endpoints: list[ShareFetchResponse.NodeEndpoint] = field("0+")
+
+    class ShareFetchableTopicResponse(Struct):
+        topic_id: Uuid = field("0+")
+        partitions: list[ShareFetchResponse.PartitionData] = field("0+")
+
+    class NodeEndpoint(Struct):
+        node_id: Int32 = field("0+")
+        host: str = field("0+")
+        port: Int32 = field("0+")
+        rack: str | None = field("0+", nullable="0+", default=None)
+
+    class PartitionData(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+", default=None)
+        acknowledge_error_code: Int16 = field("0+")
+        acknowledge_error_message: str | None = field("0+", nullable="0+", default=None)
+        current_leader: ShareFetchResponse.LeaderIdAndEpoch = field("0+")
+        records: Records | None = field("0+", nullable="0")
+        acquired_records: list[ShareFetchResponse.AcquiredRecords] = field("0+")
+
+    class LeaderIdAndEpoch(Struct):
+        leader_id: Int32 = field("0+")
+        leader_epoch: Int32 = field("0+")
+
+    class AcquiredRecords(Struct):
+        first_offset: Int64 = field("0+")
+        last_offset: Int64 = field("0+")
+        delivery_count: Int16 = field("0+")
+
+
+class ShareAcknowledgeRequest(Message, api=ApiKey.SHARE_ACKNOWLEDGE, versions="1-2", flexible="0+"):
+    group_id: str | None = field("0+", nullable="0+", default=None)
+    member_id: str | None = field("0+", nullable="0+")
+    share_session_epoch: Int32 = field("0+")
+    is_renew_ack: bool = field("2+")
+    topics: list[ShareAcknowledgeRequest.AcknowledgeTopic] = field("0+")
+
+    class AcknowledgeTopic(Struct):
+        topic_id: Uuid = field("0+")
+        partitions: list[ShareAcknowledgeRequest.AcknowledgePartition] = field("0+")
+
+    class AcknowledgePartition(Struct):
+        partition_index: Int32 = field("0+")
+        acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch] = field("0+")
+
+    class AcknowledgementBatch(Struct):
+        first_offset: Int64 = field("0+")
+        last_offset: Int64 = field("0+")
+        acknowledge_types: list[Int8] = field("0+")
+
+
+class ShareAcknowledgeResponse(Message, api=ApiKey.SHARE_ACKNOWLEDGE, versions="1-2", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    error_message: str | None = field("0+", nullable="0+", default=None)
+    acquisition_lock_timeout_ms: Int32 = field("2+", ignorable=True)
+    responses: list[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse] = field("0+")
+    node_endpoints: list[ShareAcknowledgeResponse.NodeEndpoint] = field("0+")
+
+    class ShareAcknowledgeTopicResponse(Struct):
+        topic_id: Uuid = field("0+")
+        partitions: list[ShareAcknowledgeResponse.PartitionData] = field("0+")
+
+    class NodeEndpoint(Struct):
+        node_id: Int32 = field("0+")
+        host: str = field("0+")
+        port: Int32 = field("0+")
+        rack: str | None = field("0+", nullable="0+", default=None)
+
+    class PartitionData(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+", default=None)
+        current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch = field("0+")
+
+    class LeaderIdAndEpoch(Struct):
+        leader_id: Int32 = field("0+")
+        leader_epoch: Int32 = field("0+")

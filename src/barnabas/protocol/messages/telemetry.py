@@ -1,0 +1,39 @@
+"""Client metrics (KIP-714).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.schema import Int16, Int32, Int8, Uuid, field
+
+
+class GetTelemetrySubscriptionsRequest(Message, api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+"):
+    client_instance_id: Uuid = field("0+")
+
+
+class GetTelemetrySubscriptionsResponse(Message, api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    client_instance_id: Uuid = field("0+")
+    subscription_id: Int32 = field("0+")
+    accepted_compression_types: list[Int8] = field("0+")
+    push_interval_ms: Int32 = field("0+")
+    telemetry_max_bytes: Int32 = field("0+")
+    delta_temporality: bool = field("0+")
+    requested_metrics: list[str] = field("0+")
+
+
+class PushTelemetryRequest(Message, api=ApiKey.PUSH_TELEMETRY, versions="0", flexible="0+"):
+    client_instance_id: Uuid = field("0+")
+    subscription_id: Int32 = field("0+")
+    terminating: bool = field("0+")
+    compression_type: Int8 = field("0+")
+    metrics: bytes = field("0+")
+
+
+class PushTelemetryResponse(Message, api=ApiKey.PUSH_TELEMETRY, versions="0", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")

@@ -1,0 +1,87 @@
+"""Delegation tokens (KIP-48, KIP-373).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int64, field
+
+
+class CreateDelegationTokenRequest(Message, api=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3", flexible="2+"):
+    owner_principal_type: str | None = field("3+", nullable="3+")
+    owner_principal_name: str | None = field("3+", nullable="3+")
+    renewers: list[CreateDelegationTokenRequest.CreatableRenewers] = field("0+")
+    max_lifetime_ms: Int64 = field("0+")
+
+    class CreatableRenewers(Struct):
+        principal_type: str = field("0+")
+        principal_name: str = field("0+")
+
+
+class CreateDelegationTokenResponse(Message, api=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3", flexible="2+"):
+    error_code: Int16 = field("0+")
+    principal_type: str = field("0+")
+    principal_name: str = field("0+")
+    token_requester_principal_type: str = field("3+")
+    token_requester_principal_name: str = field("3+")
+    issue_timestamp_ms: Int64 = field("0+")
+    expiry_timestamp_ms: Int64 = field("0+")
+    max_timestamp_ms: Int64 = field("0+")
+    token_id: str = field("0+")
+    hmac: bytes = field("0+")
+    throttle_time_ms: Int32 = field("0+")
+
+
+class RenewDelegationTokenRequest(Message, api=ApiKey.RENEW_DELEGATION_TOKEN, versions="0-2", flexible="2+"):
+    hmac: bytes = field("0+")
+    renew_period_ms: Int64 = field("0+")
+
+
+class RenewDelegationTokenResponse(Message, api=ApiKey.RENEW_DELEGATION_TOKEN, versions="0-2", flexible="2+"):
+    error_code: Int16 = field("0+")
+    expiry_timestamp_ms: Int64 = field("0+")
+    throttle_time_ms: Int32 = field("0+")
+
+
+class ExpireDelegationTokenRequest(Message, api=ApiKey.EXPIRE_DELEGATION_TOKEN, versions="0-2", flexible="2+"):
+    hmac: bytes = field("0+")
+    expiry_time_period_ms: Int64 = field("0+")
+
+
+class ExpireDelegationTokenResponse(Message, api=ApiKey.EXPIRE_DELEGATION_TOKEN, versions="0-2", flexible="2+"):
+    error_code: Int16 = field("0+")
+    expiry_timestamp_ms: Int64 = field("0+")
+    throttle_time_ms: Int32 = field("0+")
+
+
+class DescribeDelegationTokenRequest(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3", flexible="2+"):
+    owners: list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None = field("0+", nullable="0+")
+
+    class DescribeDelegationTokenOwner(Struct):
+        principal_type: str = field("0+")
+        principal_name: str = field("0+")
+
+
+class DescribeDelegationTokenResponse(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3", flexible="2+"):
+    error_code: Int16 = field("0+")
+    tokens: list[DescribeDelegationTokenResponse.DescribedDelegationToken] = field("0+")
+    throttle_time_ms: Int32 = field("0+")
+
+    class DescribedDelegationToken(Struct):
+        principal_type: str = field("0+")
+        principal_name: str = field("0+")
+        token_requester_principal_type: str = field("3+")
+        token_requester_principal_name: str = field("3+")
+        issue_timestamp: Int64 = field("0+")
+        expiry_timestamp: Int64 = field("0+")
+        max_timestamp: Int64 = field("0+")
+        token_id: str = field("0+")
+        hmac: bytes = field("0+")
+        renewers: list[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = field("0+")
+
+    class DescribedDelegationTokenRenewer(Struct):
+        principal_type: str = field("0+")
+        principal_name: str = field("0+")

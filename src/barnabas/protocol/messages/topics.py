@@ -1,0 +1,150 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords and ElectLeaders: topics and their partitions as a whole.
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int64, Int8, Uuid, field
+
+
+class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+"):
+    topics: list[CreateTopicsRequest.CreatableTopic] = field("0+")
+    timeout_ms: Int32 = field("0+", default=60000)
+    validate_only: bool = field("1+")
+
+    class CreatableTopic(Struct):
+        name: str = field("0+")
+        num_partitions: Int32 = field("0+")
+        replication_factor: Int16 = field("0+")
+        assignments: list[CreateTopicsRequest.CreatableReplicaAssignment] = field("0+")
+        configs: list[CreateTopicsRequest.CreatableTopicConfig] = field("0+")
+
+    class CreatableReplicaAssignment(Struct):
+        partition_index: Int32 = field("0+")
+        broker_ids: list[Int32] = field("0+")
+
+    class CreatableTopicConfig(Struct):
+        name: str = field("0+")
+        value: str | None = field("0+", nullable="0+")
+
+
+class CreateTopicsResponse(Message, api=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+"):
+    throttle_time_ms: Int32 = field("2+", ignorable=True)
+    topics: list[CreateTopicsResponse.CreatableTopicResult] = field("0+")
+
+    class CreatableTopicResult(Struct):
+        name: str = field("0+")
+        topic_id: Uuid = field("7+", ignorable=True)
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("1+", nullable="1+", ignorable=True)
+        topic_config_error_code: Int16 = field("5+", tag=0, tagged="5+", ignorable=True)
+        num_partitions: Int32 = field("5+", ignorable=True, default=-1)
+        replication_factor: Int16 = field("5+", ignorable=True, default=-1)
+        configs: list[CreateTopicsResponse.CreatableTopicConfigs] | None = field("5+", nullable="5+", ignorable=True)
+
+    class CreatableTopicConfigs(Struct):
+        name: str = field("5+")
+        value: str | None = field("5+", nullable="5+")
+        read_only: bool = field("5+")
+        config_source: Int8 = field("5+", ignorable=True, default=-1)
+        is_sensitive: bool = field("5+")
+
+
+class DeleteTopicsRequest(Message, api=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+"):
+    topics: list[DeleteTopicsRequest.DeleteTopicState] = field("6+")
+    topic_names: list[str] = field("0-5", ignorable=True)
+    timeout_ms: Int32 = field("0+")
+
+    class DeleteTopicState(Struct):
+        name: str | None = field("6+", nullable="6+", default=None)
+        topic_id: Uuid = field("6+")
+
+
+class DeleteTopicsResponse(Message, api=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    responses: list[DeleteTopicsResponse.DeletableTopicResult] = field("0+")
+
+    class DeletableTopicResult(Struct):
+        name: str | None = field("0+", nullable="6+")
+        topic_id: Uuid = field("6+", ignorable=True)
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("5+", nullable="5+", ignorable=True, default=None)
+
+
+class DeleteRecordsRequest(Message, api=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+"):
+    topics: list[DeleteRecordsRequest.DeleteRecordsTopic] = field("0+")
+    timeout_ms: Int32 = field("0+")
+
+    class DeleteRecordsTopic(Struct):
+        name: str = field("0+")
+        partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = field("0+")
+
+    class DeleteRecordsPartition(Struct):
+        partition_index: Int32 = field("0+")
+        offset: Int64 = field("0+")
+
+
+class DeleteRecordsResponse(Message, api=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult] = field("0+")
+
+    class DeleteRecordsTopicResult(Struct):
+        name: str = field("0+")
+        partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = field("0+")
+
+    class DeleteRecordsPartitionResult(Struct):
+        partition_index: Int32 = field("0+")
+        low_watermark: Int64 = field("0+")
+        error_code: Int16 = field("0+")
+
+
+class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
+    topics: list[CreatePartitionsRequest.CreatePartitionsTopic] = field("0+")
+    timeout_ms: Int32 = field("0+")
+    validate_only: bool = field("0+")
+
+    class CreatePartitionsTopic(Struct):
+        name: str = field("0+")
+        count: Int32 = field("0+")
+        assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = field("0+", nullable="0+")
+
+    class CreatePartitionsAssignment(Struct):
+        broker_ids: list[Int32] = field("0+")
+
+
+class CreatePartitionsResponse(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = field("0+")
+
+    class CreatePartitionsTopicResult(Struct):
+        name: str = field("0+")
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+", default=None)
+
+
+class ElectLeadersRequest(Message, api=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
+    election_type: Int8 = field("1+")
+    topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None = field("0+", nullable="0+")
+    timeout_ms: Int32 = field("0+", default=60000)
+
+    class TopicPartitions(Struct):
+        topic: str = field("0+")
+        partitions: list[Int32] = field("0+")
+
+
+class ElectLeadersResponse(Message, api=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("1+")
+    replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult] = field("0+")
+
+    class ReplicaElectionResult(Struct):
+        topic: str = field("0+")
+        partition_result: list[ElectLeadersResponse.PartitionResult] = field("0+")
+
+    class PartitionResult(Struct):
+        partition_id: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+")

@@ -1,0 +1,199 @@
+"""Producer ids and transactions (KIP-98, KIP-360, KIP-447, KIP-890), and what administrators ask of them (KIP-664).
+
+Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.schema import Int16, Int32, Int64, field
+
+
+class InitProducerIdRequest(Message, api=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+"):
+    transactional_id: str | None = field("0+", nullable="0+")
+    transaction_timeout_ms: Int32 = field("0+")
+    producer_id: Int64 = field("3+", default=-1)
+    producer_epoch: Int16 = field("3+", default=-1)
+    enable2_pc: bool = field("6+")
+    keep_prepared_txn: bool = field("6+")
+
+
+class InitProducerIdResponse(Message, api=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    producer_id: Int64 = field("0+", default=-1)
+    producer_epoch: Int16 = field("0+")
+    ongoing_txn_producer_id: Int64 = field("6+", default=-1)
+    ongoing_txn_producer_epoch: Int16 = field("6+", default=-1)
+
+
+class AddPartitionsToTxnRequest(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"):
+    transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = field("4+")
+    v3_and_below_transactional_id: str = field("0-3")
+    v3_and_below_producer_id: Int64 = field("0-3")
+    v3_and_below_producer_epoch: Int16 = field("0-3")
+    v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = field("0-3")
+
+    class AddPartitionsToTxnTransaction(Struct):
+        transactional_id: str = field("4+")
+        producer_id: Int64 = field("4+")
+        producer_epoch: Int16 = field("4+")
+        verify_only: bool = field("4+")
+        topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = field("4+")
+
+    class AddPartitionsToTxnTopic(Struct):
+        name: str = field("0+")
+        partitions: list[Int32] = field("0+")
+
+
+class AddPartitionsToTxnResponse(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("4+", ignorable=True)
+    results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = field("4+")
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = field("0-3")
+
+    class AddPartitionsToTxnResult(Struct):
+        transactional_id: str = field("4+")
+        topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = field("4+")
+
+    class AddPartitionsToTxnTopicResult(Struct):
+        name: str = field("0+")
+        results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = field("0+")
+
+    class AddPartitionsToTxnPartitionResult(Struct):
+        partition_index: Int32 = field("0+")
+        partition_error_code: Int16 = field("0+")
+
+
+class AddOffsetsToTxnRequest(Message, api=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+"):
+    transactional_id: str = field("0+")
+    producer_id: Int64 = field("0+")
+    producer_epoch: Int16 = field("0+")
+    group_id: str = field("0+")
+
+
+class AddOffsetsToTxnResponse(Message, api=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+
+
+class EndTxnRequest(Message, api=ApiKey.END_TXN, versions="0-5", flexible="3+"):
+    transactional_id: str = field("0+")
+    producer_id: Int64 = field("0+")
+    producer_epoch: Int16 = field("0+")
+    committed: bool = field("0+")
+
+
+class EndTxnResponse(Message, api=ApiKey.END_TXN, versions="0-5", flexible="3+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    producer_id: Int64 = field("5+", ignorable=True, default=-1)
+    producer_epoch: Int16 = field("5+", ignorable=True, default=-1)
+
+
+class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-5", flexible="3+"):
+    transactional_id: str = field("0+")
+    group_id: str = field("0+")
+    producer_id: Int64 = field("0+")
+    producer_epoch: Int16 = field("0+")
+    generation_id: Int32 = field("3+", default=-1)
+    member_id: str = field("3+")
+    group_instance_id: str | None = field("3+", nullable="3+", default=None)
+    topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = field("0+")
+
+    class TxnOffsetCommitRequestTopic(Struct):
+        name: str = field("0+")
+        partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = field("0+")
+
+    class TxnOffsetCommitRequestPartition(Struct):
+        partition_index: Int32 = field("0+")
+        committed_offset: Int64 = field("0+")
+        committed_leader_epoch: Int32 = field("2+", ignorable=True, default=-1)
+        committed_metadata: str | None = field("0+", nullable="0+")
+
+
+class TxnOffsetCommitResponse(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-5", flexible="3+"):
+    throttle_time_ms: Int32 = field("0+")
+    topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = field("0+")
+
+    class TxnOffsetCommitResponseTopic(Struct):
+        name: str = field("0+")
+        partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = field("0+")
+
+    class TxnOffsetCommitResponsePartition(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+
+
+class DescribeProducersRequest(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+"):
+    topics: list[DescribeProducersRequest.TopicRequest] = field("0+")
+
+    class TopicRequest(Struct):
+        name: str = field("0+")
+        partition_indexes: list[Int32] = field("0+")
+
+
+class DescribeProducersResponse(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    topics: list[DescribeProducersResponse.TopicResponse] = field("0+")
+
+    class TopicResponse(Struct):
+        name: str = field("0+")
+        partitions: list[DescribeProducersResponse.PartitionResponse] = field("0+")
+
+    class PartitionResponse(Struct):
+        partition_index: Int32 = field("0+")
+        error_code: Int16 = field("0+")
+        error_message: str | None = field("0+", nullable="0+", default=None)
+        active_producers: list[DescribeProducersResponse.ProducerState] = field("0+")
+
+    class ProducerState(Struct):
+        producer_id: Int64 = field("0+")
+        producer_epoch: Int32 = field("0+")
+        last_sequence: Int32 = field("0+", default=-1)
+        last_timestamp: Int64 = field("0+", default=-1)
+        coordinator_epoch: Int32 = field("0+")
+        current_txn_start_offset: Int64 = field("0+", default=-1)
+
+
+class DescribeTransactionsRequest(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+"):
+    transactional_ids: list[str] = field("0+")
+
+
+class DescribeTransactionsResponse(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    transaction_states: list[DescribeTransactionsResponse.TransactionState] = field("0+")
+
+    class TransactionState(Struct):
+        error_code: Int16 = field("0+")
+        transactional_id: str = field("0+")
+        transaction_state: str = field("0+")
+        transaction_timeout_ms: Int32 = field("0+")
+        transaction_start_time_ms: Int64 = field("0+")
+        producer_id: Int64 = field("0+")
+        producer_epoch: Int16 = field("0+")
+        topics: list[DescribeTransactionsResponse.TopicData] = field("0+")
+
+    class TopicData(Struct):
+        topic: str = field("0+")
+        partitions: list[Int32] = field("0+")
+
+
+class ListTransactionsRequest(Message, api=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+"):
+    state_filters: list[str] = field("0+")
+    producer_id_filters: list[Int64] = field("0+")
+    duration_filter: Int64 = field("1+", default=-1)
+    transactional_id_pattern: str | None = field("2+", nullable="2+", default=None)
+
+
+class ListTransactionsResponse(Message, api=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+"):
+    throttle_time_ms: Int32 = field("0+")
+    error_code: Int16 = field("0+")
+    unknown_state_filters: list[str] = field("0+")
+    transaction_states: list[ListTransactionsResponse.TransactionState] = field("0+")
+
+    class TransactionState(Struct):
+        transactional_id: str = field("0+")
+        producer_id: Int64 = field("0+")
+        transaction_state: str = field("0+")

@@ -1,0 +1,164 @@
+"""The notation in which messages are written: field types, version ranges, and `field`.
+
+Used by the modules under `messages/` at import, and by the source generators when a codec is compiled. Everything
+here is immutable once made, so no lock guards it.
+
+A message reads like Kafka's JSON, one line a field, all versions at once:
+
+    class HeartbeatRequest(Message, api=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
+        group_id: str = field("0+")
+        generation_id: Int32 = field("0+")
+        member_id: str = field("0+")
+        group_instance_id: str | None = field("3+", nullable="3+", default=None)
+
+Source of the facts: the message definitions of Apache Kafka 3.9 and 4.x (`common/message/*.json`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Final, TypeAlias
+
+
+class WireType(Enum):
+    """How a value lies on the wire: a struct format and its size in bytes, or None and 0 for what is length-prefixed."""
+
+    BOOL = ("?", 1)
+    INT8 = ("b", 1)
+    INT16 = ("h", 2)
+    INT32 = ("i", 4)
+    INT64 = ("q", 8)
+    UINT16 = ("H", 2)
+    UINT32 = ("I", 4)
+    FLOAT64 = ("d", 8)
+    UUID = ("16s", 16)
+    STRING = ("", 0)
+    BYTES = (None, 0)
+    RECORDS = (None, -1)
+    STRUCT = (None, -2)
+
+    @property
+    def format(self) -> str:
+        """The struct format character(s); empty for what has no fixed size."""
+        return self.value[0] or ""
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire; 0 for what has no fixed size."""
+        return max(self.value[1], 0)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether every value takes the same number of bytes."""
+        return bool(self.value[0])
+
+
+Int8: TypeAlias = Annotated[int, WireType.INT8]
+Int16: TypeAlias = Annotated[int, WireType.INT16]
+Int32: TypeAlias = Annotated[int, WireType.INT32]
+Int64: TypeAlias = Annotated[int, WireType.INT64]
+UInt16: TypeAlias = Annotated[int, WireType.UINT16]
+UInt32: TypeAlias = Annotated[int, WireType.UINT32]
+Float64: TypeAlias = Annotated[float, WireType.FLOAT64]
+Uuid: TypeAlias = Annotated[bytes, WireType.UUID]
+# Decoded: a memoryview of the frame. To be encoded: any object with a length, put into the list of buffers as it is.
+Records: TypeAlias = Annotated[Any, WireType.RECORDS]
+
+
+class _Mark(Enum):
+    """Values that stand for the lack of one."""
+
+    KAFKA_DEFAULT = "the default of the type"
+    UNSET = "made anew for each message"
+
+
+KAFKA_DEFAULT: Final = _Mark.KAFKA_DEFAULT
+"""`field` was told no default."""
+UNSET: Final = _Mark.UNSET
+"""The default of lists and structs."""
+LAST_POSSIBLE_VERSION: Final = 0x7FFF
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """Versions `first` to `last`, both included; empty when first is above last."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> VersionRange:
+        """Read Kafka's notation: `3+`, `2-5`, `4` or `none`."""
+        if text == "none":
+            return cls(0, -1)
+        if text.endswith("+"):
+            return cls(int(text[:-1]), LAST_POSSIBLE_VERSION)
+        first, _, last = text.partition("-")
+        return cls(int(first), int(last or first))
+
+    def covers(self, version: int) -> bool:
+        """Whether `version` lies in the range."""
+        return self.first <= version <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDeclaration:
+    """What `field` was told; the type comes from the annotation beside it."""
+
+    versions: VersionRange
+    nullable: VersionRange
+    tag: int | None
+    tagged: VersionRange
+    ignorable: bool
+    default: Any
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSchema:
+    """One field, with its type resolved. `struct` is the class of a STRUCT (or of an array's elements)."""
+
+    name: str
+    type: WireType
+    is_array: bool
+    struct: type | None
+    declaration: FieldDeclaration
+    default: Any
+
+    def is_present(self, version: int) -> bool:
+        """Whether the field is on the wire in this version, tagged or not."""
+        return self.declaration.versions.covers(version)
+
+    def is_nullable(self, version: int) -> bool:
+        """Whether null may be written in this version."""
+        return self.declaration.nullable.covers(version)
+
+    def is_tagged(self, version: int) -> bool:
+        """Whether the field is a tagged one in this version."""
+        return self.declaration.tag is not None and self.declaration.tagged.covers(version)
+
+
+def field(
+    versions: str,
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    tagged: str = "none",
+    ignorable: bool = False,
+    default: Any = KAFKA_DEFAULT,
+) -> Any:
+    """Declare a field of a message.
+
+    `versions`: where it exists. `nullable`: where it may be None. `tag`, `tagged`: its number, and the versions in
+    which it is a tagged field. `ignorable`: in versions without it any value is dropped silently; otherwise a value
+    other than the default is refused. `default`: when it is not the default of the type (0, "", empty list, False;
+    None for records).
+    """
+    return FieldDeclaration(
+        VersionRange.parse(versions),
+        VersionRange.parse(nullable),
+        tag,
+        VersionRange.parse(tagged),
+        ignorable,
+        default,
+    )

@@ -1,0 +1,68 @@
+"""What both source generators ask about a message in one version: its fields in wire order, and least sizes.
+
+Pure functions on the classes of `messages/`; called while a codec is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.schema import UNSET, FieldSchema, WireType
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.message import Struct
+
+
+def fields_of(struct: type[Struct]) -> tuple[FieldSchema, ...]:
+    """All fields of a struct, of whatever version, in the order of its constructor."""
+    return struct.field_schemas()
+
+
+def untagged_fields(struct: type[Struct], version: int) -> list[FieldSchema]:
+    """The fields that lie on the wire in order."""
+    return [field for field in fields_of(struct) if field.is_present(version) and not field.is_tagged(version)]
+
+
+def tagged_fields(struct: type[Struct], version: int) -> list[FieldSchema]:
+    """The tagged fields, by rising tag."""
+    tagged = [field for field in fields_of(struct) if field.is_present(version) and field.is_tagged(version)]
+    return sorted(tagged, key=lambda field: field.declaration.tag or 0)
+
+
+def least_size(struct: type[Struct], version: int, *, flexible: bool) -> int:
+    """The fewest bytes that a struct can take: what bounds a count of structs by the bytes that are left."""
+    size = 1 if flexible else 0
+    return size + sum(
+        _least_field_size(field, version, flexible=flexible) for field in untagged_fields(struct, version)
+    )
+
+
+def _least_field_size(field: FieldSchema, version: int, *, flexible: bool) -> int:
+    if not field.is_array and field.type.is_fixed:
+        return field.type.size
+    if not field.is_array and field.struct is not None:
+        return 1 if field.is_nullable(version) else least_size(field.struct, version, flexible=flexible)
+    if flexible:
+        return 1
+    return 2 if field.type is WireType.STRING and not field.is_array else 4
+
+
+def has_records(struct: type[Struct], version: int) -> bool:
+    """Whether record batches lie in it, at any depth."""
+    return any(
+        field.type is WireType.RECORDS or (field.struct is not None and has_records(field.struct, version))
+        for field in untagged_fields(struct, version)
+    )
+
+
+def default_literal(field: FieldSchema) -> str:
+    """Python text of a field's default, made anew where it is mutable."""
+    if field.default is not UNSET:
+        return repr(field.default)
+    return "[]" if field.is_array else _struct_text(field) + "()"
+
+
+def _struct_text(field: FieldSchema) -> str:
+    struct: Any = field.struct
+    name: str = struct.__qualname__
+    return name

@@ -1,0 +1,59 @@
+"""A request's whole pipeline on one screen: call its handler, turn what is raised into its error answer, let go of
+the frame, complete what others were waiting for.
+
+`Apis.handle` runs on a request handler thread, or at once on the Processor's for brief requests; it is the same
+function either way. It holds no lock, so the action queue may be drained here.
+
+Kafka: KafkaApis.handle.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.api.request import Request
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.purgatory.action_queue import ActionQueue
+
+logger = logging.getLogger(__name__)
+
+
+class Apis:
+    """Runs requests. nanoseconds: the clock's monotonic time, bound once because every request asks for it."""
+
+    def __init__(self, actions: ActionQueue, nanoseconds: Callable[[], int]) -> None:
+        self._actions = actions
+        self._pending_actions = actions.pending
+        self._nanoseconds = nanoseconds
+
+    def handle(self, request: Request[Any]) -> None:
+        """Answer `request`, now or through whatever its handler left waiting. Ordinary exceptions end here."""
+        try:
+            request.handler.handle(request)
+        except ApiError as error:
+            self._fail(request, error.code, error.message)
+        except Exception as error:
+            logger.exception(
+                "handling %s v%d of client %r on connection %s failed",
+                request.handler.api_key.name,
+                request.api_version,
+                request.header.client_id,
+                request.connection.connection_id,
+            )
+            self._fail(request, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        finally:
+            if request.local_complete_ns == 0:
+                request.local_complete_ns = self._nanoseconds()
+            request.release_buffer()
+            if self._pending_actions:
+                self._actions.run_all()
+
+    @staticmethod
+    def _fail(request: Request[Any], code: ErrorCode, message: str | None) -> None:
+        try:
+            request.respond(request.handler.error_response(request, code, message))
+        except Exception:
+            logger.exception("no error answer could be made for %s; closing its connection", request.handler.api_key)
+            request.close_connection()

@@ -1,0 +1,147 @@
+"""ListOffsets: v0-11.
+
+Brief: a look-up in the indexes and at most a few blocks of one segment. v0: a list of offsets before a time. v1: one
+offset and its time stamp. v2: isolation level. v4: leader epoch. v6: flexible. v7: max timestamp (-3, KIP-734).
+v8: earliest local offset (-4, KIP-405). v9: latest tiered (-5, KIP-1005). v11: earliest pending upload (-6, KIP-1023).
+
+Kafka: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.api.request import Request
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.replica.partition import Partition
+from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.storage.fetch_data import FetchIsolation
+
+PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+FIRST_VERSION_OF = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The request version from which on a special time stamp is understood."""
+
+UNKNOWN = -1
+
+
+class ListOffsetsApi:
+    """Offsets by time, and the special ones."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def list_offsets(self, request: Request[ListOffsetsRequest]) -> None:
+        """Answer every partition on its own; a partition named twice is an INVALID_REQUEST."""
+        named = Counter(
+            (topic.name, partition.partition_index) for topic in request.body.topics for partition in topic.partitions
+        )
+        response = ListOffsetsResponse(topics=[])
+        for topic in request.body.topics:
+            answer = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=[])
+            for asked in topic.partitions:
+                if named[topic.name, asked.partition_index] > 1:
+                    answer.partitions.append(_failed(asked.partition_index, ErrorCode.INVALID_REQUEST))
+                else:
+                    answer.partitions.append(self._partition_answer(request, topic.name, asked))
+            response.topics.append(answer)
+        request.respond(response)
+
+    @staticmethod
+    def error(request: Request[ListOffsetsRequest], code: ErrorCode, message: str | None) -> ListOffsetsResponse:
+        """The same error for every partition."""
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsResponse.ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[_failed(partition.partition_index, code) for partition in topic.partitions],
+                )
+                for topic in request.body.topics
+            ]
+        )
+
+    def _partition_answer(
+        self, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsRequest.ListOffsetsPartition
+    ) -> PartitionAnswer:
+        version = request.api_version
+        first_version = FIRST_VERSION_OF.get(asked.timestamp)
+        if asked.timestamp < 0 and (first_version is None or version < first_version):
+            return _failed(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
+        try:
+            partition = self._replicas.partition_or_error(topic, asked.partition_index)
+            partition.check_leader_epoch(asked.current_leader_epoch, leader_only=request.body.replica_id != -2)
+            if version == 0:
+                offsets = _legacy_offsets(partition, asked.timestamp, asked.max_num_offsets)
+                return PartitionAnswer(
+                    partition_index=asked.partition_index, error_code=ErrorCode.NONE, old_style_offsets=offsets
+                )
+            isolation = _isolation(request.body)
+            timestamp, offset, leader_epoch = _offset_for(partition, asked.timestamp, isolation)
+        except ApiError as error:
+            return _failed(asked.partition_index, error.code)
+        return PartitionAnswer(
+            partition_index=asked.partition_index,
+            error_code=ErrorCode.NONE,
+            timestamp=timestamp,
+            offset=offset,
+            leader_epoch=leader_epoch,
+        )
+
+
+def _isolation(body: ListOffsetsRequest) -> FetchIsolation:
+    if body.replica_id >= 0:
+        return FetchIsolation.LOG_END
+    return FetchIsolation.TXN_COMMITTED if body.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
+
+
+def _offset_for(partition: Partition, timestamp: int, isolation: FetchIsolation) -> tuple[int, int, int]:
+    """(time stamp, offset, leader epoch); UNKNOWN where there is none. Nothing beyond what a fetch may read."""
+    log = partition.log
+    state = partition.state
+    epoch = UNKNOWN if state is None else state.leader_epoch
+    end = partition.end_offset_metadata(isolation).message_offset
+    if timestamp == LATEST:
+        return UNKNOWN, end, epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return UNKNOWN, start, log.leader_epochs.epoch_for_offset(start, UNKNOWN)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end:
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    return found.timestamp, found.offset, found.leader_epoch
+
+
+def _legacy_offsets(partition: Partition, timestamp: int, max_num_offsets: int) -> list[int]:
+    """v0: segment base offsets (and the end) at or before a time, newest first (Kafka: legacyFetchOffsetsBefore)."""
+    end = partition.end_offset_metadata(FetchIsolation.HIGH_WATERMARK).message_offset
+    candidates = [(base, modified_ms) for base, modified_ms in partition.log.segment_times() if base < end]
+    if timestamp == LATEST:
+        offsets = [end, *(base for base, _ in reversed(candidates))]
+    elif timestamp == EARLIEST:
+        offsets = [partition.log.log_start_offset]
+    else:
+        offsets = [base for base, modified_ms in reversed(candidates) if modified_ms <= timestamp]
+    return offsets[: max(0, max_num_offsets)]
+
+
+def _failed(partition_index: int, code: ErrorCode) -> PartitionAnswer:
+    return PartitionAnswer(
+        partition_index=partition_index, error_code=code, timestamp=UNKNOWN, offset=UNKNOWN, old_style_offsets=[]
+    )

@@ -1,0 +1,193 @@
+"""Metadata: v0-13.
+
+Brief: it reads one immutable image; topics that must be created first are created on a handler thread. v1: controller,
+internal topics; null means all topics (v0: an empty list does). v2: cluster id. v4: auto-creation may be declined.
+v5: offline replicas. v7: leader epochs. v8: authorized operations. v9: flexible. v10: topic ids. v12: topics by id.
+v13: top-level error.
+
+Kafka: KafkaApis.handleTopicMetadataRequest, ZkMetadataCache.getTopicMetadata, DefaultAutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from barnabas.api.authorize import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from barnabas.api.request import Request
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
+from barnabas.metadata.topic_admin import INTERNAL_TOPICS, NewTopic, TopicAdmin
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.uuid import ZERO_UUID
+
+TopicAnswer = MetadataResponse.MetadataResponseTopic
+PartitionAnswer = MetadataResponse.MetadataResponsePartition
+
+NO_LEADER = -1
+
+CREATED_SOON = {
+    ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.LEADER_NOT_AVAILABLE,
+}
+"""What the client hears of an auto-created topic: to ask again, since it has no leader yet."""
+
+
+class MetadataApi:
+    """Which topics, partitions and brokers there are.
+
+    auto_create: whether `auto.create.topics.enable` is on now.
+    """
+
+    def __init__(self, metadata: MetadataCache, topic_admin: TopicAdmin, auto_create: Callable[[], bool]) -> None:
+        self._metadata = metadata
+        self._topic_admin = topic_admin
+        self._auto_create = auto_create
+
+    def metadata(self, request: Request[MetadataRequest]) -> None:
+        """Answer from the image; unknown topics are created first where the request and the settings allow it."""
+        image = self._metadata.image
+        missing = self._missing_topics(request, image)
+        if missing and self._may_create(request):
+            # Creating a topic writes to the store and may block: never on the processor's thread.
+            request.channel.resume(lambda: self._create_and_answer(request, missing))
+        else:
+            request.respond(self._response(request, image, dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+
+    @staticmethod
+    def error(request: Request[MetadataRequest], code: ErrorCode, message: str | None) -> MetadataResponse:
+        """v13 has a top-level error; before, every topic that was named gets it."""
+        return MetadataResponse(
+            error_code=code,
+            brokers=[],
+            topics=[
+                TopicAnswer(error_code=code, name=topic.name, topic_id=topic.topic_id, partitions=[])
+                for topic in request.body.topics or ()
+            ],
+        )
+
+    @staticmethod
+    def _missing_topics(request: Request[MetadataRequest], image: MetadataImage) -> list[str]:
+        return [
+            topic.name
+            for topic in request.body.topics or ()
+            if topic.name is not None and topic.topic_id == ZERO_UUID and topic.name not in image.topics
+        ]
+
+    def _may_create(self, request: Request[MetadataRequest]) -> bool:
+        declined = request.api_version >= 4 and not request.body.allow_auto_topic_creation
+        return not declined and self._auto_create()
+
+    def _create_and_answer(self, request: Request[MetadataRequest], names: list[str]) -> None:
+        results = self._topic_admin.create_topics([NewTopic(name) for name in names], validate_only=False)
+        errors = {}
+        for result in results:
+            code = ErrorCode.NONE if result.error is None else result.error.code
+            errors[result.name] = CREATED_SOON.get(code, code)
+        request.respond(self._response(request, self._metadata.image, errors))
+
+    def _response(
+        self, request: Request[MetadataRequest], image: MetadataImage, errors: dict[str, ErrorCode]
+    ) -> MetadataResponse:
+        body = request.body
+        version = request.api_version
+        with_operations = version >= 8 and body.include_topic_authorized_operations
+        wants_cluster_operations = 8 <= version <= 10 and body.include_cluster_authorized_operations
+        topics = [
+            self._topic_answer(topic, image, request.connection.listener_name, version)
+            if isinstance(topic, TopicMetadata)
+            else topic
+            for topic in self._topics_asked_for(request, image, errors)
+        ]
+        if with_operations:
+            for answer in topics:
+                if answer.error_code == ErrorCode.NONE:
+                    answer.topic_authorized_operations = TOPIC_OPERATIONS
+        return MetadataResponse(
+            brokers=self._brokers(image, request.connection.listener_name),
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            topics=topics,
+            cluster_authorized_operations=CLUSTER_OPERATIONS if wants_cluster_operations else NOT_REQUESTED,
+            error_code=ErrorCode.NONE,
+        )
+
+    @staticmethod
+    def _topics_asked_for(
+        request: Request[MetadataRequest], image: MetadataImage, errors: dict[str, ErrorCode]
+    ) -> Iterable[TopicMetadata | TopicAnswer]:
+        asked = request.body.topics
+        if asked is None or (request.api_version == 0 and not asked):
+            yield from image.topics.values()
+            return
+        for topic in asked:
+            if topic.topic_id != ZERO_UUID:
+                name = image.topic_names.get(topic.topic_id)
+                if name is None:
+                    yield TopicAnswer(
+                        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id, partitions=[]
+                    )
+                    continue
+            elif topic.name is None:
+                yield TopicAnswer(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name="", partitions=[])
+                continue
+            else:
+                name = topic.name
+            known = image.topics.get(name)
+            if known is not None and name not in errors:
+                yield known
+            else:
+                yield TopicAnswer(
+                    error_code=errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    name=name,
+                    is_internal=name in INTERNAL_TOPICS,
+                    partitions=[],
+                )
+
+    @staticmethod
+    def _brokers(image: MetadataImage, listener: str) -> list[MetadataResponse.MetadataResponseBroker]:
+        brokers = []
+        for broker in image.brokers.values():
+            endpoint = broker.endpoints.get(listener)
+            if endpoint is not None:
+                brokers.append(
+                    MetadataResponse.MetadataResponseBroker(
+                        node_id=broker.id, host=endpoint[0], port=endpoint[1], rack=broker.rack
+                    )
+                )
+        return brokers
+
+    @classmethod
+    def _topic_answer(cls, topic: TopicMetadata, image: MetadataImage, listener: str, version: int) -> TopicAnswer:
+        return TopicAnswer(
+            error_code=ErrorCode.NONE,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[
+                cls._partition_answer(partition, image, listener, version) for partition in topic.partitions
+            ],
+            topic_authorized_operations=NOT_REQUESTED,
+        )
+
+    @staticmethod
+    def _partition_answer(
+        partition: PartitionMetadata, image: MetadataImage, listener: str, version: int
+    ) -> PartitionAnswer:
+        leader = image.brokers.get(partition.leader)
+        if leader is None:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        elif listener not in leader.endpoints:
+            error = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+        else:
+            error = ErrorCode.NONE
+        return PartitionAnswer(
+            error_code=error,
+            partition_index=partition.partition,
+            leader_id=partition.leader if error is ErrorCode.NONE else NO_LEADER,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=list(partition.offline_replicas),
+        )

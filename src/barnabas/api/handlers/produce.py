@@ -1,0 +1,202 @@
+"""Produce: v0-13.
+
+Brief; runs on the Processor's thread or a handler's. v0-2: message sets of magic 0 and 1. v3: magic 2, transactional
+id. v7: zstd. v8: record errors (KIP-467). v9: flexible. v10: the current leader in errors (KIP-951). v13: topic ids.
+
+Kafka: KafkaApis.handleProduceRequest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.api.request import Request
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.records.compression import Codec
+from barnabas.replica.partition_append import PartitionAppend
+from barnabas.replica.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+TopicAnswer = ProduceResponse.TopicProduceResponse
+PartitionAnswer = ProduceResponse.PartitionProduceResponse
+
+_MAGIC_OFFSET = 16
+_CODEC_OFFSET = 22
+_BATCH_HEADER_SIZE = 61
+_LENGTH_PREFIX_SIZE = 12
+
+LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class ProduceApi:
+    """Appends what a producer sends and answers each partition on its own."""
+
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+
+    def produce(self, request: Request[ProduceRequest]) -> None:
+        """Append every partition's batch; with acks=all the answer may wait for the in-sync replicas."""
+        body = request.body
+        version = request.api_version
+        to_append: list[PartitionAppend] = []
+        by_topic: list[tuple[str, bytes, list[PartitionAppend]]] = []
+        for topic in body.topic_data:
+            name, refusal = self._resolve(topic, version)
+            entries: list[PartitionAppend] = []
+            for partition in topic.partition_data:
+                entry = PartitionAppend(name, partition.index, partition.records)
+                entries.append(entry)
+                error = refusal or refused_batch(version, partition.records)
+                if error is None:
+                    to_append.append(entry)
+                else:
+                    entry.fail(error)
+            by_topic.append((name, topic.topic_id, entries))
+        acks = body.acks
+
+        def answer(_: Sequence[PartitionAppend]) -> None:
+            if acks == 0:
+                self._answer_nothing(request, by_topic)
+            else:
+                request.respond(self._response(by_topic, version))
+
+        self._replicas.append_records(
+            to_append, required_acks=acks, timeout_ms=body.timeout_ms, on_complete=answer
+        )
+
+    @staticmethod
+    def error(request: Request[ProduceRequest], code: ErrorCode, message: str | None) -> ProduceResponse:
+        """The same error for every partition."""
+        return ProduceResponse(
+            responses=[
+                TopicAnswer(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_responses=[
+                        PartitionAnswer(
+                            index=partition.index, error_code=code, base_offset=-1, error_message=message
+                        )
+                        for partition in topic.partition_data
+                    ],
+                )
+                for topic in request.body.topic_data
+            ]
+        )
+
+    def _resolve(self, topic: ProduceRequest.TopicProduceData, version: int) -> tuple[str, ApiError | None]:
+        """The topic's name; from v13 on the request names ids."""
+        if version < 13:
+            return topic.name, None
+        name = self._metadata.image.topic_names.get(topic.topic_id)
+        if name is None:
+            return "", ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return name, None
+
+    def _response(
+        self, by_topic: list[tuple[str, bytes, list[PartitionAppend]]], version: int
+    ) -> ProduceResponse:
+        return ProduceResponse(
+            responses=[
+                TopicAnswer(
+                    name=name,
+                    topic_id=topic_id,
+                    partition_responses=[self._partition_answer(entry, version) for entry in entries],
+                )
+                for name, topic_id, entries in by_topic
+            ]
+        )
+
+    def _partition_answer(self, entry: PartitionAppend, version: int) -> PartitionAnswer:
+        info = entry.info
+        if entry.error is ErrorCode.NONE and info is not None:
+            return PartitionAnswer(
+                index=entry.partition,
+                error_code=ErrorCode.NONE,
+                base_offset=info.first_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=info.log_start_offset,
+            )
+        answer = PartitionAnswer(
+            index=entry.partition,
+            error_code=entry.error,
+            base_offset=-1,
+            log_start_offset=-1 if info is None else info.log_start_offset,
+            record_errors=[
+                ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in entry.record_errors
+            ],
+            error_message=entry.error_message,
+        )
+        if version >= 10 and entry.error in LEADER_ERRORS:
+            self._name_leader(entry, answer)
+        return answer
+
+    def _name_leader(self, entry: PartitionAppend, answer: PartitionAnswer) -> None:
+        """KIP-951: tell the client who leads, to save it a metadata request."""
+        leader = self._metadata.image.partition(entry.topic, entry.partition)
+        if leader is not None:
+            answer.current_leader.leader_id = leader.leader
+            answer.current_leader.leader_epoch = leader.leader_epoch
+
+    @staticmethod
+    def _answer_nothing(
+        request: Request[ProduceRequest], by_topic: list[tuple[str, bytes, list[PartitionAppend]]]
+    ) -> None:
+        """acks=0: an error can only be shown by closing the connection, which makes the client ask for metadata."""
+        errors = {
+            f"{name}-{entry.partition}": entry.error.name
+            for name, _, entries in by_topic
+            for entry in entries
+            if entry.error is not ErrorCode.NONE
+        }
+        if errors:
+            logger.info(
+                "closing connection %s of client %r: a produce with acks=0 failed: %s",
+                request.connection.connection_id,
+                request.header.client_id,
+                errors,
+            )
+            request.close_connection()
+        else:
+            request.no_response()
+
+
+def refused_batch(version: int, records: Any) -> ApiError | None:
+    """What a produce version demands of its records (ProduceRequest.validateRecords); None when all is well.
+
+    From v3 on exactly one batch of magic 2 per partition, from v7 on it may be zstd. Contents are the log's matter.
+    """
+    if version < 3:
+        return None if records else ApiError(ErrorCode.CORRUPT_MESSAGE, "the request holds no records")
+    if not records:
+        return ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must have at least one record batch per partition",
+        )
+    size = len(records)
+    if size < _BATCH_HEADER_SIZE:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are too few for a record batch")
+    if records[_MAGIC_OFFSET] != 2:
+        return ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
+        )
+    length = int.from_bytes(records[8:12], "big", signed=True)
+    if length + _LENGTH_PREFIX_SIZE < size and length >= 0:
+        return ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain exactly one record batch per "
+            "partition",
+        )
+    if version < 7 and records[_CODEC_OFFSET] & 7 == Codec.ZSTD:
+        return ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    return None

@@ -1,0 +1,189 @@
+"""CreateTopics: v0-7. DeleteTopics: v0-6.
+
+Neither is brief: both write to the store, then wait in the topic purgatory until the controller has done the rest
+and the change shows in this broker's metadata, or until the request's timeout. CreateTopics v1: validate only.
+v4: default partitions and replication (-1, KIP-464). v5: flexible, configs in the answer (KIP-525). v7: topic ids.
+DeleteTopics v4: flexible. v5: error message. v6: topics by id.
+
+Kafka: KafkaApis.handleCreateTopicsRequest and handleDeleteTopicsRequest, ZkAdminManager, DelayedCreatePartitions,
+DelayedDeleteTopics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from barnabas.api.request import Request
+from barnabas.api.topic_changes import TopicChanges
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.topic_admin import CreatedTopic, NewTopic, TopicAdmin
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from barnabas.protocol.uuid import ZERO_UUID
+
+CreatedAnswer = CreateTopicsResponse.CreatableTopicResult
+DeletedAnswer = DeleteTopicsResponse.DeletableTopicResult
+
+UNKNOWN = -1
+
+
+class TopicsApi:
+    """Creates and deletes topics. deletion_enabled: `delete.topic.enable`."""
+
+    def __init__(
+        self, topic_admin: TopicAdmin, metadata: MetadataCache, changes: TopicChanges, *, deletion_enabled: bool
+    ) -> None:
+        self._topic_admin = topic_admin
+        self._metadata = metadata
+        self._changes = changes
+        self._deletion_enabled = deletion_enabled
+
+    def create_topics(self, request: Request[CreateTopicsRequest]) -> None:
+        """Create what can be created; answer when it has leaders, or says REQUEST_TIMED_OUT where it has not."""
+        body = request.body
+        times_named = Counter(topic.name for topic in body.topics)
+        refused = {
+            name: CreatedTopic(
+                name, ApiError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
+            )
+            for name, times in times_named.items()
+            if times > 1
+        }
+        wanted = [_new_topic(topic) for topic in body.topics if topic.name not in refused]
+        results = {result.name: result for result in self._topic_admin.create_topics(
+            wanted, validate_only=body.validate_only
+        )} | refused
+        created = {result.name for result in results.values() if result.error is None}
+
+        def answer(unfinished: frozenset[str]) -> None:
+            request.respond(
+                CreateTopicsResponse(
+                    topics=[
+                        _created_answer(results[name], timed_out=name in unfinished) for name in times_named
+                    ]
+                )
+            )
+
+        if body.validate_only or not created:
+            answer(frozenset())
+        else:
+            self._changes.when_led(frozenset(created), body.timeout_ms, answer)
+
+    def delete_topics(self, request: Request[DeleteTopicsRequest]) -> None:
+        """Delete what exists; answer when the metadata no longer shows it."""
+        answers = [self._resolve(topic) for topic in _topics_to_delete(request)]
+        names = [answer.name for answer in answers if answer.error_code == ErrorCode.NONE and answer.name is not None]
+        errors = {} if not names else self._topic_admin.delete_topics(names)
+        for result in answers:
+            error = errors.get(result.name or "")
+            if result.error_code == ErrorCode.NONE and error is not None:
+                result.error_code, result.error_message = error.code, error.message
+
+        def answer(unfinished: frozenset[str]) -> None:
+            for result in answers:
+                if result.name in unfinished:
+                    result.error_code = ErrorCode.REQUEST_TIMED_OUT
+                    result.error_message = ErrorCode.REQUEST_TIMED_OUT.message
+            request.respond(DeleteTopicsResponse(responses=answers))
+
+        deleting = frozenset(result.name for result in answers if result.error_code == ErrorCode.NONE and result.name)
+        if deleting:
+            self._changes.when_gone(deleting, request.body.timeout_ms, answer)
+        else:
+            answer(frozenset())
+
+    @staticmethod
+    def creation_error(
+        request: Request[CreateTopicsRequest], code: ErrorCode, message: str | None
+    ) -> CreateTopicsResponse:
+        """The same error for every topic."""
+        return CreateTopicsResponse(
+            topics=[
+                CreatedAnswer(name=topic.name, error_code=code, error_message=message)
+                for topic in request.body.topics
+            ]
+        )
+
+    @staticmethod
+    def deletion_error(
+        request: Request[DeleteTopicsRequest], code: ErrorCode, message: str | None
+    ) -> DeleteTopicsResponse:
+        """The same error for every topic."""
+        return DeleteTopicsResponse(
+            responses=[
+                DeletedAnswer(name=name, topic_id=topic_id, error_code=code, error_message=message)
+                for name, topic_id in _topics_to_delete(request)
+            ]
+        )
+
+    def _resolve(self, named: tuple[str | None, bytes]) -> DeletedAnswer:
+        """Name and id of a topic that is to go, or the error that says why it cannot."""
+        name, topic_id = named
+        image = self._metadata.image
+        if name is not None and topic_id != ZERO_UUID:
+            code, message = ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified."
+        elif not self._deletion_enabled:
+            code, message = ErrorCode.TOPIC_DELETION_DISABLED, ErrorCode.TOPIC_DELETION_DISABLED.message
+        elif name is None and topic_id not in image.topic_names:
+            code, message = ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message
+        elif name is not None and name not in image.topics:
+            code, message = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message,
+            )
+        else:
+            name = image.topic_names[topic_id] if name is None else name
+            return DeletedAnswer(name=name, topic_id=image.topics[name].topic_id, error_code=ErrorCode.NONE)
+        return DeletedAnswer(name=name, topic_id=topic_id, error_code=code, error_message=message)
+
+
+def _topics_to_delete(request: Request[DeleteTopicsRequest]) -> Sequence[tuple[str | None, bytes]]:
+    if request.api_version >= 6:
+        return [(topic.name, topic.topic_id) for topic in request.body.topics]
+    return [(name, ZERO_UUID) for name in request.body.topic_names]
+
+
+def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments={assigned.partition_index: list(assigned.broker_ids) for assigned in topic.assignments},
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _created_answer(result: CreatedTopic, *, timed_out: bool) -> CreatedAnswer:
+    if result.error is not None:
+        return CreatedAnswer(
+            name=result.name,
+            error_code=result.error.code,
+            error_message=result.error.message,
+            num_partitions=UNKNOWN,
+            replication_factor=UNKNOWN,
+        )
+    code = ErrorCode.REQUEST_TIMED_OUT if timed_out else ErrorCode.NONE
+    return CreatedAnswer(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_code=code,
+        error_message=code.message if timed_out else None,
+        num_partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        configs=[
+            CreateTopicsResponse.CreatableTopicConfigs(
+                name=config.name,
+                value=config.value,
+                read_only=config.read_only,
+                config_source=config.source,
+                is_sensitive=config.is_sensitive,
+            )
+            for config in result.configs
+        ],
+    )

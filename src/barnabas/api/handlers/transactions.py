@@ -1,0 +1,46 @@
+"""InitProducerId: v0-5, without a transactional id.
+
+Not brief: a block of producer ids may have to be written to the store. v2: flexible. v3: the producer's current id
+and epoch, to bump (KIP-360). v4: PRODUCER_FENCED. v5: KIP-890.
+
+Kafka: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
+"""
+
+from __future__ import annotations
+
+from barnabas.api.request import Request
+from barnabas.metadata.producer_ids import ProducerIdManager
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+
+class InitProducerIdApi:
+    """Hands out producer ids. Transactional ids have no coordinator yet."""
+
+    def __init__(self, producer_ids: ProducerIdManager) -> None:
+        self._producer_ids = producer_ids
+
+    def init_producer_id(self, request: Request[InitProducerIdRequest]) -> None:
+        """A new id with epoch 0, whatever the producer had before: an idempotent producer keeps nothing (KIP-360)."""
+        transactional_id = request.body.transactional_id
+        if transactional_id is not None:
+            code = ErrorCode.INVALID_REQUEST if not transactional_id else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            request.respond(self.error(request, code, None))
+            return
+        request.respond(
+            InitProducerIdResponse(
+                error_code=ErrorCode.NONE, producer_id=self._producer_ids.generate(), producer_epoch=0
+            )
+        )
+
+    @staticmethod
+    def error(
+        request: Request[InitProducerIdRequest], code: ErrorCode, message: str | None
+    ) -> InitProducerIdResponse:
+        """No producer id."""
+        return InitProducerIdResponse(
+            error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+        )

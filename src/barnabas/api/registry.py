@@ -1,0 +1,70 @@
+"""The one table of APIs: key, versions, handler, and marks.
+
+Filled by `broker` from the handler families, read by the request parser and by Apis on every request, and by the
+ApiVersions handler and the generated protocol coverage page. Immutable after construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from barnabas.api.request import Request
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.message_index import request_class
+from barnabas.protocol.messages.message import Message
+
+ErrorResponse = Callable[[Request[Any], ErrorCode, str | None], Message]
+Decoder = Callable[[Any, int], tuple[Any, int]]
+
+
+class Handler:
+    """One line of the table.
+
+    handle: answers a request, now or later, through `request.respond`; may raise ApiError.
+    error_response: that API's answer when the whole request failed with one error.
+    brief: never blocks and never works long, so it may run at once on the processor's thread.
+    """
+
+    __slots__ = ("_decoders", "api_key", "brief", "error_response", "handle", "max_version", "min_version")
+
+    def __init__(
+        self,
+        api_key: ApiKey,
+        min_version: int,
+        max_version: int,
+        handle: Callable[[Request[Any]], None],
+        error_response: ErrorResponse,
+        *,
+        brief: bool = False,
+    ) -> None:
+        self.api_key = api_key
+        self.min_version = min_version
+        self.max_version = max_version
+        self.handle = handle
+        self.error_response = error_response
+        self.brief = brief
+        self._decoders: dict[int, Decoder] = {}
+
+    def decoder(self, version: int) -> Decoder:
+        """The body decoder of a version, compiled when first needed (a race compiles twice, and both are right)."""
+        decoder = self._decoders.get(version)
+        if decoder is None:
+            decoder = self._decoders[version] = request_class(self.api_key).decoder(version)
+        return decoder
+
+
+class Registry:
+    """All handlers by API key."""
+
+    def __init__(self, handlers: Iterable[Handler]) -> None:
+        by_key: dict[int, Handler] = {}
+        for handler in handlers:
+            if handler.api_key in by_key:
+                raise ValueError(f"{handler.api_key.name} has two handlers")
+            by_key[handler.api_key] = handler
+        self.handlers: Mapping[int, Handler] = by_key
+
+    def __iter__(self) -> Any:
+        return iter(sorted(self.handlers.values(), key=lambda handler: handler.api_key))

@@ -1,0 +1,171 @@
+"""A request on its way through the broker, and the channel its answer goes back by.
+
+Made by `api.request_parser` on the Processor's thread, owned by whichever thread runs the handler, then by the
+delayed operation that waits for it, then by the Processor that sends the answer. It changes hands through queues
+only, so no lock guards its fields; `_answered` alone is contended, and is a test-and-set lock.
+
+Kafka: RequestChannel.Request, RequestContext. The network layer implements `ResponseChannel`, so this package
+imports nothing of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from barnabas.protocol.headers import RequestHeader, response_frame
+from barnabas.protocol.messages.message import Message
+
+if TYPE_CHECKING:
+    from barnabas.api.registry import Handler
+
+M = TypeVar("M", bound=Message)
+
+
+class ConnectionContext:
+    """What every request of one connection shares: who is at the other end, and through which door it came.
+
+    Mutable only on the Processor's thread (authentication fills `principal`, ApiVersions the software name).
+    """
+
+    __slots__ = (
+        "client_address",
+        "client_software_name",
+        "client_software_version",
+        "connection_id",
+        "listener_name",
+        "principal",
+        "security_protocol",
+    )
+
+    def __init__(
+        self,
+        connection_id: str,
+        client_address: str,
+        listener_name: str,
+        security_protocol: str,
+        principal: str = "User:ANONYMOUS",
+    ) -> None:
+        self.connection_id = connection_id
+        self.client_address = client_address
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.principal = principal
+        self.client_software_name = "unknown"
+        self.client_software_version = "unknown"
+
+
+class ResponseChannel(Protocol):
+    """The way back. Each call may come from any thread; exactly one of the first three per request."""
+
+    def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
+        """Send `frame`, a whole response frame with its size prefix: bytes-like pieces and FileRecords, in order."""
+
+    def no_op(self, request: Request[Any]) -> None:
+        """There is no answer (acks=0): account for the request and read on."""
+
+    def close(self, request: Request[Any]) -> None:
+        """Close the connection instead of answering."""
+
+    def start_throttling(self, request: Request[Any]) -> None:
+        """Keep the connection muted after the answer, until `end_throttling`."""
+
+    def end_throttling(self, request: Request[Any]) -> None:
+        """The throttle time is over: the connection may be read again."""
+
+    def resume(self, continuation: Callable[[], None]) -> None:
+        """Run `continuation` on a request handler thread, before any queued request."""
+
+
+class Request(Generic[M]):
+    """One request: header, decoded body, origin, time stamps (nanoseconds of the injected clock, 0 = not yet).
+
+    The stamps follow Kafka's RequestChannel.Request: received -> dequeued -> local complete -> response complete
+    (handed to the channel) -> response dequeued -> sent.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_release",
+        "api_version",
+        "body",
+        "brief",
+        "channel",
+        "connection",
+        "dequeued_ns",
+        "handler",
+        "header",
+        "local_complete_ns",
+        "processor_id",
+        "received_ns",
+        "request_size",
+        "response_complete_ns",
+        "response_dequeued_ns",
+        "response_size",
+        "sent_ns",
+        "throttle_time_ms",
+    )
+
+    def __init__(
+        self,
+        header: RequestHeader,
+        body: M,
+        handler: Handler,
+        connection: ConnectionContext,
+        channel: ResponseChannel,
+        *,
+        received_ns: int,
+        processor_id: int = 0,
+        brief: bool = False,
+        request_size: int = 0,
+        release: Callable[[], None] | None = None,
+    ) -> None:
+        self.header = header
+        self.api_version = header.api_version
+        self.body: M = body
+        self.handler = handler
+        self.connection = connection
+        self.channel = channel
+        self.received_ns = received_ns
+        self.processor_id = processor_id
+        self.brief = brief
+        self.request_size = request_size
+        self.response_size = 0
+        self.dequeued_ns = 0
+        self.local_complete_ns = 0
+        self.response_complete_ns = 0
+        self.response_dequeued_ns = 0
+        self.sent_ns = 0
+        self.throttle_time_ms = 0
+        self._release = release
+        self._answered = threading.Lock()
+
+    def respond(self, response: Message) -> None:
+        """Encode `response` for this request's version and send it. Later answers to the same request are dropped."""
+        if self._answered.acquire(blocking=False):
+            frame, size = response_frame(self.header, response)
+            self.response_size = size
+            self.channel.send(self, frame)
+
+    def no_response(self) -> None:
+        """The request gets no answer (Produce with acks=0)."""
+        if self._answered.acquire(blocking=False):
+            self.channel.no_op(self)
+
+    def close_connection(self) -> None:
+        """The only way to report an error to a client that waits for no answer: close its connection."""
+        if self._answered.acquire(blocking=False):
+            self.channel.close(self)
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer was handed over."""
+        return self._answered.locked()
+
+    def release_buffer(self) -> None:
+        """Give the frame back to its pool. The body's `records` are views of it and must not be used afterwards."""
+        release = self._release
+        if release is not None:
+            self._release = None
+            release()

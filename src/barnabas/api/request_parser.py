@@ -1,0 +1,102 @@
+"""From a frame to a Request: header, version check, body.
+
+Called by the Processor on its own thread for every frame; owns nothing and takes no lock. What cannot be parsed
+raises InvalidRequest, upon which the Processor closes that one connection (article-facts N8).
+
+Kafka: SocketServer.Processor.processCompletedReceives, RequestContext.parseRequest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.api.registry import Handler, Registry
+from barnabas.api.request import ConnectionContext, Request, ResponseChannel
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.codec_runtime import DecodeError
+from barnabas.protocol.errors import InvalidRequest
+from barnabas.protocol.headers import RequestHeader, parse_request_header
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def valid_software(body: ApiVersionsRequest) -> bool:
+    """Whether the client's name and version may be shown in metrics and logs (KIP-511)."""
+    return bool(
+        SOFTWARE_NAME.fullmatch(body.client_software_name) and SOFTWARE_NAME.fullmatch(body.client_software_version)
+    )
+
+
+class RequestParser:
+    """Parses frames by the registry's table."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._handlers = registry.handlers
+
+    def parse(
+        self,
+        buffer: Any,
+        connection: ConnectionContext,
+        *,
+        channel: ResponseChannel,
+        received_ns: int,
+        processor_id: int = 0,
+        release: Callable[[], None] | None = None,
+    ) -> Request[Any]:
+        """Make a Request of one frame (without its size prefix).
+
+        Raises InvalidRequest naming API, version and client when the bytes are not a request this broker knows.
+        """
+        try:
+            header, offset = parse_request_header(buffer)
+        except DecodeError as error:
+            raise InvalidRequest(f"unreadable request header of {len(buffer)} bytes: {error}") from error
+        handler = self._handlers.get(header.api_key)
+        if handler is None:
+            raise InvalidRequest(f"unknown API key {header.api_key} (version {header.api_version})")
+        version = header.api_version
+        if not handler.min_version <= version <= handler.max_version:
+            body = self._unsupported_version(handler, header)
+        else:
+            try:
+                body, _ = handler.decoder(version)(buffer, offset)
+            except DecodeError as error:
+                raise InvalidRequest(
+                    f"unreadable body of {handler.api_key.name} v{version} from client {header.client_id!r}: {error}"
+                ) from error
+        request = Request(
+            header,
+            body,
+            handler,
+            connection,
+            channel,
+            received_ns=received_ns,
+            processor_id=processor_id,
+            brief=handler.brief,
+            request_size=len(buffer),
+            release=release,
+        )
+        if handler.api_key is ApiKey.API_VERSIONS:
+            self._register_software(request, version)
+        return request
+
+    @staticmethod
+    def _unsupported_version(handler: Handler, header: RequestHeader) -> ApiVersionsRequest:
+        """Only ApiVersions is answered in a version we don't know, in the layout of version 0 (KIP-35)."""
+        if handler.api_key is not ApiKey.API_VERSIONS:
+            raise InvalidRequest(
+                f"unsupported version {header.api_version} of {handler.api_key.name}: "
+                f"versions {handler.min_version} to {handler.max_version} are supported"
+            )
+        header.api_version = 0
+        return ApiVersionsRequest()
+
+    @staticmethod
+    def _register_software(request: Request[ApiVersionsRequest], version: int) -> None:
+        request.api_version = version
+        if request.header.api_version >= 3 and valid_software(request.body):
+            request.connection.client_software_name = request.body.client_software_name
+            request.connection.client_software_version = request.body.client_software_version

@@ -1,0 +1,82 @@
+"""Waiting for a topic to appear or to disappear: the topic purgatory.
+
+Called by the topics handler; woken by the metadata cache through `metadata_changed`, which `broker` subscribes.
+Completions run on whichever thread changed the metadata (the controller's channel) or on the expiration executor;
+no lock is held there.
+
+Kafka: DelayedCreatePartitions, DelayedDeleteTopics, ZkAdminManager's topicPurgatory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.metadata_image import MetadataImage, TopicMetadata
+from barnabas.purgatory.delayed_operation import DelayedOperation
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
+from barnabas.purgatory.timer import Timer
+
+Answer = Callable[[frozenset[str]], None]
+
+
+def is_led(topic: TopicMetadata | None) -> bool:
+    """Whether every partition of a topic has a leader."""
+    return topic is not None and all(partition.leader >= 0 for partition in topic.partitions)
+
+
+class DelayedTopicChange(DelayedOperation):
+    """Completes when none of the topics is unfinished (case A); on time-out it answers with those that are."""
+
+    __slots__ = ("_answer", "_unfinished")
+
+    def __init__(self, timeout_ms: int, unfinished: Callable[[], frozenset[str]], answer: Answer) -> None:
+        super().__init__(timeout_ms)
+        self._unfinished = unfinished
+        self._answer = answer
+
+    def try_complete(self) -> bool:
+        """Check case A."""
+        return not self._unfinished() and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer with what is unfinished now: nothing, or what the time was too short for."""
+        self._answer(self._unfinished())
+
+
+class TopicChanges:
+    """Lets requests wait until this broker's metadata shows what they asked for."""
+
+    def __init__(self, metadata: MetadataCache, timer: Timer) -> None:
+        self._metadata = metadata
+        self.purgatory: DelayedOperationPurgatory[DelayedTopicChange] = DelayedOperationPurgatory("topic", timer)
+
+    def when_led(self, names: frozenset[str], timeout_ms: int, answer: Answer) -> None:
+        """Call `answer(topics without a leader)` when all of `names` have one, or after `timeout_ms`."""
+        self._wait(names, timeout_ms, lambda image, name: not is_led(image.topics.get(name)), answer)
+
+    def when_gone(self, names: frozenset[str], timeout_ms: int, answer: Answer) -> None:
+        """Call `answer(topics still there)` when none of `names` is, or after `timeout_ms`."""
+        self._wait(names, timeout_ms, lambda image, name: name in image.topics, answer)
+
+    def metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Wake those who wait for topics that differ between the images."""
+        for name in self.purgatory.watched_keys():
+            if old.topics.get(str(name)) is not new.topics.get(str(name)):
+                self.purgatory.check_and_complete(name)
+
+    def _wait(
+        self,
+        names: frozenset[str],
+        timeout_ms: int,
+        is_unfinished: Callable[[MetadataImage, str], bool],
+        answer: Answer,
+    ) -> None:
+        def unfinished() -> frozenset[str]:
+            image = self._metadata.image
+            return frozenset(name for name in names if is_unfinished(image, name))
+
+        if timeout_ms <= 0:
+            answer(unfinished())
+        else:
+            self.purgatory.try_complete_else_watch(DelayedTopicChange(timeout_ms, unfinished, answer), names)

@@ -1,0 +1,48 @@
+"""The `expiration-executor` thread: runs what the timer found expired.
+
+Called by `SystemTimer` (any thread may submit). Kafka runs expired operations on the timer's executor thread
+(`executor-<purgatory>`); one thread serves all purgatories here. It holds no lock while it runs a task, and drains
+the action queue after each, because an expired operation may have moved something that others wait for.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+from barnabas.purgatory.action_queue import ActionQueue
+
+logger = logging.getLogger(__name__)
+
+
+class ExpirationExecutor:
+    """A single worker thread with an unbounded queue (bounded in effect by the number of waiting operations)."""
+
+    def __init__(self, actions: ActionQueue) -> None:
+        self._actions = actions
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="expiration-executor", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def execute(self, task: Callable[[], None]) -> None:
+        """Queue `task`; tasks run in the order of submission."""
+        self._tasks.put(task)
+
+    def shutdown(self) -> None:
+        """Run what is queued, then stop."""
+        self._tasks.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            try:
+                task()
+            except Exception:
+                logger.exception("an expired operation failed")
+            self._actions.run_all()

@@ -1,0 +1,137 @@
+"""The timer: a timing wheel, a heap of its non-empty buckets, and the thread that sleeps until the next one.
+
+Called by `DelayedOperationPurgatory` (add, cancel from any thread). The `timer` thread only advances the wheel;
+what has expired is handed to `execute`, which in the broker is the `expiration-executor` thread, so that a slow
+completion never delays other timeouts. One lock, `_changed`'s, guards wheel, heap and count; nothing is called
+under it.
+
+Kafka: SystemTimer and SystemTimerReaper. Tests drive `advance()` with a mock clock and never start the thread.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.purgatory.timing_wheel import Bucket, TimerEntry, TimingWheel
+from barnabas.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class Timer(Protocol):
+    """Runs a task once, after a delay, unless it is cancelled first."""
+
+    def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
+        """Schedule `task` to be executed `delay_ms` from now."""
+
+    def cancel(self, entry: TimerEntry) -> bool:
+        """Take `entry` out; False when it has expired or was cancelled before."""
+
+
+class SystemTimer:
+    """Timer on a hierarchical timing wheel.
+
+    tick_ms, wheel_size: the finest wheel (Kafka: 1 ms and 20 buckets). Time is the clock's monotonic one.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        execute: Callable[[Callable[[], None]], None],
+        *,
+        tick_ms: int = 1,
+        wheel_size: int = 20,
+    ) -> None:
+        self._clock = clock
+        self._execute = execute
+        self._changed = threading.Condition(threading.Lock())
+        self._heap: list[tuple[int, Bucket]] = []
+        self._count = 0
+        self._wheel = TimingWheel(tick_ms, wheel_size, self._now_ms(), self._push)
+        self._running = False
+        self._thread: threading.Thread | None = None
+
+    def __len__(self) -> int:
+        """Number of tasks that wait."""
+        return self._count
+
+    def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
+        """Schedule `task`; a delay of zero or less executes it now (on the executor)."""
+        entry = TimerEntry(task, self._now_ms() + delay_ms)
+        with self._changed:
+            placed = self._wheel.add(entry)
+            if placed:
+                self._count += 1
+        if not placed:
+            self._execute(task)
+        return entry
+
+    def cancel(self, entry: TimerEntry) -> bool:
+        """Remove `entry` in O(1); its empty bucket stays in the heap until it expires, which costs one wake-up."""
+        with self._changed:
+            bucket = entry.bucket
+            if bucket is None:
+                return False
+            del bucket.entries[entry]
+            entry.bucket = None
+            self._count -= 1
+            return True
+
+    def advance(self) -> int:
+        """Execute everything that has expired by now; returns how many tasks that were."""
+        now_ms = self._now_ms()
+        due: list[TimerEntry] = []
+        with self._changed:
+            while self._heap and self._heap[0][0] <= now_ms:
+                expiration_ms, bucket = heapq.heappop(self._heap)
+                if bucket.expiration_ms != expiration_ms:
+                    continue
+                self._wheel.advance(expiration_ms)
+                due.extend(entry for entry in bucket.take_all() if not self._wheel.add(entry))
+            self._count -= len(due)
+        for entry in due:
+            self._execute(entry.task)
+        return len(due)
+
+    def next_expiration_ms(self) -> int | None:
+        """Monotonic time of the next bucket, None when nothing waits."""
+        with self._changed:
+            return self._heap[0][0] if self._heap else None
+
+    def start(self) -> None:
+        """Start the `timer` thread."""
+        self._running = True
+        self._thread = threading.Thread(target=self._run, name="timer", daemon=True)
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        """Stop the thread. What still waits is neither run nor lost: its owners complete it when they shut down."""
+        with self._changed:
+            self._running = False
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _now_ms(self) -> int:
+        return self._clock.nanoseconds() // 1_000_000
+
+    def _push(self, expiration_ms: int, bucket: Bucket) -> None:
+        heapq.heappush(self._heap, (expiration_ms, bucket))
+        if self._heap[0][1] is bucket:
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._running:
+                    return
+                wait_ms = self._heap[0][0] - self._now_ms() if self._heap else None
+                if wait_ms is None:
+                    self._changed.wait()
+                elif wait_ms > 0:
+                    self._changed.wait(wait_ms / 1000)
+            self.advance()

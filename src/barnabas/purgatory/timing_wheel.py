@@ -1,0 +1,103 @@
+"""A hierarchical timing wheel: O(1) insert and cancel for any number of timeouts.
+
+Called by `purgatory.timer.SystemTimer` only. Owned by no thread: inserts come from any thread, advances from the
+timer thread; `SystemTimer` holds one lock around both. A bucket's entries are guarded by that same lock.
+
+Kafka: org.apache.kafka.server.util.timer.TimingWheel. A wheel of `wheel_size` buckets covers `tick_ms * wheel_size`
+milliseconds from its current time; what lies beyond goes to an overflow wheel whose tick is this wheel's whole
+interval, created when first needed. Entries move down a wheel when their coarse bucket expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class TimerEntry:
+    """One scheduled task: when it expires (milliseconds) and in which bucket it lies now (None: not in the wheel)."""
+
+    __slots__ = ("bucket", "expiration_ms", "task")
+
+    def __init__(self, task: Callable[[], None], expiration_ms: int) -> None:
+        self.task = task
+        self.expiration_ms = expiration_ms
+        self.bucket: Bucket | None = None
+
+
+class Bucket:
+    """The entries that expire within one tick of one wheel. A dict serves as a set that keeps insertion order."""
+
+    __slots__ = ("entries", "expiration_ms")
+
+    def __init__(self) -> None:
+        self.entries: dict[TimerEntry, None] = {}
+        self.expiration_ms = -1
+
+    def add(self, entry: TimerEntry) -> None:
+        """Put `entry` in; it remembers where it lies, so that a cancel is one deletion."""
+        self.entries[entry] = None
+        entry.bucket = self
+
+    def take_all(self) -> list[TimerEntry]:
+        """Empty the bucket and return what was in it, in insertion order."""
+        entries = list(self.entries)
+        self.entries.clear()
+        for entry in entries:
+            entry.bucket = None
+        self.expiration_ms = -1
+        return entries
+
+    def __lt__(self, other: Bucket) -> bool:
+        return id(self) < id(other)
+
+
+class TimingWheel:
+    """One wheel of the hierarchy.
+
+    `on_new_expiration(expiration_ms, bucket)` is told once each time a bucket gets a new expiration, so that the
+    timer can sleep until exactly then: an idle wheel costs nothing.
+    """
+
+    __slots__ = ("_buckets", "_current_ms", "_interval_ms", "_on_new_expiration", "_overflow", "_tick_ms", "_wheel_size")
+
+    def __init__(
+        self,
+        tick_ms: int,
+        wheel_size: int,
+        start_ms: int,
+        on_new_expiration: Callable[[int, Bucket], None],
+    ) -> None:
+        self._tick_ms = tick_ms
+        self._wheel_size = wheel_size
+        self._interval_ms = tick_ms * wheel_size
+        self._current_ms = start_ms - start_ms % tick_ms
+        self._buckets = [Bucket() for _ in range(wheel_size)]
+        self._overflow: TimingWheel | None = None
+        self._on_new_expiration = on_new_expiration
+
+    def add(self, entry: TimerEntry) -> bool:
+        """Place `entry`. False: it has expired already, and the caller must run it."""
+        expiration_ms = entry.expiration_ms
+        if expiration_ms < self._current_ms + self._tick_ms:
+            return False
+        if expiration_ms < self._current_ms + self._interval_ms:
+            virtual_id = expiration_ms // self._tick_ms
+            bucket = self._buckets[virtual_id % self._wheel_size]
+            bucket.add(entry)
+            bucket_expiration_ms = virtual_id * self._tick_ms
+            if bucket.expiration_ms != bucket_expiration_ms:
+                bucket.expiration_ms = bucket_expiration_ms
+                self._on_new_expiration(bucket_expiration_ms, bucket)
+            return True
+        if self._overflow is None:
+            self._overflow = TimingWheel(
+                self._interval_ms, self._wheel_size, self._current_ms, self._on_new_expiration
+            )
+        return self._overflow.add(entry)
+
+    def advance(self, now_ms: int) -> None:
+        """Move the wheel's current time forward to `now_ms`, rounded down to its tick."""
+        if now_ms >= self._current_ms + self._tick_ms:
+            self._current_ms = now_ms - now_ms % self._tick_ms
+            if self._overflow is not None:
+                self._overflow.advance(self._current_ms)

@@ -1,0 +1,145 @@
+"""Delayed operations complete exactly once, lose no wake-up, and leave nothing behind."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.purgatory.delayed_operation import DelayedOperation
+from barnabas.purgatory.expiration_executor import ExpirationExecutor
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
+from barnabas.purgatory.timer import SystemTimer
+from barnabas.runtime.clock import SystemClock
+from tests.support.mock_clock import MockClock
+
+
+class Waiting(DelayedOperation):
+    """Completes when its flag is set; counts how often it was completed and expired."""
+
+    def __init__(self, delay_ms: int) -> None:
+        super().__init__(delay_ms)
+        self.ready = False
+        self.completions = 0
+        self.expirations = 0
+
+    def try_complete(self) -> bool:
+        return self.ready and self.force_complete()
+
+    def on_complete(self) -> None:
+        self.completions += 1
+
+    def on_expiration(self) -> None:
+        self.expirations += 1
+
+
+def make_purgatory(clock: MockClock) -> tuple[DelayedOperationPurgatory[Waiting], SystemTimer]:
+    timer = SystemTimer(clock, lambda task: task())
+    return DelayedOperationPurgatory("test", timer), timer
+
+
+def test_completes_at_once_without_a_timer_entry() -> None:
+    purgatory, timer = make_purgatory(MockClock())
+    operation = Waiting(1000)
+    operation.ready = True
+    assert purgatory.try_complete_else_watch(operation, ["a"])
+    assert operation.completions == 1
+    assert len(timer) == 0
+    assert not purgatory.watches("a")
+
+
+def test_a_change_completes_what_waits_for_its_key_only() -> None:
+    purgatory, timer = make_purgatory(MockClock())
+    first, second = Waiting(1000), Waiting(1000)
+    assert not purgatory.try_complete_else_watch(first, ["a", "b"])
+    assert not purgatory.try_complete_else_watch(second, ["c"])
+    first.ready = second.ready = True
+    assert purgatory.check_and_complete("b") == 1
+    assert (first.completions, second.completions) == (1, 0)
+    assert len(timer) == 1
+    assert purgatory.check_and_complete("a") == 0
+    assert not purgatory.watches("a")
+
+
+def test_a_time_out_completes_and_is_told_so() -> None:
+    clock = MockClock()
+    purgatory, timer = make_purgatory(clock)
+    operation = Waiting(300)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    clock.advance(299)
+    timer.advance()
+    assert not operation.is_completed
+    clock.advance(2)
+    timer.advance()
+    assert (operation.completions, operation.expirations) == (1, 1)
+
+
+def test_a_change_between_the_first_try_and_the_watch_is_not_lost() -> None:
+    class ReadyWhenWatched(Waiting):
+        tries = 0
+
+        def try_complete(self) -> bool:
+            self.tries += 1
+            return self.tries > 1 and self.force_complete()
+
+    purgatory, _ = make_purgatory(MockClock())
+    assert purgatory.try_complete_else_watch(ReadyWhenWatched(1000), ["a"])
+
+
+def test_completed_operations_are_purged() -> None:
+    clock = MockClock()
+    timer = SystemTimer(clock, lambda task: task())
+    purgatory: DelayedOperationPurgatory[Waiting] = DelayedOperationPurgatory("test", timer, purge_interval=10)
+    for _ in range(100):
+        operation = Waiting(1000)
+        purgatory.try_complete_else_watch(operation, ["busy", "quiet"])
+        operation.ready = True
+        purgatory.check_and_complete("busy")
+    assert purgatory.watched <= 12
+    assert len(timer) == 0
+
+
+def test_shutdown_answers_everybody() -> None:
+    purgatory, _ = make_purgatory(MockClock())
+    operations = [Waiting(10_000) for _ in range(3)]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["a", "b"])
+    purgatory.shutdown()
+    assert [operation.completions for operation in operations] == [1, 1, 1]
+    assert purgatory.watched == 0
+
+
+def test_exactly_once_under_racing_completers_and_timeouts() -> None:
+    """Four threads set conditions and check keys while a real timer expires: nobody completes twice or never."""
+    chance = random.Random(7)
+    actions = ActionQueue()
+    executor = ExpirationExecutor(actions)
+    timer = SystemTimer(SystemClock(), executor.execute)
+    executor.start()
+    timer.start()
+    purgatory: DelayedOperationPurgatory[Waiting] = DelayedOperationPurgatory("race", timer, purge_interval=50)
+    operations = [Waiting(chance.choice([1, 2, 5, 20])) for _ in range(2000)]
+    keys = [f"key-{number}" for number in range(5)]
+    done = threading.Event()
+
+    def complete() -> None:
+        own = random.Random(threading.get_ident())
+        while not done.is_set():
+            own.choice(operations).ready = True
+            purgatory.check_and_complete(own.choice(keys))
+
+    completers = [threading.Thread(target=complete) for _ in range(4)]
+    for thread in completers:
+        thread.start()
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, chance.sample(keys, 2))
+    finished = threading.Event()
+    timer.add(200, finished.set)
+    assert finished.wait(30)
+    done.set()
+    for thread in completers:
+        thread.join()
+    timer.shutdown()
+    executor.shutdown()
+    assert [operation.completions for operation in operations] == [1] * len(operations)
+    assert len(timer) == 0

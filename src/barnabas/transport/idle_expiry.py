@@ -1,0 +1,56 @@
+"""Which channel has been idle longest (Kafka: Selector.IdleExpiryManager), without work per request.
+
+Owned by the Selector's thread; no lock. Kafka moves a channel to the end of a map at every event. Here an event only
+stores the time in the channel; a heap holds the time each was last looked at, and since that is never later than the
+true one, the top of the heap, put back until its entry is true, is the oldest.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+
+from barnabas.transport.kafka_channel import KafkaChannel
+
+
+class IdleExpiry:
+    """Channels by the time of their last activity."""
+
+    __slots__ = ("_heap", "_max_idle_ns", "_order", "next_check_ns")
+
+    def __init__(self, max_idle_ms: float) -> None:
+        """`max_idle_ms` below zero: channels never expire."""
+        self._max_idle_ns = int(max_idle_ms * 1_000_000)
+        self._heap: list[tuple[int, int, KafkaChannel]] = []
+        self._order = itertools.count()  # equal times must not compare channels
+        self.next_check_ns = 0 if max_idle_ms >= 0 else 1 << 63
+        """Before this time no channel can have expired: one comparison per poll."""
+
+    def add(self, channel: KafkaChannel) -> None:
+        """Watch a new channel."""
+        heapq.heappush(self._heap, (channel.last_active_ns, next(self._order), channel))
+
+    def oldest(self) -> KafkaChannel | None:
+        """The open channel that has been idle longest."""
+        heap = self._heap
+        while heap:
+            seen_ns, _, channel = heap[0]
+            if channel.closed:
+                heapq.heappop(heap)
+            elif channel.last_active_ns > seen_ns:
+                heapq.heapreplace(heap, (channel.last_active_ns, next(self._order), channel))
+            else:
+                return channel
+        return None
+
+    def expired(self, now_ns: int) -> KafkaChannel | None:
+        """The oldest channel if it has been idle for too long; the caller closes it and asks again."""
+        channel = self.oldest()
+        if channel is None:
+            self.next_check_ns = now_ns + self._max_idle_ns
+            return None
+        due_ns = channel.last_active_ns + self._max_idle_ns
+        if now_ns > due_ns:
+            return channel
+        self.next_check_ns = due_ns
+        return None

@@ -1,0 +1,123 @@
+"""One connection as its Selector sees it: a receiving half, a sending half, and the reasons not to read.
+
+Owned by the thread of its Selector; nobody else touches it, so no lock. Kafka: KafkaChannel. What a layer above wants
+to remember of a connection hangs on `attachment`, so that no look-up by connection id is needed per request.
+
+The stages: NOT_CONNECTED (a client's connect is under way) -> AUTHENTICATE (transport handshake, then the
+authenticator) -> READY -> closed; `state` then says how it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.transport.authenticator import Authenticator
+from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.frame_buffer_pool import FrameBufferPool
+from barnabas.transport.frame_reader import Frame, FrameReader
+from barnabas.transport.send import Send
+from barnabas.transport.transport_layer import TransportLayer
+
+
+class KafkaChannel:
+    """At most one completed receive waits in `receive`; frames behind it stay raw bytes in the reader."""
+
+    __slots__ = (
+        "attachment",
+        "authenticator",
+        "closed",
+        "connection_id",
+        "fd",
+        "hangup",
+        "in_ready_list",
+        "in_write_list",
+        "last_active_ns",
+        "muted",
+        "outgoing",
+        "read",
+        "readable",
+        "reader",
+        "receive",
+        "state",
+        "transport",
+        "write",
+    )
+
+    def __init__(
+        self,
+        connection_id: str,
+        transport: TransportLayer,
+        authenticator: Authenticator,
+        pool: FrameBufferPool,
+        max_receive_bytes: int,
+        now_ns: int,
+    ) -> None:
+        self.connection_id = connection_id
+        self.transport = transport
+        self.authenticator = authenticator
+        self.fd = transport.fileno()
+        self.state = ChannelState.AUTHENTICATE
+        self.reader = FrameReader(transport.recv, transport.recv_into, pool, max_receive_bytes)
+        self.outgoing = Send(transport)
+        # Bound once: the Selector calls these for every request.
+        self.read: Callable[[], Frame | None] = self.reader.read
+        self.write: Callable[[], bool] = self.outgoing.write
+        self.receive: Frame | None = None
+        self.muted = False
+        self.readable = False
+        """The kernel may hold bytes for us: set by the Poller's event, cleared by a receive that drained it."""
+        self.hangup = False
+        """The peer has finished or is gone: read until the stream says so, however short a read is."""
+        self.in_ready_list = False
+        self.in_write_list = False
+        self.closed = False
+        self.last_active_ns = now_ns
+        self.attachment: Any = None
+
+    def take_receive(self) -> Frame | None:
+        """Take the completed receive; when there is none, the next frame that is buffered already.
+
+        A frame is `bytes`, or from 64 KiB on a memoryview of a recycled buffer, which goes back to its pool by
+        `reader.release()` (never is safe too: it is then garbage). Raises InvalidReceive.
+        """
+        frame = self.receive
+        if frame is None:
+            return self.reader.next_frame()
+        self.receive = None
+        return frame
+
+    @property
+    def ready(self) -> bool:
+        """Connected and authenticated."""
+        return self.state is ChannelState.READY
+
+    @property
+    def principal(self) -> str:
+        """Who the authenticator says is at the other end."""
+        return self.authenticator.principal
+
+    def prepare(self) -> None:
+        """Go on with handshake and authentication. Raises OSError or AuthenticationFailed."""
+        transport = self.transport
+        if not transport.ready:
+            transport.handshake()
+        if transport.ready and not self.authenticator.complete:
+            self.authenticator.authenticate()
+        if transport.ready and self.authenticator.complete:
+            self.state = ChannelState.READY
+
+    def close(self, state: ChannelState | None = None) -> None:
+        """Close the socket, give files and buffers back. A second call is harmless."""
+        if self.closed:
+            return
+        self.closed = True
+        if state is not None:
+            self.state = state
+        self.outgoing.discard()
+        self.reader.close()
+        self.authenticator.close()
+        self.transport.close()
+
+    def __repr__(self) -> str:
+        return f"KafkaChannel({self.connection_id}, {self.state.value})"

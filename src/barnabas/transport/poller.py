@@ -1,0 +1,41 @@
+"""Readiness of descriptors, as the Selector needs it: registered once, told about changes only.
+
+Called by the thread that owns the Selector, except nothing: another thread wakes it through a registered `Wakeup`.
+No lock. The constants are Linux's poll bits; portable pollers translate to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+READABLE = 0x001
+WRITABLE = 0x004
+ERROR = 0x008
+HANGUP = 0x010
+READ_HANGUP = 0x2000  # the peer will send nothing more, but may still read
+BROKEN = ERROR | HANGUP
+
+
+class Poller(Protocol):
+    """Edge-triggered readiness: an event is reported once, and again only after its caller has used it up.
+
+    "Used up" is a call that would have blocked, or one that moved fewer bytes than asked for. A level-triggered
+    implementation (`needs_rearm`) wants to be told of that by `rearm`; for epoll the kernel knows.
+    """
+
+    needs_rearm: bool
+    poll: Callable[[float], list[tuple[int, int]]]
+    """Wait at most so many seconds; `(descriptor, bits)` pairs."""
+
+    def register(self, fd: int) -> None:
+        """Report both directions of `fd` from now on."""
+
+    def unregister(self, fd: int) -> None:
+        """Forget `fd`; it is still open."""
+
+    def rearm(self, fd: int, events: int) -> None:
+        """The caller has used up these directions of `fd`: report them again when they come back."""
+
+    def close(self) -> None:
+        """Give up the kernel's object."""

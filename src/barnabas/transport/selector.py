@@ -1,0 +1,471 @@
+"""Non-blocking connections of one thread: connect, accept, receive frames, send, expire. Servers and clients share it.
+
+Owned by one thread (a Processor, a NetworkClient's); only `wakeup` may be called from another. No lock but the
+test-and-set of the wake-up. Kafka: Selector. Differences, both for speed:
+
+- Readiness is edge-triggered and kept in flags of the channel, so that muting costs nothing; a list holds the channels
+  with something to read, and while it is not empty the Poller is asked without waiting.
+- `write` sends at once. A server uses it; a client queues with `send` and lets `poll` write, as in Kafka.
+
+Order of `poll`: clear the results, write what waits, ask the Poller, its events, the immediately connected, read, idle
+expiry. Results stay until the next `poll`:
+
+    selector = Selector(SystemClock())
+    selector.connect("node-0", ("127.0.0.1", 9092))
+    selector.poll(timeout_ms=100)          # ... until "node-0" is in selector.connected
+    selector.send("node-0", [frame with its size prefix])
+    selector.poll(timeout_ms=100)
+    for channel in selector.completed_receives:
+        while (frame := channel.take_receive()) is not None:   # several answers may have come in one receive
+            handle(channel.connection_id, frame)               # without its size prefix
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.wakeup import Wakeup
+from barnabas.transport.authenticator import AuthenticationFailed, Authenticator, PlaintextAuthenticator
+from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.default_poller import default_poller
+from barnabas.transport.frame_buffer_pool import FrameBufferPool
+from barnabas.transport.frame_reader import InvalidReceive
+from barnabas.transport.idle_expiry import IdleExpiry
+from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, Poller
+from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
+
+_log = logging.getLogger(__name__)
+
+USE_DEFAULT_BUFFER_SIZE = -1
+_ORDINARY_EVENTS = (READABLE, READABLE | WRITABLE)
+
+ChannelBuilder = Callable[[StreamSocket], tuple[TransportLayer, Authenticator]]
+
+
+def plaintext_channel(stream_socket: StreamSocket) -> tuple[TransportLayer, Authenticator]:
+    """The ChannelBuilder of PLAINTEXT: no handshake, everybody is ANONYMOUS."""
+    return PlaintextTransportLayer(stream_socket), PlaintextAuthenticator()
+
+
+class Selector:
+    """The channels of one thread. Times: the clock's monotonic nanoseconds; timeouts in milliseconds."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        poller: Poller | None = None,
+        wakeup: Wakeup | None = None,
+        max_receive_bytes: int = (1 << 31) - 1,
+        max_idle_ms: float = 9 * 60 * 1000,
+        channel_builder: ChannelBuilder = plaintext_channel,
+        open_socket: Callable[[int], Any] | None = None,
+        pool: FrameBufferPool | None = None,
+    ) -> None:
+        """`max_idle_ms` below zero: never; `open_socket(address family)` makes a non-blocking socket (tests)."""
+        self._now = clock.nanoseconds
+        self._poller = poller if poller is not None else default_poller()
+        self._rearm = self._poller.rearm if self._poller.needs_rearm else None
+        self._wakeup = wakeup if wakeup is not None else Wakeup()
+        self._poller.register(self._wakeup.fileno())
+        # Held while awake. A sleeper lets go before it polls, so the first waker gets it, and writes to the descriptor.
+        self._awake = threading.Lock()
+        self._awake.acquire()
+        self._wakeup_requested = False
+        self._max_receive_bytes = max_receive_bytes
+        self._channel_builder = channel_builder
+        self._open_socket = open_socket if open_socket is not None else _open_socket
+        self._pool = pool if pool is not None else FrameBufferPool()
+        self._channels: dict[str, KafkaChannel] = {}
+        self._by_fd: dict[int, KafkaChannel] = {}
+        self._ready: list[KafkaChannel] = []  # something to read, unless muted meanwhile
+        self._to_write: list[KafkaChannel] = []  # something to send, and room for it as far as we know
+        self._immediately_connected: list[KafkaChannel] = []
+        self._failed: list[KafkaChannel] = []  # closed between polls; reported by the next one
+        self._idle_expiry = IdleExpiry(max_idle_ms)
+        self.idle_ns = 0
+        """Time spent waiting in `poll`, for NetworkProcessorAvgIdlePercent."""
+        self.connected: list[str] = []
+        """Connections ready for use since the last poll (connects of ours, and accepted ones once authenticated)."""
+        self.disconnected: dict[str, ChannelState] = {}
+        """Connections lost since the last poll, and the state each was in."""
+        self.completed_receives: list[KafkaChannel] = []
+        """Channels with a whole frame: take it, and what is buffered behind it, by `channel.take_receive()`."""
+        self.completed_sends: list[KafkaChannel] = []
+        """Channels that have nothing left to send, since the last poll."""
+
+    # -- connections -------------------------------------------------------------------------------------------------
+
+    def connect(
+        self,
+        connection_id: str,
+        address: tuple[str, int],
+        send_buffer_bytes: int = USE_DEFAULT_BUFFER_SIZE,
+        receive_buffer_bytes: int = USE_DEFAULT_BUFFER_SIZE,
+    ) -> None:
+        """Begin to connect; a later poll reports it in `connected` or `disconnected`.
+
+        `address` is (IP address, port); a host name is resolved here, blocking. Raises ValueError for a connection id
+        in use, OSError when connecting cannot even begin.
+        """
+        self._refuse_duplicate(connection_id)
+        family, resolved = _resolve(address)
+        stream_socket = self._open_socket(family)
+        try:
+            _set_options(stream_socket, send_buffer_bytes, receive_buffer_bytes)
+            error = stream_socket.connect_ex(resolved)
+            if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+                raise OSError(error, f"Cannot connect to {address[0]}:{address[1]}")
+            channel = self._add(connection_id, stream_socket)
+        except BaseException:
+            stream_socket.close()
+            raise
+        channel.state = ChannelState.NOT_CONNECTED
+        channel.outgoing.writable = False
+        if not error:
+            self._immediately_connected.append(channel)
+
+    def register(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
+        """Take over an accepted, non-blocking socket. Raises ValueError for a connection id in use."""
+        self._refuse_duplicate(connection_id)
+        channel = self._add(connection_id, stream_socket)
+        self._prepare(channel)
+        return channel
+
+    def channel(self, connection_id: str) -> KafkaChannel | None:
+        """The open channel of that id."""
+        return self._channels.get(connection_id)
+
+    @property
+    def channels(self) -> list[KafkaChannel]:
+        """The open channels."""
+        return list(self._channels.values())
+
+    def is_channel_ready(self, connection_id: str) -> bool:
+        """Connected and authenticated."""
+        channel = self._channels.get(connection_id)
+        return channel is not None and channel.ready
+
+    def lowest_priority_channel(self) -> KafkaChannel | None:
+        """The channel to give up first when there are too many: the one idle longest."""
+        return self._idle_expiry.oldest()
+
+    def close(self, connection_id: str) -> None:
+        """Close one connection of our own will: nothing is reported. An unknown id is no error."""
+        channel = self._channels.get(connection_id)
+        if channel is not None:
+            self._remove(channel, ChannelState.LOCAL_CLOSE)
+
+    def close_all(self) -> None:
+        """Close every connection, the Poller and the wake-up."""
+        for channel in self.channels:
+            self._remove(channel, ChannelState.LOCAL_CLOSE)
+        self._poller.close()
+        self._wakeup.close()
+
+    # -- sending and reading -----------------------------------------------------------------------------------------
+
+    def send(self, connection_id: str, frame: Iterable[Any]) -> None:
+        """Queue `frame` (size prefix included) for the next poll. One send at a time: a second is a RuntimeError.
+
+        A connection lost meanwhile is reported by the next poll; KeyError if it has been reported already.
+        """
+        channel = self._channels.get(connection_id)
+        if channel is None:
+            if any(failed.connection_id == connection_id for failed in self._failed):
+                return
+            raise KeyError(connection_id)
+        if channel.outgoing.unsent:
+            raise RuntimeError(f"A send is in progress already on connection {connection_id}")
+        channel.outgoing.add(frame)
+        self._write_later(channel)
+
+    def write(self, channel: KafkaChannel) -> bool:
+        """Send now what `channel.outgoing` holds. True once nothing is left; otherwise poll goes on with it.
+
+        Failing closes the channel, which the next poll reports.
+        """
+        if not channel.outgoing.writable:
+            return False
+        try:
+            if channel.write():
+                return True
+        except OSError as error:
+            self._fail(channel, ChannelState.FAILED_SEND, error)
+            return False
+        self._after_incomplete_write(channel)
+        return False
+
+    def mute(self, channel: KafkaChannel) -> None:
+        """Stop reading. Costs nothing: what the Poller reports meanwhile is kept in the channel's flags."""
+        channel.muted = True
+
+    def unmute(self, channel: KafkaChannel) -> None:
+        """Read again, starting with what is buffered."""
+        channel.muted = False
+        if (channel.readable or channel.reader.has_data) and not channel.in_ready_list and not channel.closed:
+            channel.in_ready_list = True
+            self._ready.append(channel)
+
+    def wakeup(self) -> None:
+        """Make the current poll, or else the next one, return at once. Any thread may call it."""
+        self._wakeup_requested = True
+        if self._awake.acquire(blocking=False):
+            self._wakeup.wake()
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: float) -> None:
+        """Do what can be done, waiting at most `timeout_ms` for it. The results are in the public lists."""
+        self._clear_results()
+        if self._to_write:
+            self._write_waiting()
+        if self._ready or self._to_write or self._immediately_connected or self._failed or self._has_results():
+            timeout_ms = 0
+        events = self._wait(timeout_ms)
+        if events:
+            by_fd = self._by_fd
+            ready = self._ready
+            for fd, event in events:
+                channel = by_fd.get(fd)
+                if channel is None:
+                    self._drain_wakeup(fd)
+                elif event not in _ORDINARY_EVENTS or not channel.outgoing.writable or not channel.ready:
+                    self._handle_rare_event(channel, event)
+                else:
+                    channel.readable = True
+                    if not (channel.muted or channel.in_ready_list):
+                        channel.in_ready_list = True
+                        ready.append(channel)
+        if self._immediately_connected:
+            self._finish_immediate_connects()
+        now_ns = self._now()
+        if self._ready:
+            self._read_ready(now_ns)
+        if now_ns >= self._idle_expiry.next_check_ns:
+            self._close_idle(now_ns)
+        if self._failed:
+            self._report_failed()
+
+    def _clear_results(self) -> None:
+        # `disconnected` of the last poll has been seen; what failed since is reported by this one.
+        if self.completed_receives:
+            self.completed_receives = []
+        if self.completed_sends:
+            self.completed_sends = []
+        if self.connected:
+            self.connected = []
+        if self.disconnected:
+            self.disconnected = {}
+
+    def _has_results(self) -> bool:
+        return bool(self.completed_sends)
+
+    def _wait(self, timeout_ms: float) -> list[tuple[int, int]]:
+        if timeout_ms <= 0:
+            self._wakeup_requested = False
+            return self._poller.poll(0)
+        # Whoever comes from here on finds the lock free, and writes; whoever came before has left the request.
+        self._awake.release()
+        timeout = 0.0 if self._wakeup_requested else timeout_ms / 1000
+        started_ns = self._now()
+        try:
+            return self._poller.poll(timeout)
+        finally:
+            self.idle_ns += self._now() - started_ns
+            self._wakeup_requested = False
+            # Failing means that a waker has it: its write wakes the next poll for nothing, which is harmless.
+            self._awake.acquire(blocking=False)
+
+    def _drain_wakeup(self, fd: int) -> None:
+        if fd == self._wakeup.fileno():
+            self._wakeup.drain()
+            if self._rearm is not None:
+                self._rearm(fd, READABLE)
+
+    def _handle_rare_event(self, channel: KafkaChannel, event: int) -> None:
+        """Everything but "readable": connecting, authenticating, room to write, the peer going away."""
+        if channel.state is ChannelState.NOT_CONNECTED:
+            if event & (WRITABLE | BROKEN):
+                self._finish_connect(channel)
+            if not channel.ready:
+                return
+        elif not channel.ready:
+            self._prepare(channel)
+            if channel.closed:
+                return
+        if event & WRITABLE and not channel.outgoing.writable:
+            channel.outgoing.writable = True
+            if channel.outgoing.unsent:
+                self._write_later(channel)
+                self._write_waiting()
+        if event & (BROKEN | READ_HANGUP):
+            channel.hangup = True
+        if event & (READABLE | READ_HANGUP | BROKEN) and not channel.closed:
+            channel.readable = True
+            if not channel.muted:
+                if not channel.in_ready_list:
+                    channel.in_ready_list = True
+                    self._ready.append(channel)
+            elif event & BROKEN and not channel.reader.has_data and not channel.transport.has_unread():
+                # Gone while its request is being handled, and it left no other: nobody waits for the answer.
+                self._fail(channel, channel.state, None)
+
+    def _read_ready(self, now_ns: int) -> None:
+        """Receive once from every channel that may have something; at most one frame each is completed."""
+        ready = self._ready
+        still_ready = []
+        completed = self.completed_receives
+        for channel in ready:
+            if channel.muted or channel.closed or not channel.ready:
+                channel.in_ready_list = False
+                continue
+            if channel.receive is not None:
+                still_ready.append(channel)  # its frame of an earlier turn has not been taken yet
+                continue
+            try:
+                frame = channel.read()
+            except OSError as error:
+                self._fail(channel, channel.state, error)
+                continue
+            except InvalidReceive as error:
+                _log.warning("Closing connection %s: %s", channel.connection_id, error)
+                self._fail(channel, channel.state, None)
+                continue
+            channel.last_active_ns = now_ns
+            if frame is not None:
+                channel.receive = frame
+                completed.append(channel)
+            reader = channel.reader
+            if reader.ended:
+                if frame is None:
+                    self._fail(channel, channel.state, None)
+                    continue
+            elif reader.drained and not channel.hangup:
+                channel.readable = False
+                channel.in_ready_list = False
+                if self._rearm is not None:
+                    self._rearm(channel.fd, READABLE)
+                continue
+            still_ready.append(channel)
+        self._ready = still_ready
+
+    def _write_later(self, channel: KafkaChannel) -> None:
+        if channel.outgoing.writable and not channel.in_write_list:
+            channel.in_write_list = True
+            self._to_write.append(channel)
+
+    def _write_waiting(self) -> None:
+        waiting, self._to_write = self._to_write, []
+        now_ns = self._now()
+        for channel in waiting:
+            channel.in_write_list = False
+            if channel.closed or not channel.outgoing.unsent:
+                continue
+            channel.last_active_ns = now_ns
+            if self.write(channel):
+                self.completed_sends.append(channel)
+
+    def _after_incomplete_write(self, channel: KafkaChannel) -> None:
+        if channel.outgoing.writable:
+            self._write_later(channel)  # a long file: its next piece after the others' turn
+        elif self._rearm is not None:
+            self._rearm(channel.fd, WRITABLE)
+
+    # -- a channel's life --------------------------------------------------------------------------------------------
+
+    def _refuse_duplicate(self, connection_id: str) -> None:
+        if connection_id in self._channels:
+            raise ValueError(f"There is already a connection for id {connection_id}")
+
+    def _add(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
+        transport, authenticator = self._channel_builder(stream_socket)
+        channel = KafkaChannel(
+            connection_id, transport, authenticator, self._pool, self._max_receive_bytes, self._now()
+        )
+        self._poller.register(channel.fd)
+        self._channels[connection_id] = channel
+        self._by_fd[channel.fd] = channel
+        self._idle_expiry.add(channel)
+        return channel
+
+    def _finish_immediate_connects(self) -> None:
+        connected, self._immediately_connected = self._immediately_connected, []
+        for channel in connected:
+            if channel.state is ChannelState.NOT_CONNECTED and not channel.closed:
+                self._finish_connect(channel)
+
+    def _finish_connect(self, channel: KafkaChannel) -> None:
+        try:
+            channel.transport.finish_connect()
+        except OSError as error:
+            self._fail(channel, ChannelState.NOT_CONNECTED, error)
+            return
+        channel.state = ChannelState.AUTHENTICATE
+        channel.outgoing.writable = True
+        self._prepare(channel)
+
+    def _prepare(self, channel: KafkaChannel) -> None:
+        try:
+            channel.prepare()
+        except AuthenticationFailed as error:
+            _log.info("Authentication of %s failed: %s", channel.connection_id, error)
+            self._fail(channel, ChannelState.AUTHENTICATION_FAILED, None)
+        except OSError as error:
+            self._fail(channel, channel.state, error)
+        else:
+            if channel.ready:
+                self.connected.append(channel.connection_id)
+
+    def _fail(self, channel: KafkaChannel, state: ChannelState, error: OSError | None) -> None:
+        """Close a channel that is lost; the end of this poll, or the next one, reports it."""
+        if error is not None:
+            _log.debug("Connection %s lost: %s", channel.connection_id, error)
+        self._remove(channel, state)
+        self._failed.append(channel)
+
+    def _remove(self, channel: KafkaChannel, state: ChannelState) -> None:
+        self._poller.unregister(channel.fd)
+        del self._channels[channel.connection_id]
+        del self._by_fd[channel.fd]
+        channel.close(state)
+
+    def _report_failed(self) -> None:
+        # Frames received completely before the connection was lost are still to be handled.
+        for channel in self._failed:
+            self.disconnected[channel.connection_id] = channel.state
+        self._failed = []
+
+    def _close_idle(self, now_ns: int) -> None:
+        while (channel := self._idle_expiry.expired(now_ns)) is not None:
+            _log.debug("Closing idle connection %s", channel.connection_id)
+            self._remove(channel, ChannelState.EXPIRED)
+            self._failed.append(channel)
+
+
+def _open_socket(family: int) -> socket.socket:
+    stream_socket = socket.socket(family, socket.SOCK_STREAM)
+    stream_socket.setblocking(False)
+    return stream_socket
+
+
+def _set_options(stream_socket: StreamSocket, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+    stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    stream_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if send_buffer_bytes != USE_DEFAULT_BUFFER_SIZE:
+        stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    if receive_buffer_bytes != USE_DEFAULT_BUFFER_SIZE:
+        stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+
+
+def _resolve(address: tuple[str, int]) -> tuple[int, Any]:
+    host, port = address
+    family, _, _, _, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return family, resolved

@@ -1,0 +1,177 @@
+"""What a channel has still to send: the pieces of one response or of several, in order.
+
+Owned by the thread of the channel's Selector; no lock. One gathering write takes everything that is bytes; a range of
+a file goes by `sendfile` (or, when small, is read and joins the write). Kafka: Send, NetworkSend, DefaultRecordsSend;
+there a Send is one response, here the answers of a turn of the loop leave together.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from barnabas.records.file_records import FileRecords
+from barnabas.transport.transport_layer import MORE, TransportLayer
+
+_log = logging.getLogger(__name__)
+
+_MAX_PIECES = 1024  # IOV_MAX of Linux: more in one call is an error
+
+READ_INSTEAD_BYTES = 64 * 1024
+"""Below this a file range is read and sent with its header: measured, see `benchmarks/network_echo.py`."""
+
+FILE_BYTES_PER_TURN = 1 << 20
+"""At most so much of files for one channel before the others have their turn: one `sendfile` of 50 MB was slower
+than Kafka's pieces, and would hold up everybody else."""
+
+
+class TruncatedFile(OSError):
+    """A file ended before the range that was promised to the peer: its channel can only close."""
+
+
+class Send:
+    """Pieces to be sent, and how much of them is left.
+
+    `unsent` counts what is left, `sent` all that ever left by this channel: together they tell which of several
+    responses are complete.
+    """
+
+    __slots__ = ("_file_offset", "_files", "_pieces", "_transport", "sent", "unsent", "writable")
+
+    def __init__(self, transport: TransportLayer) -> None:
+        self._transport = transport
+        self._pieces: list[Any] = []
+        self._files = 0
+        self._file_offset = 0  # how much of the first piece has left, if that is a file range
+        self.unsent = 0
+        self.sent = 0
+        self.writable = True
+        """The last write took everything it was given; otherwise wait for the Poller."""
+
+    def add(self, frame: Iterable[Any]) -> int:
+        """Append the pieces of a frame: bytes-like objects and FileRecords. Returns their size in bytes."""
+        pieces = self._pieces
+        size = 0
+        for piece in frame:
+            length = len(piece)
+            if length:
+                size += length
+                if piece.__class__ is FileRecords:
+                    self._files += 1
+                pieces.append(piece)
+            elif piece.__class__ is FileRecords:
+                piece.release()
+        self.unsent += size
+        return size
+
+    def write(self) -> bool:
+        """Send what the socket takes, without waiting. True once nothing is left.
+
+        Raises OSError when the connection is gone (TruncatedFile when a file is).
+        """
+        pieces = self._pieces
+        if self._files or len(pieces) > _MAX_PIECES:
+            return self._write_in_steps()
+        try:
+            written = self._transport.send(pieces[0]) if len(pieces) == 1 else self._transport.sendmsg(pieces)
+        except BlockingIOError:
+            self.writable = False
+            return False
+        self.sent += written
+        self.unsent -= written
+        if not self.unsent:
+            pieces.clear()
+            return True
+        self._drop(written)
+        self.writable = False
+        return False
+
+    def discard(self) -> None:
+        """The channel is closed: give the files back."""
+        for piece in self._pieces:
+            if piece.__class__ is FileRecords:
+                piece.release()
+        self._pieces.clear()
+        self._files = 0
+        self.unsent = 0
+
+    def _write_in_steps(self) -> bool:
+        pieces = self._pieces
+        file_bytes_left = FILE_BYTES_PER_TURN
+        while pieces:
+            first = pieces[0]
+            try:
+                if first.__class__ is FileRecords and len(first) >= READ_INSTEAD_BYTES:
+                    if file_bytes_left <= 0:
+                        return False  # still writable: the Selector goes on with it in its next turn
+                    written = self._write_file(first, file_bytes_left)
+                    file_bytes_left -= written
+                else:
+                    self._write_buffers()
+            except BlockingIOError:
+                self.writable = False
+                return False
+            if not self.writable:
+                return False
+        return True
+
+    def _write_file(self, records: FileRecords, limit: int) -> int:
+        offset = self._file_offset
+        count = min(records.size - offset, limit)
+        written = self._transport.send_file(records.file.fileno(), records.position + offset, count)
+        if not written:
+            raise TruncatedFile(f"A file ends {records.size - offset} bytes before the range being sent")
+        self.sent += written
+        self.unsent -= written
+        self._file_offset = offset + written
+        if self._file_offset == records.size:
+            del self._pieces[0]
+            self._files -= 1
+            self._file_offset = 0
+            records.release()
+        return written
+
+    def _write_buffers(self) -> None:
+        """One write of the pieces up to the next large file range; small ranges among them are read now."""
+        pieces = self._pieces
+        count = 0
+        followed_by_file = False
+        while count < len(pieces) and count < _MAX_PIECES:
+            piece = pieces[count]
+            if piece.__class__ is FileRecords:
+                if len(piece) >= READ_INSTEAD_BYTES:
+                    followed_by_file = True
+                    break
+                pieces[count] = self._read_file(piece)
+            count += 1
+        batch: Sequence[Any] = pieces if count == len(pieces) else pieces[:count]
+        size = sum(map(len, batch))
+        written = self._transport.sendmsg(batch, (), MORE if followed_by_file else 0)
+        self.sent += written
+        self.unsent -= written
+        self._drop(written)
+        if written < size:
+            self.writable = False
+
+    def _read_file(self, records: FileRecords) -> bytes:
+        data = records.read()
+        if len(data) != records.size:
+            raise TruncatedFile(f"A file ends {records.size - len(data)} bytes before the range being sent")
+        self._files -= 1
+        records.release()
+        return data
+
+    def _drop(self, written: int) -> None:
+        """Take `written` bytes off the front; there are only bytes-like pieces so far."""
+        pieces = self._pieces
+        whole = 0
+        for piece in pieces:
+            length = len(piece)
+            if written < length:
+                break
+            written -= length
+            whole += 1
+        del pieces[:whole]
+        if written:
+            pieces[0] = memoryview(pieces[0])[written:]

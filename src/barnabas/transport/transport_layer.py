@@ -1,0 +1,132 @@
+"""How a channel's bytes cross the wire: plaintext here; TLS wraps the same calls.
+
+Used by the thread that owns the channel, so no lock. Kafka: TransportLayer, PlaintextTransportLayer.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+MORE = getattr(socket, "MSG_MORE", 0)
+"""Flag of `sendmsg`: more follows at once, so that a header and its file leave in one segment (0 where unknown)."""
+
+
+class StreamSocket(Protocol):
+    """What is used of a connected socket; `socket.socket` has it, and so have the sockets in memory of the tests.
+
+    All calls are non-blocking and raise BlockingIOError when they would wait, OSError when the connection is gone.
+    """
+
+    def fileno(self) -> int:
+        """The descriptor, as registered with the Poller."""
+
+    def recv(self, bufsize: int, flags: int = ..., /) -> bytes:
+        """Receive up to `bufsize` bytes; none at all means the peer has finished."""
+
+    def recv_into(self, buffer: Any, nbytes: int = ..., flags: int = ..., /) -> int:
+        """Receive into `buffer`; 0 means the peer has finished."""
+
+    def send(self, data: Any, flags: int = ..., /) -> int:
+        """Send what fits of one buffer."""
+
+    def sendmsg(self, buffers: Iterable[Any], ancdata: Any = ..., flags: int = ..., /) -> int:
+        """Send what fits of several buffers."""
+
+    def connect_ex(self, address: Any, /) -> int:
+        """Start connecting; 0, or an errno such as EINPROGRESS."""
+
+    def getsockopt(self, level: int, optname: int, /) -> int:
+        """Read an option, SO_ERROR after a connect."""
+
+    def setsockopt(self, level: int, optname: int, value: int, /) -> None:
+        """Set an option."""
+
+    def getsockname(self) -> Any:
+        """Our address."""
+
+    def getpeername(self) -> Any:
+        """The peer's address."""
+
+    def close(self) -> None:
+        """Close the descriptor."""
+
+
+class TransportLayer(Protocol):
+    """The calls a channel makes. `recv`, `recv_into`, `send` and `sendmsg` behave as a non-blocking socket's."""
+
+    ready: bool
+    """The handshake is over."""
+    recv: Callable[..., bytes]
+    recv_into: Callable[..., int]
+    send: Callable[..., int]
+    sendmsg: Callable[..., int]
+
+    def fileno(self) -> int:
+        """The descriptor, as registered with the Poller."""
+
+    def handshake(self) -> None:
+        """Go on with the handshake as far as possible without waiting."""
+
+    def finish_connect(self) -> None:
+        """The socket has become writable: raise OSError if connecting has failed."""
+
+    def send_file(self, file_fd: int, position: int, count: int) -> int:
+        """Send up to `count` bytes of a file; 0 means that the file ends before `position`."""
+
+    def has_unread(self) -> bool:
+        """Whether the peer left bytes that nobody has received yet (asked of a broken connection only)."""
+
+    def close(self) -> None:
+        """Close the socket."""
+
+
+class PlaintextTransportLayer:
+    """The socket's own calls, bound once: a receive or a send costs no Python frame of ours."""
+
+    __slots__ = ("_socket", "ready", "recv", "recv_into", "send", "send_file", "sendmsg")
+
+    def __init__(self, stream_socket: StreamSocket, *, portable_file_sends: bool = False) -> None:
+        self._socket = stream_socket
+        self.ready = True
+        self.recv: Callable[..., bytes] = stream_socket.recv
+        self.recv_into: Callable[..., int] = stream_socket.recv_into
+        self.send: Callable[..., int] = stream_socket.send
+        self.sendmsg: Callable[..., int] = stream_socket.sendmsg
+        portable = portable_file_sends or not hasattr(os, "sendfile")
+        self.send_file: Callable[[int, int, int], int] = self._read_and_send if portable else self._sendfile
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._socket.fileno()
+
+    def handshake(self) -> None:
+        """Plaintext shakes no hands."""
+
+    def finish_connect(self) -> None:
+        """Raise what the connect has run into, if anything."""
+        error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, os.strerror(error))
+
+    def has_unread(self) -> bool:
+        """Peek; a reset connection may still hold requests that were sent before it."""
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def _sendfile(self, file_fd: int, position: int, count: int) -> int:
+        return os.sendfile(self._socket.fileno(), file_fd, position, count)
+
+    def _read_and_send(self, file_fd: int, position: int, count: int) -> int:
+        piece = os.pread(file_fd, min(count, 65536), position)
+        return self._socket.send(piece) if piece else 0

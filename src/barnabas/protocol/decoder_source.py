@@ -76,8 +76,8 @@ class DecoderSource:
         pending: list[tuple[str, str, int]] = []  # name, format, size: fixed fields not read yet
         for field in untagged_fields(struct, self._version):
             name = values[field.name] = self._writer.name("v")
-            if not field.is_array and field.type.is_fixed:
-                pending.append((name, field.type.format, field.type.size))
+            if not field.is_array and field.wire_type.is_fixed:
+                pending.append((name, field.wire_type.format, field.wire_type.size))
             elif not field.is_array and field.struct is not None:
                 self._nested(field, name, pending, depth)
             else:
@@ -113,7 +113,7 @@ class DecoderSource:
         """Format and size of a length prefix; of a varint, its first byte."""
         if self._flexible:
             return "B", 1
-        return ("h", 2) if field.type is WireType.STRING and not field.is_array else ("i", 4)
+        return ("h", 2) if field.wire_type is WireType.STRING and not field.is_array else ("i", 4)
 
     def _nested(self, field: FieldSchema, name: str, pending: list[tuple[str, str, int]], depth: int) -> None:
         """Read a struct that is a field by itself; a nullable one has a byte before it, below 0 for null."""
@@ -132,9 +132,7 @@ class DecoderSource:
 
     def _sized(self, field: FieldSchema, name: str, length: str, depth: int) -> None:
         """Read a string, bytes, records or array whose length prefix (or its first byte) is in `length`."""
-        if self._flexible:
-            self._line(depth, f"if {length} > 127:")
-            self._line(depth + 1, f"{length}, p = read_unsigned_varint(buffer, p - 1)")
+        self._long_length(field, length, depth)
         self._line(depth, f"if not {length}:" if self._flexible else f"if {length} < 0:")
         if field.is_nullable(self._version):
             self._line(depth + 1, f"{name} = None")
@@ -142,35 +140,45 @@ class DecoderSource:
             depth += 1
         else:
             self._line(depth + 1, f'refuse_null("{field.name}")')
-        count = f"({length} - 1)" if self._flexible else length
         if field.is_array:
-            self._array(field, name, count, depth)
+            if self._flexible:
+                self._line(depth, f"{length} -= 1")
+            self._array(field, name, length, depth)
         else:
             self._blob(field, name, length, depth)
+
+    def _long_length(self, field: FieldSchema, length: str, depth: int, *, of_element: bool = False) -> None:
+        """Read on when the length, a varint, has more bytes than its first."""
+        if not self._flexible:
+            return
+        self._line(depth, f"if {length} > 127:")
+        self._line(depth + 1, f"{length}, p = read_unsigned_varint(buffer, p - 1)")
+        if field.wire_type is WireType.STRING and (of_element or not field.is_array):
+            self._line(depth + 1, f"if {length} > 0x8000:")
+            self._line(depth + 2, f'refuse_length("{field.name}", {length} - 1)')
 
     def _blob(self, field: FieldSchema, name: str, length: str, depth: int) -> None:
         """Read bytes of a known length, as what they are."""
         end = self._writer.name("e")
-        if self._flexible and field.type is WireType.STRING:
-            self._line(depth, f"if {length} > 0x8000:")
-            self._line(depth + 1, f'refuse_length("{field.name}", {length} - 1)')
         self._line(depth, f"{end} = p + {length}" + (" - 1" if self._flexible else ""))
-        self._line(depth, f"{name} = {_slice(field.type, end)}")
+        self._line(depth, f"{name} = {_slice(field.wire_type, end)}")
         self._line(depth, f"p = {end}")
 
     def _array(self, field: FieldSchema, name: str, count: str, depth: int) -> None:
         """Read an array of `count` elements, after a look whether that many can be there."""
-        if field.type.is_fixed:
-            least = field.type.size
+        if field.wire_type.is_fixed:
+            least = field.wire_type.size
         elif field.struct is not None:
             # Elements of no size still cost memory: as if they were a byte each.
             least = max(1, least_size(field.struct, self._version, flexible=self._flexible))
         else:
-            least = self._length_format(field)[1] if self._flexible else (2 if field.type is WireType.STRING else 4)
+            least = (
+                self._length_format(field)[1] if self._flexible else (2 if field.wire_type is WireType.STRING else 4)
+            )
         self._line(depth, f"if {count} * {least} > size - p:")
         self._line(depth + 1, f'refuse_length("{field.name}", {count})')
-        if field.type.is_fixed:
-            unpackers = self._writer.array_unpacker(field.type)
+        if field.wire_type.is_fixed:
+            unpackers = self._writer.array_unpacker(field.wire_type)
             self._line(depth, f"{name} = list({unpackers}[{count}](buffer, p))")
             self._line(depth, f"p += {least} * {count}")
             return
@@ -180,11 +188,9 @@ class DecoderSource:
             self._line(depth + 1, f"{name}.append({self._struct(field.struct, depth + 1)})")
             return
         element, length = self._writer.name("v"), self._writer.name("n")
-        width = "B" if self._flexible else ("h" if field.type is WireType.STRING else "i")
+        width = "B" if self._flexible else ("h" if field.wire_type is WireType.STRING else "i")
         self._read([(length, width, {"B": 1, "h": 2, "i": 4}[width])], depth + 1)
-        if self._flexible:
-            self._line(depth + 1, f"if {length} > 127:")
-            self._line(depth + 2, f"{length}, p = read_unsigned_varint(buffer, p - 1)")
+        self._long_length(field, length, depth + 1, of_element=True)
         self._line(depth + 1, f"if not {length}:" if self._flexible else f"if {length} < 0:")
         self._line(depth + 2, f'refuse_null("{field.name} element")')
         self._blob(field, element, length, depth + 1)
@@ -217,8 +223,8 @@ class DecoderSource:
 
     def _tag_value(self, field: FieldSchema, name: str, depth: int) -> None:
         pending: list[tuple[str, str, int]] = []
-        if not field.is_array and field.type.is_fixed:
-            self._read([(name, field.type.format, field.type.size)], depth)
+        if not field.is_array and field.wire_type.is_fixed:
+            self._read([(name, field.wire_type.format, field.wire_type.size)], depth)
         elif not field.is_array and field.struct is not None:
             self._nested(field, name, pending, depth)
         else:

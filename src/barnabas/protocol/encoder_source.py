@@ -28,6 +28,7 @@ from barnabas.protocol.codec_runtime import (
 from barnabas.protocol.errors import EncodeError
 """
 _Pending = list[tuple[str, str]]  # expression, format: fixed values not written yet
+_CONSTANTS = {("0", "B"): 'b"\\x00"', ("-1", "h"): 'b"\\xff\\xff"', ("-1", "i"): 'b"\\xff\\xff\\xff\\xff"'}
 
 
 class EncoderSource:
@@ -72,8 +73,8 @@ class EncoderSource:
         pending: _Pending = []
         for field in untagged_fields(struct, self._version):
             expression = f"{value}.{field.name}"
-            if not field.is_array and field.type.is_fixed:
-                pending.append((expression, field.type.format))
+            if not field.is_array and field.wire_type.is_fixed:
+                pending.append((expression, field.wire_type.format))
                 continue
             name = self._writer.name("x")
             self._line(depth, f"{name} = {expression}")
@@ -114,6 +115,10 @@ class EncoderSource:
             pending.clear()
 
     def _pack(self, values: _Pending) -> str:
+        """The expression for fixed values as bytes; a lone constant byte is written out."""
+        constants = [_CONSTANTS.get(value) for value in values]
+        if len(constants) == 1 and constants[0] is not None:
+            return constants[0]
         packer = self._writer.packer("".join(entry[1] for entry in values))
         return f"{packer}({', '.join(entry[0] for entry in values)})"
 
@@ -134,7 +139,7 @@ class EncoderSource:
     def _sized(self, field: FieldSchema, name: str, pending: _Pending, depth: int, out: str) -> None:
         """Write a string, bytes, records or array, together with the fixed values before it."""
         length_format = (
-            "B" if self._flexible else ("h" if field.type is WireType.STRING and not field.is_array else "i")
+            "B" if self._flexible else ("h" if field.wire_type is WireType.STRING and not field.is_array else "i")
         )
         if field.is_nullable(self._version):
             null = "0" if self._flexible else "-1"
@@ -143,7 +148,7 @@ class EncoderSource:
             self._line(depth, "else:")
             depth += 1
         length = self._writer.name("n")
-        if field.type is WireType.STRING and not field.is_array:
+        if field.wire_type is WireType.STRING and not field.is_array:
             text, name = name, self._writer.name("b")
             self._line(depth, f"{name} = {text}.encode()")
         self._line(depth, f"{length} = len({name})" + (" + 1" if self._flexible else ""))
@@ -151,7 +156,7 @@ class EncoderSource:
         pending.clear()
         if field.is_array:
             self._elements(field, name, depth, out)
-        elif field.type is WireType.RECORDS:
+        elif field.wire_type is WireType.RECORDS:
             self._records(name, length, depth)
         else:
             self._line(depth, f"{out} += {name}")
@@ -164,10 +169,14 @@ class EncoderSource:
         if not self._flexible:
             self._line(depth, short)
             return
+        is_string = field.wire_type is WireType.STRING and not field.is_array
+        if not pending and not is_string:
+            self._line(depth, f"{out} += VARINTS[{length}]")
+            return
         self._line(depth, f"if {length} < 128:")
-        self._line(depth + 1, short)
+        self._line(depth + 1, short if pending else f"{out} += VARINTS[{length}]")
         self._line(depth, "else:")
-        if field.type is WireType.STRING and not field.is_array:
+        if is_string:
             self._line(depth + 1, f"if {length} > 0x8000:")
             self._line(depth + 2, f'refuse_long_string("{field.name}", {length} - 1)')
         if pending:
@@ -175,7 +184,7 @@ class EncoderSource:
         self._line(depth + 1, f"{out} += VARINTS[{length}]")
 
     def _records(self, name: str, length: str, depth: int) -> None:
-        """Put records into the list of buffers as they are. Only plain empty bytes may be left out: others are owned."""
+        """Put records into the list of buffers as they are. Empty bytes are left out; other empties may own a file."""
         self._line(depth, f"if {length} > {1 if self._flexible else 0} or {name}.__class__ is not bytes:")
         self._line(depth + 1, "pieces.append(out)")
         self._line(depth + 1, f"pieces.append({name})")
@@ -183,9 +192,9 @@ class EncoderSource:
 
     def _elements(self, field: FieldSchema, name: str, depth: int, out: str) -> None:
         """Write the elements of an array behind its count."""
-        if field.type.is_fixed:
+        if field.wire_type.is_fixed:
             self._line(depth, f"if {name}:")
-            self._line(depth + 1, f"{out} += {self._writer.array_packer(field.type)}[len({name})](*{name})")
+            self._line(depth + 1, f"{out} += {self._writer.array_packer(field.wire_type)}[len({name})](*{name})")
             return
         element = self._writer.name("x")
         self._line(depth, f"for {element} in {name}:")
@@ -193,17 +202,19 @@ class EncoderSource:
             self._struct(field.struct, element, depth + 1, out)
             self._line(depth + 1, "pass")
             return
-        if field.type is WireType.STRING:
+        if field.wire_type is WireType.STRING:
             self._line(depth + 1, f"{element} = {element}.encode()")
         length = self._writer.name("n")
         self._line(depth + 1, f"{length} = len({element})" + (" + 1" if self._flexible else ""))
         if self._flexible:
-            if field.type is WireType.STRING:
+            if field.wire_type is WireType.STRING:
                 self._line(depth + 1, f"if {length} > 0x8000:")
                 self._line(depth + 2, f'refuse_long_string("{field.name} element", {length} - 1)')
             self._line(depth + 1, f"{out} += VARINTS[{length}]")
         else:
-            self._line(depth + 1, f"{out} += {self._pack([(length, 'h' if field.type is WireType.STRING else 'i')])}")
+            self._line(
+                depth + 1, f"{out} += {self._pack([(length, 'h' if field.wire_type is WireType.STRING else 'i')])}"
+            )
         self._line(depth + 1, f"{out} += {element}")
 
     def _tags(self, struct: type[Struct], value: str, pending: _Pending, depth: int, out: str) -> None:
@@ -218,18 +229,20 @@ class EncoderSource:
             self._line(depth, f"{name} = {value}.{field.name}")
         present = [self._differs(field, name) for field, name in zip(tagged, names, strict=True)]
         self._line(depth, f"if {' or '.join(present)}:")
-        found, content = self._writer.name("t"), self._writer.name("o")
-        self._line(depth + 1, f"{found} = []")
-        for field, name, condition in zip(tagged, names, present, strict=True):
-            self._line(depth + 1, f"if {condition}:")
-            self._line(depth + 2, f"{content} = bytearray()")
-            self._tag_value(field, name, depth + 2, content)
-            self._line(depth + 2, f"{found}.append(({field.declaration.tag}, {content}))")
-        self._line(depth + 1, f"{out} += VARINTS[len({found})]")
-        self._line(depth + 1, f"for tag, content in {found}:")
-        self._line(depth + 2, f"{out} += VARINTS[tag]")
-        self._line(depth + 2, f"{out} += VARINTS[len(content)]")
-        self._line(depth + 2, f"{out} += content")
+        number, content = self._writer.name("t"), self._writer.name("o")
+        if len(tagged) == 1:
+            self._line(depth + 1, f'{out} += b"\\x01"')
+            self._tag(tagged[0], names[0], depth + 1, content, out)
+        else:
+            found = self._writer.name("o")
+            self._line(depth + 1, f"{number} = 0")
+            self._line(depth + 1, f"{found} = bytearray()")
+            for field, name, condition in zip(tagged, names, present, strict=True):
+                self._line(depth + 1, f"if {condition}:")
+                self._line(depth + 2, f"{number} += 1")
+                self._tag(field, name, depth + 2, content, found)
+            self._line(depth + 1, f"{out} += VARINTS[{number}]")
+            self._line(depth + 1, f"{out} += {found}")
         self._line(depth, "else:")
         self._line(depth + 1, f'{out} += b"\\x00"')
 
@@ -246,9 +259,18 @@ class EncoderSource:
             f"{name} != {field.default!r}" if field.default is not UNSET else f"{name} != {self._default_struct(field)}"
         )
 
+    def _tag(self, field: FieldSchema, name: str, depth: int, content: str, out: str) -> None:
+        """Write one tagged field to `out`: number, size, and the value by way of `content`."""
+        assert field.declaration.tag is not None
+        self._line(depth, f"{content} = bytearray()")
+        self._tag_value(field, name, depth, content)
+        self._line(depth, f"{out} += VARINTS[{field.declaration.tag}]")
+        self._line(depth, f"{out} += VARINTS[len({content})]")
+        self._line(depth, f"{out} += {content}")
+
     def _tag_value(self, field: FieldSchema, name: str, depth: int, out: str) -> None:
-        if not field.is_array and field.type.is_fixed:
-            self._line(depth, f"{out} += {self._pack([(name, field.type.format)])}")
+        if not field.is_array and field.wire_type.is_fixed:
+            self._line(depth, f"{out} += {self._pack([(name, field.wire_type.format)])}")
         elif not field.is_array and field.struct is not None:
             self._nested(field, name, [], depth, out)
         else:

@@ -7,6 +7,7 @@ it. Immutable; used from every thread.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ErrorCode(IntEnum):
@@ -15,7 +16,7 @@ class ErrorCode(IntEnum):
     retriable: bool
     message: str
 
-    def __new__(cls, code: int, retriable: bool, message: str) -> ErrorCode:
+    def __new__(cls, code: int, retriable: bool, message: str) -> Self:
         """Keep the mark and the text beside the number."""
         member = int.__new__(cls, code)
         member._value_ = code
@@ -29,8 +30,10 @@ class ErrorCode(IntEnum):
     CORRUPT_MESSAGE = (
         2,
         True,
-        "This message has failed its CRC checksum, exceeds the valid size, has a null key for a compacted "
-        "topic, or is otherwise corrupt.",
+        (
+            "This message has failed its CRC checksum, exceeds the valid size, has a null key for a compacted "
+            "topic, or is otherwise corrupt."
+        ),
     )
     UNKNOWN_TOPIC_OR_PARTITION = 3, True, "This server does not host this topic-partition."
     INVALID_FETCH_SIZE = 4, False, "The requested fetch size is invalid."
@@ -42,18 +45,22 @@ class ErrorCode(IntEnum):
     NOT_LEADER_OR_FOLLOWER = (
         6,
         True,
-        "For requests intended only for the leader, this error indicates that the broker is not the current "
-        "leader. For requests intended for any replica, this error indicates that the broker is not a replica"
-        " of the topic partition.",
+        (
+            "For requests intended only for the leader, this error indicates that the broker is not the current "
+            "leader. For requests intended for any replica, this error indicates that the broker is not a replica"
+            " of the topic partition."
+        ),
     )
     REQUEST_TIMED_OUT = 7, True, "The request timed out."
     BROKER_NOT_AVAILABLE = 8, False, "The broker is not available."
     REPLICA_NOT_AVAILABLE = (
         9,
         True,
-        "The replica is not available for the requested topic-partition. Produce/Fetch requests and other "
-        "requests intended only for the leader or follower return NOT_LEADER_OR_FOLLOWER if the broker is not"
-        " a replica of the topic-partition.",
+        (
+            "The replica is not available for the requested topic-partition. Produce/Fetch requests and other "
+            "requests intended only for the leader or follower return NOT_LEADER_OR_FOLLOWER if the broker is not"
+            " a replica of the topic-partition."
+        ),
     )
     MESSAGE_TOO_LARGE = (
         10,
@@ -83,16 +90,20 @@ class ErrorCode(IntEnum):
     INCONSISTENT_GROUP_PROTOCOL = (
         23,
         False,
-        "The group member's supported protocols are incompatible with those of existing members or first "
-        "group member tried to join with empty protocol type or empty protocol list.",
+        (
+            "The group member's supported protocols are incompatible with those of existing members or first "
+            "group member tried to join with empty protocol type or empty protocol list."
+        ),
     )
     INVALID_GROUP_ID = 24, False, "The group id is invalid."
     UNKNOWN_MEMBER_ID = 25, False, "The coordinator is not aware of this member."
     INVALID_SESSION_TIMEOUT = (
         26,
         False,
-        "The session timeout is not within the range allowed by the broker (as configured by "
-        "group.min.session.timeout.ms and group.max.session.timeout.ms).",
+        (
+            "The session timeout is not within the range allowed by the broker (as configured by "
+            "group.min.session.timeout.ms and group.max.session.timeout.ms)."
+        ),
     )
     REBALANCE_IN_PROGRESS = 27, False, "The group is rebalancing, so a rejoin is needed."
     INVALID_COMMIT_OFFSET_SIZE = 28, False, "The committing offset data size is not valid."
@@ -116,8 +127,10 @@ class ErrorCode(IntEnum):
     INVALID_REQUEST = (
         42,
         False,
-        "This most likely occurs because of a request being malformed by the client library or the message "
-        "was sent to an incompatible broker. See the broker logs for more details.",
+        (
+            "This most likely occurs because of a request being malformed by the client library or the message "
+            "was sent to an incompatible broker. See the broker logs for more details."
+        ),
     )
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, False, "The message format version on the broker does not support the request."
     POLICY_VIOLATION = 44, False, "Request parameters do not satisfy the configured policy."
@@ -133,28 +146,36 @@ class ErrorCode(IntEnum):
     INVALID_TRANSACTION_TIMEOUT = (
         50,
         False,
-        "The transaction timeout is larger than the maximum value allowed by the broker (as configured by "
-        "transaction.max.timeout.ms).",
+        (
+            "The transaction timeout is larger than the maximum value allowed by the broker (as configured by "
+            "transaction.max.timeout.ms)."
+        ),
     )
     CONCURRENT_TRANSACTIONS = (
         51,
         True,
-        "The producer attempted to update a transaction while another concurrent operation on the same "
-        "transaction was ongoing.",
+        (
+            "The producer attempted to update a transaction while another concurrent operation on the same "
+            "transaction was ongoing."
+        ),
     )
     TRANSACTION_COORDINATOR_FENCED = (
         52,
         False,
-        "Indicates that the transaction coordinator sending a WriteTxnMarker is no longer the current "
-        "coordinator for a given producer.",
+        (
+            "Indicates that the transaction coordinator sending a WriteTxnMarker is no longer the current "
+            "coordinator for a given producer."
+        ),
     )
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False, "Transactional Id authorization failed."
     SECURITY_DISABLED = 54, False, "Security features are disabled."
     OPERATION_NOT_ATTEMPTED = (
         55,
         False,
-        "The broker did not attempt to execute this operation. This may happen for batched RPCs where some "
-        "operations in the batch failed, causing the broker to respond without trying the rest.",
+        (
+            "The broker did not attempt to execute this operation. This may happen for batched RPCs where some "
+            "operations in the batch failed, causing the broker to respond without trying the rest."
+        ),
     )
     KAFKA_STORAGE_ERROR = 56, True, "Disk error when trying to access log file on the disk."
     LOG_DIR_NOT_FOUND = 57, False, "The user-specified log directory is not found in the broker config."
@@ -162,11 +183,13 @@ class ErrorCode(IntEnum):
     UNKNOWN_PRODUCER_ID = (
         59,
         False,
-        "This exception is raised by the broker if it could not locate the producer metadata associated with "
-        "the producerId in question. This could happen if, for instance, the producer's records were deleted "
-        "because their retention time had elapsed. Once the last records of the producerId are removed, the "
-        "producer's metadata is removed from the broker, and future appends by the producer will return this "
-        "exception.",
+        (
+            "This exception is raised by the broker if it could not locate the producer metadata associated with "
+            "the producerId in question. This could happen if, for instance, the producer's records were deleted "
+            "because their retention time had elapsed. Once the last records of the producerId are removed, the "
+            "producer's metadata is removed from the broker, and future appends by the producer will return this "
+            "exception."
+        ),
     )
     REASSIGNMENT_IN_PROGRESS = 60, False, "A partition reassignment is in progress."
     DELEGATION_TOKEN_AUTH_DISABLED = 61, False, "Delegation Token feature is not enabled."
@@ -175,8 +198,10 @@ class ErrorCode(IntEnum):
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (
         64,
         False,
-        "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on delegation token "
-        "authenticated channels.",
+        (
+            "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on delegation token "
+            "authenticated channels."
+        ),
     )
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, False, "Delegation Token authorization failed."
     DELEGATION_TOKEN_EXPIRED = 66, False, "Delegation Token is expired."
@@ -202,8 +227,10 @@ class ErrorCode(IntEnum):
     OFFSET_NOT_AVAILABLE = (
         78,
         True,
-        "The leader high watermark has not caught up from a recent leader election so the offsets cannot be "
-        "guaranteed to be monotonically increasing.",
+        (
+            "The leader high watermark has not caught up from a recent leader election so the offsets cannot be "
+            "guaranteed to be monotonically increasing."
+        ),
     )
     MEMBER_ID_REQUIRED = (
         79,
@@ -215,8 +242,10 @@ class ErrorCode(IntEnum):
     FENCED_INSTANCE_ID = (
         82,
         False,
-        "The broker rejected this static consumer since another consumer with the same group.instance.id has "
-        "registered with a different member.id.",
+        (
+            "The broker rejected this static consumer since another consumer with the same group.instance.id has "
+            "registered with a different member.id."
+        ),
     )
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, True, "Eligible topic partition leaders are not available."
     ELECTION_NOT_NEEDED = 84, True, "Leader election not needed for topic partition."
@@ -243,8 +272,10 @@ class ErrorCode(IntEnum):
     PRINCIPAL_DESERIALIZATION_FAILURE = (
         97,
         False,
-        "Request principal deserialization failed during forwarding. This indicates an internal error on the "
-        "broker cluster security setup.",
+        (
+            "Request principal deserialization failed during forwarding. This indicates an internal error on the "
+            "broker cluster security setup."
+        ),
     )
     SNAPSHOT_NOT_FOUND = 98, False, "Requested snapshot was not found."
     POSITION_OUT_OF_RANGE = (
@@ -280,8 +311,10 @@ class ErrorCode(IntEnum):
     STALE_MEMBER_EPOCH = (
         113,
         False,
-        "The member epoch is stale. The member must retry after receiving its updated member epoch via the "
-        "ConsumerGroupHeartbeat API.",
+        (
+            "The member epoch is stale. The member must retry after receiving its updated member epoch via the "
+            "ConsumerGroupHeartbeat API."
+        ),
     )
     MISMATCHED_ENDPOINT_TYPE = 114, False, "The request was sent to an endpoint of the wrong type."
     UNSUPPORTED_ENDPOINT_TYPE = 115, False, "This endpoint type is not supported yet."
@@ -300,8 +333,10 @@ class ErrorCode(IntEnum):
     TRANSACTION_ABORTABLE = (
         120,
         False,
-        "The server encountered an error with the transaction. The client can abort the transaction to "
-        "continue using this transactional ID.",
+        (
+            "The server encountered an error with the transaction. The client can abort the transaction to "
+            "continue using this transactional ID."
+        ),
     )
     INVALID_RECORD_STATE = (
         121,

@@ -22,36 +22,31 @@ from typing import Annotated, Any, Final, TypeAlias
 
 
 class WireType(Enum):
-    """How a value lies on the wire: a struct format and its size in bytes, or None and 0 for what is length-prefixed."""
+    """How a value lies on the wire: for a fixed size, the character(s) of a struct format and the number of bytes."""
 
-    BOOL = ("?", 1)
-    INT8 = ("b", 1)
-    INT16 = ("h", 2)
-    INT32 = ("i", 4)
-    INT64 = ("q", 8)
-    UINT16 = ("H", 2)
-    UINT32 = ("I", 4)
-    FLOAT64 = ("d", 8)
-    UUID = ("16s", 16)
-    STRING = ("", 0)
-    BYTES = (None, 0)
-    RECORDS = (None, -1)
-    STRUCT = (None, -2)
+    BOOL = ("bool", "?", 1)
+    INT8 = ("int8", "b", 1)
+    INT16 = ("int16", "h", 2)
+    INT32 = ("int32", "i", 4)
+    INT64 = ("int64", "q", 8)
+    UINT16 = ("uint16", "H", 2)
+    UINT32 = ("uint32", "I", 4)
+    FLOAT64 = ("float64", "d", 8)
+    UUID = ("uuid", "16s", 16)
+    STRING = ("string", "", 0)
+    BYTES = ("bytes", "", 0)
+    RECORDS = ("records", "", 0)
+    STRUCT = ("struct", "", 0)
 
-    @property
-    def format(self) -> str:
-        """The struct format character(s); empty for what has no fixed size."""
-        return self.value[0] or ""
-
-    @property
-    def size(self) -> int:
-        """Bytes on the wire; 0 for what has no fixed size."""
-        return max(self.value[1], 0)
+    def __init__(self, kafka_name: str, format_characters: str, size: int) -> None:
+        self.kafka_name = kafka_name
+        self.format = format_characters
+        self.size = size
 
     @property
     def is_fixed(self) -> bool:
         """Whether every value takes the same number of bytes."""
-        return bool(self.value[0])
+        return self.size > 0
 
 
 Int8: TypeAlias = Annotated[int, WireType.INT8]
@@ -119,9 +114,9 @@ class FieldSchema:
     """One field, with its type resolved. `struct` is the class of a STRUCT (or of an array's elements)."""
 
     name: str
-    type: WireType
+    wire_type: WireType
     is_array: bool
-    struct: type | None
+    struct: type[Any] | None
     declaration: FieldDeclaration
     default: Any
 

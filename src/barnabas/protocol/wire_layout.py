@@ -5,7 +5,7 @@ Pure functions on the classes of `messages/`; called while a codec is compiled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.protocol.schema import UNSET, FieldSchema, WireType
 
@@ -38,19 +38,19 @@ def least_size(struct: type[Struct], version: int, *, flexible: bool) -> int:
 
 
 def _least_field_size(field: FieldSchema, version: int, *, flexible: bool) -> int:
-    if not field.is_array and field.type.is_fixed:
-        return field.type.size
+    if not field.is_array and field.wire_type.is_fixed:
+        return field.wire_type.size
     if not field.is_array and field.struct is not None:
         return 1 if field.is_nullable(version) else least_size(field.struct, version, flexible=flexible)
     if flexible:
         return 1
-    return 2 if field.type is WireType.STRING and not field.is_array else 4
+    return 2 if field.wire_type is WireType.STRING and not field.is_array else 4
 
 
 def has_records(struct: type[Struct], version: int) -> bool:
     """Whether record batches lie in it, at any depth."""
     return any(
-        field.type is WireType.RECORDS or (field.struct is not None and has_records(field.struct, version))
+        field.wire_type is WireType.RECORDS or (field.struct is not None and has_records(field.struct, version))
         for field in untagged_fields(struct, version)
     )
 
@@ -59,10 +59,7 @@ def default_literal(field: FieldSchema) -> str:
     """Python text of a field's default, made anew where it is mutable."""
     if field.default is not UNSET:
         return repr(field.default)
-    return "[]" if field.is_array else _struct_text(field) + "()"
-
-
-def _struct_text(field: FieldSchema) -> str:
-    struct: Any = field.struct
-    name: str = struct.__qualname__
-    return name
+    if field.is_array:
+        return "[]"
+    assert field.struct is not None
+    return f"{field.struct.__qualname__}()"

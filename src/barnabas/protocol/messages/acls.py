@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.message import Message, Struct
-from barnabas.protocol.schema import Int16, Int32, Int8, field
+from barnabas.protocol.schema import Int8, Int16, Int32, field
 
 
 class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):

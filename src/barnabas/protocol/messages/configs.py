@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.message import Message, Struct
-from barnabas.protocol.schema import Int16, Int32, Int8, field
+from barnabas.protocol.schema import Int8, Int16, Int32, field
 
 
 class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+"):

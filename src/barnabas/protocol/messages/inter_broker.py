@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.message import Message, Struct
-from barnabas.protocol.schema import Int16, Int32, Int64, Int8, Uuid, field
+from barnabas.protocol.schema import Int8, Int16, Int32, Int64, Uuid, field
 
 
 class LeaderAndIsrRequest(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7", flexible="4+"):

@@ -164,7 +164,8 @@ class Message(Struct):
 
         Raises EncodeError when the version can't express a field's value, or a value is too long.
         """
-        return self.encoders[version](self)
+        pieces: list[Any] = self.encoders[version](self)
+        return pieces
 
     @classmethod
     def encoder(cls, version: int) -> Callable[..., list[Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.message import Message, Struct
-from barnabas.protocol.schema import Int16, Int32, Int64, Int8, Records, Uuid, field
+from barnabas.protocol.schema import Int8, Int16, Int32, Int64, Records, Uuid, field
 
 
 class ShareGroupHeartbeatRequest(Message, api=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.message import Message
-from barnabas.protocol.schema import Int16, Int32, Int8, Uuid, field
+from barnabas.protocol.schema import Int8, Int16, Int32, Uuid, field
 
 
 class GetTelemetrySubscriptionsRequest(Message, api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.message import Message, Struct
-from barnabas.protocol.schema import Int16, Int32, Int64, Int8, Uuid, field
+from barnabas.protocol.schema import Int8, Int16, Int32, Int64, Uuid, field
 
 
 class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+"):

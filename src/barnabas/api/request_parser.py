@@ -15,8 +15,7 @@ from typing import Any
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request import ConnectionContext, Request, ResponseChannel
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.codec_runtime import DecodeError
-from barnabas.protocol.errors import InvalidRequest
+from barnabas.protocol.errors import DecodeError, InvalidRequest
 from barnabas.protocol.headers import RequestHeader, parse_request_header
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 

@@ -58,7 +58,15 @@ class TimingWheel:
     timer can sleep until exactly then: an idle wheel costs nothing.
     """
 
-    __slots__ = ("_buckets", "_current_ms", "_interval_ms", "_on_new_expiration", "_overflow", "_tick_ms", "_wheel_size")
+    __slots__ = (
+        "_buckets",
+        "_current_ms",
+        "_interval_ms",
+        "_on_new_expiration",
+        "_overflow",
+        "_tick_ms",
+        "_wheel_size",
+    )
 
     def __init__(
         self,
@@ -90,9 +98,7 @@ class TimingWheel:
                 self._on_new_expiration(bucket_expiration_ms, bucket)
             return True
         if self._overflow is None:
-            self._overflow = TimingWheel(
-                self._interval_ms, self._wheel_size, self._current_ms, self._on_new_expiration
-            )
+            self._overflow = TimingWheel(self._interval_ms, self._wheel_size, self._current_ms, self._on_new_expiration)
         return self._overflow.add(entry)
 
     def advance(self, now_ms: int) -> None:

@@ -47,5 +47,5 @@ class HighWatermarkCheckpoints:
             for log_dir, offsets in by_dir.items():
                 try:
                     self._log_manager.checkpoint_file(log_dir, FILE_NAME).write(offsets)
-                except OSError as error:
-                    logger.error("writing %s in %s failed: %s", FILE_NAME, log_dir, error)
+                except OSError:
+                    logger.exception("writing %s in %s failed", FILE_NAME, log_dir)

@@ -128,7 +128,7 @@ class Partition:
         state = self.state
         if state is None:
             raise self._not_leader()
-        if current_leader_epoch != NO_EPOCH and current_leader_epoch != state.leader_epoch:
+        if current_leader_epoch not in (NO_EPOCH, state.leader_epoch):
             code = (
                 ErrorCode.FENCED_LEADER_EPOCH
                 if current_leader_epoch < state.leader_epoch

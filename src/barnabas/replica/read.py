@@ -35,9 +35,7 @@ class ReplicaReader:
         self._partition_or_error = partition_or_error
         self._fetch_purgatory = fetch_purgatory
 
-    def fetch_records(
-        self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback
-    ) -> None:
+    def fetch_records(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
         """Read, and call `on_complete(fetches)` once: now, or when `min_bytes` are there or `max_wait_ms` is over.
 
         It answers at once when the client will not wait, asks for nothing, there are bytes enough, or a partition

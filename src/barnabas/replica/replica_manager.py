@@ -74,9 +74,7 @@ class ReplicaManager:
         self.fetch_purgatory: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(
             "Fetch", timer, purge_interval=config.fetch_purgatory_purge_interval_requests
         )
-        self._appender = ReplicaAppender(
-            self.partition_or_error, self.produce_purgatory, self.fetch_purgatory, actions
-        )
+        self._appender = ReplicaAppender(self.partition_or_error, self.produce_purgatory, self.fetch_purgatory, actions)
         self._reader = ReplicaReader(self.partition_or_error, self.fetch_purgatory)
 
     def startup(self) -> None:
@@ -105,9 +103,7 @@ class ReplicaManager:
             entries, required_acks=required_acks, timeout_ms=timeout_ms, on_complete=on_complete
         )
 
-    def fetch_records(
-        self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback
-    ) -> None:
+    def fetch_records(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
         """See `ReplicaReader.fetch_records`."""
         self._reader.fetch_records(terms, fetches, on_complete)
 
@@ -153,9 +149,7 @@ class ReplicaManager:
                     for state in topic_state.partition_states
                 ]
                 response.topics.append(
-                    LeaderAndIsrResponse.LeaderAndIsrTopicError(
-                        topic_id=topic_state.topic_id, partition_errors=errors
-                    )
+                    LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_state.topic_id, partition_errors=errors)
                 )
             self._publish(opened)
         self._complete_waiting(changed)
@@ -216,7 +210,7 @@ class ReplicaManager:
             if self.config.broker_id not in state.replicas:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return None
-        if topic_id != ZERO_UUID and hosted.topic_id != topic_id:
+        if topic_id not in (ZERO_UUID, hosted.topic_id):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if hosted.state is not None and state.leader_epoch < hosted.state.leader_epoch:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)

@@ -36,9 +36,7 @@ class ApiVersionsApi:
     def error(request: Request[ApiVersionsRequest], code: ErrorCode, message: str | None) -> ApiVersionsResponse:
         """UNSUPPORTED_VERSION names the versions of ApiVersions itself, so that the client can ask again (KIP-511)."""
         own = ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=MAX_VERSION)
-        return ApiVersionsResponse(
-            error_code=code, api_keys=[own] if code is ErrorCode.UNSUPPORTED_VERSION else []
-        )
+        return ApiVersionsResponse(error_code=code, api_keys=[own] if code is ErrorCode.UNSUPPORTED_VERSION else [])
 
     def _supported(self) -> list[ApiVersionsResponse.ApiVersion]:
         return [

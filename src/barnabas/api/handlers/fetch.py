@@ -17,8 +17,8 @@ from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
-from barnabas.records.errors import CorruptRecord
-from barnabas.records.legacy_records import UnsupportedForMagic, down_convert
+from barnabas.records.errors import CorruptRecord, UnsupportedCodec
+from barnabas.records.record_conversion import down_convert
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.storage.fetch_data import FetchIsolation
@@ -80,7 +80,8 @@ class FetchApi:
         )
 
     def _terms(self, body: FetchRequest, version: int) -> FetchTerms:
-        replica_id = body.replica_state.replica_id if version >= 15 else body.replica_id
+        state = body.replica_state
+        replica_id = body.replica_id if version < 15 or state is None else state.replica_id
         if replica_id >= 0:
             isolation = FetchIsolation.LOG_END
         elif body.isolation_level == 1:
@@ -97,9 +98,7 @@ class FetchApi:
             replica_id=replica_id,
         )
 
-    def _partitions_asked_for(
-        self, body: FetchRequest, version: int
-    ) -> tuple[list[PartitionFetch], list[Refused]]:
+    def _partitions_asked_for(self, body: FetchRequest, version: int) -> tuple[list[PartitionFetch], list[Refused]]:
         fetches: list[PartitionFetch] = []
         refused: list[Refused] = []
         names = self._metadata.image.topic_names
@@ -121,9 +120,7 @@ class FetchApi:
                     )
         return fetches, refused
 
-    def _response(
-        self, results: Sequence[PartitionFetch], refused: Sequence[Refused], version: int
-    ) -> FetchResponse:
+    def _response(self, results: Sequence[PartitionFetch], refused: Sequence[Refused], version: int) -> FetchResponse:
         topics: dict[Any, TopicAnswer] = {}
         for fetch in results:
             answer = self._partition_answer(fetch, version)
@@ -157,8 +154,7 @@ class FetchApi:
         if version >= 12 and fetch.error in LEADER_ERRORS:
             leader = self._metadata.image.partition(fetch.topic, fetch.partition)
             if leader is not None:
-                answer.current_leader.leader_id = leader.leader
-                answer.current_leader.leader_epoch = leader.leader_epoch
+                answer.current_leader = FetchResponse.LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
         return answer
 
     @staticmethod
@@ -167,7 +163,7 @@ class FetchApi:
         try:
             data = fetch.records if isinstance(fetch.records, bytes) else fetch.records.read()
             converted = down_convert(data, magic, fetch.fetch_offset)
-        except UnsupportedForMagic:
+        except UnsupportedCodec:
             converted = b""
             error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         except CorruptRecord:

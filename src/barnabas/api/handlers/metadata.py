@@ -53,7 +53,9 @@ class MetadataApi:
             # Creating a topic writes to the store and may block: never on the processor's thread.
             request.channel.resume(lambda: self._create_and_answer(request, missing))
         else:
-            request.respond(self._response(request, image, dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+            request.respond(
+                self._response(request, image, dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            )
 
     @staticmethod
     def error(request: Request[MetadataRequest], code: ErrorCode, message: str | None) -> MetadataResponse:
@@ -165,9 +167,7 @@ class MetadataApi:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[
-                cls._partition_answer(partition, image, listener, version) for partition in topic.partitions
-            ],
+            partitions=[cls._partition_answer(partition, image, listener, version) for partition in topic.partitions],
             topic_authorized_operations=NOT_REQUESTED,
         )
 

@@ -66,9 +66,7 @@ class ProduceApi:
             else:
                 request.respond(self._response(by_topic, version))
 
-        self._replicas.append_records(
-            to_append, required_acks=acks, timeout_ms=body.timeout_ms, on_complete=answer
-        )
+        self._replicas.append_records(to_append, required_acks=acks, timeout_ms=body.timeout_ms, on_complete=answer)
 
     @staticmethod
     def error(request: Request[ProduceRequest], code: ErrorCode, message: str | None) -> ProduceResponse:
@@ -79,9 +77,7 @@ class ProduceApi:
                     name=topic.name,
                     topic_id=topic.topic_id,
                     partition_responses=[
-                        PartitionAnswer(
-                            index=partition.index, error_code=code, base_offset=-1, error_message=message
-                        )
+                        PartitionAnswer(index=partition.index, error_code=code, base_offset=-1, error_message=message)
                         for partition in topic.partition_data
                     ],
                 )
@@ -98,9 +94,7 @@ class ProduceApi:
             return "", ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         return name, None
 
-    def _response(
-        self, by_topic: list[tuple[str, bytes, list[PartitionAppend]]], version: int
-    ) -> ProduceResponse:
+    def _response(self, by_topic: list[tuple[str, bytes, list[PartitionAppend]]], version: int) -> ProduceResponse:
         return ProduceResponse(
             responses=[
                 TopicAnswer(
@@ -141,8 +135,7 @@ class ProduceApi:
         """KIP-951: tell the client who leads, to save it a metadata request."""
         leader = self._metadata.image.partition(entry.topic, entry.partition)
         if leader is not None:
-            answer.current_leader.leader_id = leader.leader
-            answer.current_leader.leader_epoch = leader.leader_epoch
+            answer.current_leader = ProduceResponse.LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
 
     @staticmethod
     def _answer_nothing(

@@ -49,24 +49,20 @@ class TopicsApi:
         body = request.body
         times_named = Counter(topic.name for topic in body.topics)
         refused = {
-            name: CreatedTopic(
-                name, ApiError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
-            )
+            name: CreatedTopic(name, ApiError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."))
             for name, times in times_named.items()
             if times > 1
         }
         wanted = [_new_topic(topic) for topic in body.topics if topic.name not in refused]
-        results = {result.name: result for result in self._topic_admin.create_topics(
-            wanted, validate_only=body.validate_only
-        )} | refused
+        results = {
+            result.name: result for result in self._topic_admin.create_topics(wanted, validate_only=body.validate_only)
+        } | refused
         created = {result.name for result in results.values() if result.error is None}
 
         def answer(unfinished: frozenset[str]) -> None:
             request.respond(
                 CreateTopicsResponse(
-                    topics=[
-                        _created_answer(results[name], timed_out=name in unfinished) for name in times_named
-                    ]
+                    topics=[_created_answer(results[name], timed_out=name in unfinished) for name in times_named]
                 )
             )
 
@@ -105,8 +101,7 @@ class TopicsApi:
         """The same error for every topic."""
         return CreateTopicsResponse(
             topics=[
-                CreatedAnswer(name=topic.name, error_code=code, error_message=message)
-                for topic in request.body.topics
+                CreatedAnswer(name=topic.name, error_code=code, error_message=message) for topic in request.body.topics
             ]
         )
 

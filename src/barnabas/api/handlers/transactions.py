@@ -37,10 +37,6 @@ class InitProducerIdApi:
         )
 
     @staticmethod
-    def error(
-        request: Request[InitProducerIdRequest], code: ErrorCode, message: str | None
-    ) -> InitProducerIdResponse:
+    def error(request: Request[InitProducerIdRequest], code: ErrorCode, message: str | None) -> InitProducerIdResponse:
         """No producer id."""
-        return InitProducerIdResponse(
-            error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
-        )
+        return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)

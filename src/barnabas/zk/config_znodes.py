@@ -1,0 +1,89 @@
+"""Settings kept in the store, by entity, and the notices that they changed.
+
+A part of `KafkaZkClient` (its attribute `configs`), used by metadata and controller on any thread; stateless, so no
+lock. Kafka: the config half of kafka.zk.KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from barnabas.zk.errors import NodeExistsError, NoNodeError, StoreError
+from barnabas.zk.store import Create, Created, Outcome, SetData, value_of
+from barnabas.zk.zk_data import (
+    ConfigEntityChangeNotificationSequenceZNode,
+    ConfigEntityChangeNotificationZNode,
+    ConfigEntityTypeZNode,
+    ConfigEntityZNode,
+    ConfigType,
+)
+from barnabas.zk.znode_access import ZnodeAccess, creations_with_parents
+
+_Notification = ConfigEntityChangeNotificationSequenceZNode
+
+
+class ConfigZnodes:
+    """Kafka's calls on settings. `entity_type` is one of ConfigType; `entity_name` as in the path, sanitized."""
+
+    def __init__(self, access: ZnodeAccess) -> None:
+        self._access = access
+
+    def entity(self, entity_type: str, entity_name: str) -> dict[str, str]:
+        """An entity's settings, empty if it has none."""
+        node = self._access.get(ConfigEntityZNode.path(entity_type, entity_name))
+        return {} if node is None else ConfigEntityZNode.decode(node.data)
+
+    def topics(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The settings of topics; empty for those that have none."""
+        names = list(topics)
+        nodes = self._access.get_many([ConfigEntityZNode.path(ConfigType.TOPIC, topic) for topic in names])
+        return {
+            topic: {} if node is None else ConfigEntityZNode.decode(node.data)
+            for topic, node in zip(names, nodes, strict=True)
+        }
+
+    def entities(self, entity_type: str) -> list[str]:
+        """The names of the entities of a type that have settings."""
+        return self._access.children(ConfigEntityTypeZNode.path(entity_type))
+
+    def set_or_create(self, entity_type: str, entity_name: str, config: Mapping[str, str]) -> None:
+        """Replace an entity's settings, without a notice."""
+        for outcome in self._access.store.batch(self._writes(entity_type, entity_name, config)):
+            self._raise_unless_expected(outcome)
+
+    def change(self, entity_type: str, entity_name: str, config: Mapping[str, str]) -> None:
+        """Replace an entity's settings and tell every broker, in one batch. Kafka: AdminZkClient.changeEntityConfig."""
+        notice = Create(
+            _Notification.create_path, _Notification.encode(f"{entity_type}/{entity_name}"), sequential=True
+        )
+        *writes, noticed = self._access.store.batch([*self._writes(entity_type, entity_name, config), notice])
+        for outcome in writes:
+            self._raise_unless_expected(outcome)
+        value_of(noticed, Created)
+
+    def notifications(self) -> list[str]:
+        """The names of the notices, oldest first. Sets the watch on /config/changes."""
+        names = self._access.children(ConfigEntityChangeNotificationZNode.path)
+        return [name for name in names if name.startswith(_Notification.prefix)]
+
+    def notified_entity(self, name: str) -> tuple[str, int] | None:
+        """Which entity a notice is about (`topics/orders`) and when it was made (ms); None if it is gone."""
+        node = self._access.get(f"{ConfigEntityChangeNotificationZNode.path}/{name}")
+        return None if node is None else (_Notification.decode(node.data), node.stat.ctime_ms)
+
+    def delete_notifications(self, names: Iterable[str], expected_controller_epoch_version: int) -> None:
+        """Remove old notices."""
+        self._access.delete_children(
+            ConfigEntityChangeNotificationZNode.path, list(names), expected_controller_epoch_version
+        )
+
+    @staticmethod
+    def _writes(entity_type: str, entity_name: str, config: Mapping[str, str]) -> list[Create | SetData]:
+        path, data = ConfigEntityZNode.path(entity_type, entity_name), ConfigEntityZNode.encode(config)
+        # one of the two does it: the creation fails when it is there (a user's client has a path of its own below)
+        return [*creations_with_parents(path, data), SetData(path, data)]
+
+    @staticmethod
+    def _raise_unless_expected(outcome: Outcome) -> None:
+        if isinstance(outcome, StoreError) and not isinstance(outcome, (NodeExistsError, NoNodeError)):
+            raise outcome

@@ -1,0 +1,240 @@
+"""The metadata store of a single node: sqlite3 in the data dir, served by one thread, watches called by another.
+
+Made and closed by `broker`; one session is handed to `KafkaZkClient`. Thread `store` owns the database: batches of all
+sessions come to it through a queue, and each is one durable transaction. Thread `store-watch` calls watches and session
+listeners, in the order of the changes, never on a caller's thread; they may use the store. `_lock` guards whether the
+store is open and the table of sessions.
+
+The database is `metadata.sqlite` (and its `-wal`) in the given directory. It is no ZooKeeper emulation: only the calls
+KafkaZkClient makes.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from barnabas.runtime.clock import Clock
+from barnabas.zk.errors import StoreUnavailableError
+from barnabas.zk.store import Operation, Outcome, SessionListener, SessionState, Store
+from barnabas.zk.watch_table import FiredWatch
+from barnabas.zk.znode_table import ZnodeTable, open_database
+
+logger = logging.getLogger(__name__)
+
+
+class _Batch(NamedTuple):
+    session: EmbeddedSession
+    operations: Sequence[Operation]
+    future: Future[list[Outcome]]
+
+
+class _EndSession(NamedTuple):
+    session: EmbeddedSession
+    reopen: bool
+    future: Future[None]
+
+
+class EmbeddedStore:
+    """The store and its two threads. `directory` None keeps everything in memory (tests).
+
+    `on_failure` is called once, on the store thread, when the database fails (a full or dead disk): a broker without
+    its metadata must stop. Every later batch fails with StoreUnavailableError.
+    """
+
+    def __init__(
+        self,
+        directory: str | None,
+        clock: Clock,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._on_failure = on_failure
+        self._lock = threading.Lock()
+        self._open = False
+        self._next_session_id = 0
+        self._sessions: dict[int, EmbeddedSession] = {}
+        self._work: queue.SimpleQueue[_Batch | _EndSession | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._table: ZnodeTable | None = None
+        self._failed = False
+        self._store_thread = threading.Thread(target=self._run_store, name="store", daemon=True)
+        self._watch_thread = threading.Thread(target=self._run_watches, name="store-watch", daemon=True)
+
+    def start(self) -> None:
+        """Open the database, drop the ephemeral znodes of earlier processes, start the threads.
+
+        Raises StoreLockedError when another process has the store, StoreUnavailableError when it can't be used.
+        """
+        connection = open_database(self._directory)
+        self._table = ZnodeTable(connection, self._clock)
+        self._table.delete_ephemerals()
+        self._next_session_id = (self._clock.milliseconds() << 8) + 1  # as ZooKeeper's: differs from process to process
+        with self._lock:
+            self._open = True
+        self._store_thread.start()
+        self._watch_thread.start()
+
+    def new_session(self) -> EmbeddedSession:
+        """Open a session. It lives until it is closed, or the store is."""
+        session = EmbeddedSession(self, self._new_session_id())
+        with self._lock:
+            self._sessions[session.session_id] = session
+        return session
+
+    def close(self) -> None:
+        """End all sessions, let the threads finish what is queued, close the database. Harmless when repeated."""
+        with self._lock:
+            if not self._open:
+                return
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            session.close()
+        with self._lock:
+            self._open = False
+        self._work.put(None)
+        self._store_thread.join()
+        self._events.put(None)
+        if threading.current_thread() is not self._watch_thread:
+            self._watch_thread.join()
+
+    # -- for EmbeddedSession ---------------------------------------------------------------------------------------
+
+    def submit(self, session: EmbeddedSession, operations: Sequence[Operation]) -> Future[list[Outcome]]:
+        """Queue a batch. See Store.submit."""
+        future: Future[list[Outcome]] = Future()
+        self._put(_Batch(session, operations, future), future)
+        return future
+
+    def end_session(self, session: EmbeddedSession, *, reopen: bool) -> Future[None]:
+        """Queue the end of a session; with `reopen` its handle gets a new one, as a ZooKeeper client's does."""
+        future: Future[None] = Future()
+        self._put(_EndSession(session, reopen, future), future)
+        return future
+
+    def _put(self, work: _Batch | _EndSession, future: Future[list[Outcome]] | Future[None]) -> None:
+        with self._lock:
+            if self._open:
+                self._work.put(work)
+                return
+        future.set_exception(StoreUnavailableError("", "the metadata store is closed"))
+
+    def _new_session_id(self) -> int:
+        with self._lock:
+            self._next_session_id += 1
+            return self._next_session_id
+
+    # -- thread `store` --------------------------------------------------------------------------------------------
+
+    def _run_store(self) -> None:
+        table = self._table
+        assert table is not None, "start() made it"
+        while (work := self._work.get()) is not None:
+            if self._failed:
+                work.future.set_exception(StoreUnavailableError("", "the metadata store has failed"))
+                continue
+            try:
+                if isinstance(work, _Batch):
+                    self._apply(table, work)
+                else:
+                    self._end_session(table, work)
+            except sqlite3.Error as error:
+                self._fail(error, work)
+            except Exception as error:
+                # a fault of ours or a caller's nonsense: the batch was rolled back, the thread must live
+                logger.exception("A batch of the metadata store failed")
+                work.future.set_exception(error)
+        table.close()
+
+    def _apply(self, table: ZnodeTable, batch: _Batch) -> None:
+        outcomes, fired = table.apply(batch.session.session_id, batch.operations)
+        self._deliver(fired)
+        batch.future.set_result(outcomes)
+
+    def _end_session(self, table: ZnodeTable, work: _EndSession) -> None:
+        session = work.session
+        fired = table.end_session(session.session_id)
+        with self._lock:
+            self._sessions.pop(session.session_id, None)
+        if work.reopen:
+            session.session_id_now = self._new_session_id()
+            with self._lock:
+                self._sessions[session.session_id] = session
+            self._tell(session, SessionState.EXPIRED)
+        self._deliver(fired)
+        if work.reopen:
+            self._tell(session, SessionState.RECONNECTED)
+        work.future.set_result(None)
+
+    def _deliver(self, fired: list[FiredWatch]) -> None:
+        for session_id, watch, event in fired:
+            with self._lock:
+                alive = session_id in self._sessions
+            if alive:
+                self._events.put(lambda watch=watch, event=event: watch(event))  # type: ignore[misc]
+
+    def _tell(self, session: EmbeddedSession, state: SessionState) -> None:
+        for listener in session.listeners:
+            self._events.put(lambda listener=listener: listener(state))  # type: ignore[misc]
+
+    def _fail(self, error: sqlite3.Error, work: _Batch | _EndSession) -> None:
+        logger.critical("The metadata store in %s has failed: %s", self._directory, error)
+        self._failed = True
+        work.future.set_exception(StoreUnavailableError(self._directory or "", f"has failed: {error}"))
+        if self._on_failure is not None:
+            self._on_failure(error)
+
+    # -- thread `store-watch` --------------------------------------------------------------------------------------
+
+    def _run_watches(self) -> None:
+        while (event := self._events.get()) is not None:
+            try:
+                event()
+            except Exception:
+                # one watcher's fault must not keep the others from hearing of changes
+                logger.exception("A watch of the metadata store failed")
+
+
+class EmbeddedSession(Store):
+    """One session with an EmbeddedStore. See Store."""
+
+    def __init__(self, store: EmbeddedStore, session_id: int) -> None:
+        self._store = store
+        self._closed = threading.Lock()
+        self.session_id_now = session_id  # changed on the store thread only, at an expiry
+        self.listeners: tuple[SessionListener, ...] = ()
+
+    @property
+    def session_id(self) -> int:
+        """See Store."""
+        return self.session_id_now
+
+    def submit(self, operations: Sequence[Operation]) -> Future[list[Outcome]]:
+        """See Store."""
+        if self._closed.locked():
+            future: Future[list[Outcome]] = Future()
+            future.set_exception(StoreUnavailableError("", "the session with the metadata store is closed"))
+            return future
+        return self._store.submit(self, operations)
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """See Store. An embedded session expires only when `expire` is called."""
+        self.listeners = (*self.listeners, listener)
+
+    def expire(self) -> None:
+        """End the session behind this handle and give it a new one: what a lost ZooKeeper session looks like."""
+        self._store.end_session(self, reopen=True).result()
+
+    def close(self) -> None:
+        """See Store."""
+        if self._closed.acquire(blocking=False):
+            try:
+                self._store.end_session(self, reopen=False).result()
+            except StoreUnavailableError:
+                logger.debug("The metadata store went before its session")

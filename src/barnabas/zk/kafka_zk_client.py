@@ -1,0 +1,267 @@
+"""What Kafka does with ZooKeeper, by name: brokers, the controller, the cluster's id, features, producer ids.
+
+Made by `broker`, used by metadata and controller on any thread; blocks on the store. It keeps no state of its own
+besides handlers (see `znode_access`) and the ids of former sessions (`_lock`). Topics and settings are apart:
+`topics` (`zk.topic_znodes`) and `configs` (`zk.config_znodes`).
+
+Kafka: kafka.zk.KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TypeVar
+
+from barnabas.runtime.clock import Clock
+from barnabas.zk.config_znodes import ConfigZnodes
+from barnabas.zk.errors import BadVersionError, ControllerMovedError, NodeExistsError, StoreError
+from barnabas.zk.store import (
+    ANY_VERSION,
+    Create,
+    Created,
+    Delete,
+    Outcome,
+    SessionState,
+    SetData,
+    Stat,
+    Store,
+    value_of,
+)
+from barnabas.zk.topic_znodes import TopicZnodes
+from barnabas.zk.zk_data import (
+    PERSISTENT_PATHS,
+    BrokerIdsZNode,
+    BrokerIdZNode,
+    BrokerInfo,
+    BrokerSequenceIdZNode,
+    ClusterIdZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+    FeatureZNode,
+    FinalizedFeatures,
+    IsrChangeNotificationZNode,
+    LogDirEventNotificationZNode,
+    ProducerIdBlockZNode,
+    ProducerIdsBlock,
+)
+from barnabas.zk.znode_access import ZnodeAccess
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class KafkaZkClient:
+    """Kafka's calls on a Store.
+
+    Arguments: `store`, one session, closed by whoever opened it; `clock`, for the time stamps in registrations.
+    Every method may raise StoreUnavailableError.
+    """
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.access = ZnodeAccess(store)
+        self.topics = TopicZnodes(self.access)
+        self.configs = ConfigZnodes(self.access)
+        self._store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._former_sessions: set[int] = set()
+        self._current_session = store.session_id
+        store.add_session_listener(self._on_session_state)
+
+    def make_sure_persistent_paths_exist(self) -> None:
+        """Create the znodes every broker expects. Kafka: createTopLevelPaths."""
+        self.access.make_sure_exist(PERSISTENT_PATHS)
+
+    # -- cluster ---------------------------------------------------------------------------------------------------
+
+    def cluster_id(self) -> str | None:
+        """The cluster's id, None in a new store."""
+        node = self.access.get(ClusterIdZNode.path)
+        return None if node is None else ClusterIdZNode.decode(node.data)
+
+    def create_or_get_cluster_id(self, proposed: str) -> str:
+        """The cluster's id: `proposed` if there is none yet."""
+        existing = self.cluster_id()
+        if existing is not None:
+            return existing
+        try:
+            self.access.create_recursive(ClusterIdZNode.path, ClusterIdZNode.encode(proposed))
+        except NodeExistsError:
+            return _present(self.cluster_id(), ClusterIdZNode.path)
+        return proposed
+
+    # -- brokers ---------------------------------------------------------------------------------------------------
+
+    def register_broker(self, broker: BrokerInfo) -> int:
+        """Create the broker's ephemeral znode; the broker epoch (its czxid).
+
+        NodeExistsError if a broker with this id is alive. What an earlier session of ours left is replaced.
+        """
+        path = BrokerIdZNode.path(broker.id)
+        creation = Create(path, BrokerIdZNode.encode(broker, self._clock.milliseconds()), ephemeral=True)
+        outcome = self._store.batch([creation])[0]
+        if isinstance(outcome, NodeExistsError):
+            outcome = self._take_over(creation, outcome)
+        epoch = value_of(outcome, Created).stat.czxid
+        addresses = ",".join(endpoint.connection_string for endpoint in broker.endpoints)
+        logger.info(
+            "Registered broker %d at path %s with addresses: %s, czxid (broker epoch): %d",
+            broker.id,
+            path,
+            addresses,
+            epoch,
+        )
+        return epoch
+
+    def _take_over(self, creation: Create, error: NodeExistsError) -> Outcome:
+        stat = self.access.stat(creation.path)
+        with self._lock:
+            ours = stat is not None and stat.ephemeral_owner in self._former_sessions
+        if stat is not None and not ours:
+            return error
+        logger.info("Replacing %s, which an earlier session of this broker left", creation.path)
+        return self._store.batch([Delete(creation.path), creation])[1]
+
+    def update_broker_info(self, broker: BrokerInfo) -> None:
+        """Rewrite the broker's registration (its endpoints changed); the epoch stays."""
+        data = BrokerIdZNode.encode(broker, self._clock.milliseconds())
+        self._store.set(BrokerIdZNode.path(broker.id), data)
+
+    def brokers_and_epochs(self) -> dict[int, tuple[BrokerInfo, int]]:
+        """The live brokers and their epochs by id, in the order of ids. Sets the watch on /brokers/ids."""
+        ids = sorted(int(name) for name in self.access.children(BrokerIdsZNode.path))
+        nodes = self.access.get_many([BrokerIdZNode.path(broker_id) for broker_id in ids])
+        return {
+            broker_id: (BrokerIdZNode.decode(broker_id, node.data), node.stat.czxid)
+            for broker_id, node in zip(ids, nodes, strict=True)
+            if node is not None
+        }
+
+    def broker(self, broker_id: int) -> BrokerInfo | None:
+        """A live broker's registration."""
+        node = self.access.get(BrokerIdZNode.path(broker_id))
+        return None if node is None else BrokerIdZNode.decode(broker_id, node.data)
+
+    def generate_broker_id(self) -> int:
+        """A number no broker got before, from 1. Kafka: generateBrokerSequenceId."""
+        self.access.make_sure_exist([BrokerSequenceIdZNode.path])
+        return self._store.set(BrokerSequenceIdZNode.path, b"").version
+
+    # -- controller ------------------------------------------------------------------------------------------------
+
+    def controller_id(self) -> int | None:
+        """The controller's broker id."""
+        node = self.access.get(ControllerZNode.path)
+        return None if node is None else ControllerZNode.decode(node.data)
+
+    def controller_epoch(self) -> tuple[int, int] | None:
+        """The controller epoch and the version of its znode."""
+        node = self.access.get(ControllerEpochZNode.path)
+        return None if node is None else (ControllerEpochZNode.decode(node.data), node.stat.version)
+
+    def register_controller_and_increment_controller_epoch(self, broker_id: int) -> tuple[int, int]:
+        """Become the controller: create /controller and raise /controller_epoch, both or neither.
+
+        The new epoch and its znode's version. Raises ControllerMovedError if another broker was faster.
+        """
+        epoch, version = self.controller_epoch() or self._create_controller_epoch()
+        operations = (
+            Create(ControllerZNode.path, ControllerZNode.encode(broker_id, self._clock.milliseconds()), ephemeral=True),
+            SetData(ControllerEpochZNode.path, ControllerEpochZNode.encode(epoch + 1), version),
+        )
+        try:
+            results = self._store.multi(operations)
+        except (NodeExistsError, BadVersionError) as error:
+            # perhaps our own, after a lost answer: then both writes are there
+            if self.controller_id() == broker_id:
+                current = _present(self.controller_epoch(), ControllerEpochZNode.path)
+                if current[0] == epoch + 1:
+                    return current
+            raise ControllerMovedError(
+                "Controller moved to another broker. Aborting controller startup procedure"
+            ) from error
+        return epoch + 1, value_of(results[1], Stat).version
+
+    def _create_controller_epoch(self) -> tuple[int, int]:
+        data = ControllerEpochZNode.encode(ControllerEpochZNode.initial_epoch)
+        outcome = self._store.batch([Create(ControllerEpochZNode.path, data)])[0]
+        if isinstance(outcome, NodeExistsError):
+            return _present(self.controller_epoch(), ControllerEpochZNode.path)
+        value_of(outcome, Created)
+        return ControllerEpochZNode.initial_epoch, ControllerEpochZNode.initial_version
+
+    def delete_controller(self, expected_controller_epoch_version: int) -> None:
+        """Stop being the controller, so that another is elected. ControllerMovedError if we aren't any more."""
+        self.access.delete_children("", [ControllerZNode.path[1:]], expected_controller_epoch_version)
+
+    # -- features, producer ids, notices ---------------------------------------------------------------------------
+
+    def finalized_features(self) -> tuple[FinalizedFeatures, int] | None:
+        """The finalized features and the version of their znode (their epoch)."""
+        node = self.access.get(FeatureZNode.path)
+        return None if node is None else (FeatureZNode.decode(node.data), node.stat.version)
+
+    def create_finalized_features(self, finalized: FinalizedFeatures) -> None:
+        """Write the finalized features for the first time. NodeExistsError."""
+        self.access.create_recursive(FeatureZNode.path, FeatureZNode.encode(finalized))
+
+    def update_finalized_features(self, finalized: FinalizedFeatures) -> int:
+        """Replace the finalized features; the new version of their znode."""
+        return value_of(
+            self._store.batch([SetData(FeatureZNode.path, FeatureZNode.encode(finalized))])[0], Stat
+        ).version
+
+    def producer_id_block(self) -> tuple[ProducerIdsBlock | None, int]:
+        """The block of producer ids handed out last, None if there was none, and the version of its znode."""
+        node = self.access.get(ProducerIdBlockZNode.path)
+        if node is None:
+            return None, ANY_VERSION
+        return (ProducerIdBlockZNode.decode(node.data) if node.data else None), node.stat.version
+
+    def update_producer_id_block(self, block: ProducerIdsBlock, expected_version: int) -> bool:
+        """Hand out a block, unless another broker did in between."""
+        data = ProducerIdBlockZNode.encode(block)
+        return self.access.conditional_update(ProducerIdBlockZNode.path, data, expected_version) is not None
+
+    def log_dir_event_notifications(self) -> list[str]:
+        """The names of notices of failed log directories. Sets the watch on their parent."""
+        return self._sequence(LogDirEventNotificationZNode.path, LogDirEventNotificationZNode.prefix)
+
+    def brokers_of_log_dir_events(self, names: list[str]) -> list[int]:
+        """The brokers those notices are about."""
+        nodes = self.access.get_many([f"{LogDirEventNotificationZNode.path}/{name}" for name in names])
+        return [LogDirEventNotificationZNode.decode(node.data) for node in nodes if node is not None]
+
+    def delete_log_dir_event_notifications(self, names: list[str], expected_controller_epoch_version: int) -> None:
+        """Remove notices that were dealt with, or all old ones at a failover. Fenced."""
+        self.access.delete_children(LogDirEventNotificationZNode.path, names, expected_controller_epoch_version)
+
+    def propagate_log_dir_event(self, broker_id: int) -> None:
+        """Tell the controller that this broker lost a log directory."""
+        path = f"{LogDirEventNotificationZNode.path}/{LogDirEventNotificationZNode.prefix}"
+        self._store.create(path, LogDirEventNotificationZNode.encode(broker_id), sequential=True)
+
+    def delete_isr_change_notifications(self, expected_controller_epoch_version: int) -> None:
+        """Remove all notices of changed in-sync replicas. Fenced."""
+        names = self._sequence(IsrChangeNotificationZNode.path, IsrChangeNotificationZNode.prefix)
+        self.access.delete_children(IsrChangeNotificationZNode.path, names, expected_controller_epoch_version)
+
+    def _sequence(self, path: str, prefix: str) -> list[str]:
+        return [name for name in self.access.children(path) if name.startswith(prefix)]
+
+    # -- sessions --------------------------------------------------------------------------------------------------
+
+    def _on_session_state(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            with self._lock:
+                self._former_sessions.add(self._current_session)
+                self._current_session = self._store.session_id
+
+
+def _present(value: _T | None, path: str) -> _T:
+    """What must be there, because a moment ago it was."""
+    if value is None:
+        raise StoreError(path, "existed before but goes away while trying to read it")
+    return value

@@ -1,0 +1,223 @@
+"""Topics and partitions in the store: assignments, topic ids, leaders, deletion, preferred elections.
+
+A part of `KafkaZkClient` (its attribute `topics`), used by metadata and controller on any thread; stateless, so no
+lock. Kafka: the topic half of kafka.zk.KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import random_uuid
+from barnabas.zk.errors import BadVersionError, NodeExistsError, NoNodeError, StoreError
+from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.store import ANY_VERSION, Create, Created, SetData, Stat, value_of
+from barnabas.zk.zk_data import (
+    ConfigEntityZNode,
+    ConfigType,
+    DeleteTopicsTopicZNode,
+    DeleteTopicsZNode,
+    PreferredReplicaElectionZNode,
+    TopicIdReplicaAssignment,
+    TopicPartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicPartitionZNode,
+    TopicsZNode,
+    TopicZNode,
+)
+from barnabas.zk.znode_access import ZnodeAccess
+
+
+class UpdateLeaderAndIsrResult(NamedTuple):
+    """Of a write of several partitions' states: what was written (with its partition epoch) or why not, and which
+
+    partitions have to be tried again, because someone else wrote their state in between.
+    """
+
+    finished: dict[TopicPartition, LeaderAndIsr | Exception]
+    to_retry: list[TopicPartition]
+
+
+class TopicZnodes:
+    """Kafka's calls on topics. Reads of watched paths set the watch again; see ZnodeAccess."""
+
+    def __init__(self, access: ZnodeAccess) -> None:
+        self._access = access
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    def all_topics(self) -> set[str]:
+        """The names of all topics, those being deleted too. Sets the watch on /brokers/topics."""
+        return set(self._access.children(TopicsZNode.path))
+
+    def exists(self, topic: str) -> bool:
+        """Whether the topic exists (or is being deleted)."""
+        return self._access.exists(TopicZNode.path(topic))
+
+    def assignments(self, topics: Iterable[str]) -> list[TopicIdReplicaAssignment]:
+        """Ids and assignments of those of `topics` that exist. Sets the watches of their handlers."""
+        names = sorted(topics)
+        nodes = self._access.get_many([TopicZNode.path(topic) for topic in names])
+        return [
+            TopicZNode.decode(topic, node.data) for topic, node in zip(names, nodes, strict=True) if node is not None
+        ]
+
+    def create(
+        self, topic: str, topic_id: bytes, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]
+    ) -> None:
+        """Create a topic: first its settings, then its assignment, in one batch. NodeExistsError if it exists.
+
+        Kafka: AdminZkClient.createTopicWithAssignment (setOrCreateEntityConfigs, createTopicAssignment).
+        """
+        config_path = ConfigEntityZNode.path(ConfigType.TOPIC, topic)
+        config_data = ConfigEntityZNode.encode(config)
+        replicas = {TopicPartition(topic, p): ReplicaAssignment(tuple(r)) for p, r in assignment.items()}
+        set_config, create_config, created = self._access.store.batch(
+            [
+                SetData(config_path, config_data),
+                Create(config_path, config_data),
+                Create(TopicZNode.path(topic), TopicZNode.encode(topic_id, replicas)),
+            ]
+        )
+        # exactly one of the first two succeeds; the second fails with NodeExists after the first did
+        if isinstance(set_config, StoreError) and isinstance(create_config, StoreError):
+            raise create_config
+        value_of(created, Created)
+
+    def set_assignment(
+        self,
+        topic: str,
+        topic_id: bytes | None,
+        assignment: Mapping[TopicPartition, ReplicaAssignment],
+        expected_controller_epoch_version: int = ANY_VERSION,
+    ) -> None:
+        """Replace a topic's assignment. NoNodeError, ControllerMovedError."""
+        operation = SetData(TopicZNode.path(topic), TopicZNode.encode(topic_id, assignment))
+        value_of(self._access.fenced([operation], expected_controller_epoch_version)[0], Stat)
+
+    def set_topic_ids(
+        self, topics: Iterable[TopicIdReplicaAssignment], expected_controller_epoch_version: int
+    ) -> list[TopicIdReplicaAssignment]:
+        """Give topics of before Kafka 2.8 their ids. Fenced."""
+        identified = [TopicIdReplicaAssignment(topic.topic, random_uuid(), topic.assignment) for topic in topics]
+        operations = [
+            SetData(TopicZNode.path(topic.topic), TopicZNode.encode(topic.topic_id, topic.assignment))
+            for topic in identified
+        ]
+        for outcome in self._access.fenced(operations, expected_controller_epoch_version) if operations else []:
+            value_of(outcome, Stat)
+        return identified
+
+    def partition_names(self, topic: str) -> set[str]:
+        """The partitions of a topic that have a znode, as text."""
+        return set(self._access.children(TopicPartitionsZNode.path(topic)))
+
+    def delete(self, topic: str, expected_controller_epoch_version: int) -> None:
+        """Remove everything a deleted topic left: its znodes, its settings, the wish to delete it. Fenced."""
+        self._access.delete_recursive(TopicZNode.path(topic), expected_controller_epoch_version)
+        config_parent, _, name = ConfigEntityZNode.path(ConfigType.TOPIC, topic).rpartition("/")
+        self._access.delete_children(config_parent, [name], expected_controller_epoch_version)
+        self.remove_deletions([topic], expected_controller_epoch_version)
+
+    # -- wishes ----------------------------------------------------------------------------------------------------
+
+    def request_deletion(self, topic: str) -> None:
+        """Ask the controller to delete a topic. NodeExistsError if that was asked before."""
+        self._access.create_recursive(DeleteTopicsTopicZNode.path(topic))
+
+    def is_marked_for_deletion(self, topic: str) -> bool:
+        """Whether the topic is to be deleted."""
+        return self._access.exists(DeleteTopicsTopicZNode.path(topic))
+
+    def deletions(self) -> set[str]:
+        """The topics to be deleted. Sets the watch on /admin/delete_topics."""
+        return set(self._access.children(DeleteTopicsZNode.path))
+
+    def remove_deletions(self, topics: Collection[str], expected_controller_epoch_version: int) -> None:
+        """Take back the wish to delete topics. Fenced."""
+        self._access.delete_children(DeleteTopicsZNode.path, sorted(topics), expected_controller_epoch_version)
+
+    def preferred_replica_election(self) -> set[TopicPartition]:
+        """The partitions somebody wants led by their preferred replicas."""
+        node = self._access.get(PreferredReplicaElectionZNode.path)
+        return set() if node is None else PreferredReplicaElectionZNode.decode(node.data)
+
+    def delete_preferred_replica_election(self, expected_controller_epoch_version: int) -> None:
+        """The election is done. Fenced."""
+        parent, _, name = PreferredReplicaElectionZNode.path.rpartition("/")
+        self._access.delete_children(parent, [name], expected_controller_epoch_version)
+
+    # -- partition states ------------------------------------------------------------------------------------------
+
+    def partition_states(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+        """The states of those of `partitions` that have one."""
+        ordered = list(partitions)
+        nodes = self._access.get_many([TopicPartitionStateZNode.path(partition) for partition in ordered])
+        return {
+            partition: TopicPartitionStateZNode.decode(node.data, node.stat.version)
+            for partition, node in zip(ordered, nodes, strict=True)
+            if node is not None
+        }
+
+    def create_partition_states(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], expected_controller_epoch_version: int
+    ) -> dict[TopicPartition, StoreError | None]:
+        """Write the first state of partitions, with the znodes above it, in one fenced batch.
+
+        None for those written, else the error (NodeExistsError: it has a state). ControllerMovedError.
+        Kafka: createTopicPartitionStatesRaw, which takes three round trips.
+        """
+        parents = [
+            *(Create(TopicPartitionsZNode.path(topic)) for topic in dict.fromkeys(tp.topic for tp in states)),
+            *(Create(TopicPartitionZNode.path(tp)) for tp in states),
+        ]
+        leaves = [
+            Create(TopicPartitionStateZNode.path(tp), TopicPartitionStateZNode.encode(state))
+            for tp, state in states.items()
+        ]
+        outcomes = self._access.fenced([*parents, *leaves], expected_controller_epoch_version)
+        for outcome in outcomes[: len(parents)]:
+            # no topic any more: the creation of the state below fails too, and is reported by partition
+            if isinstance(outcome, StoreError) and not isinstance(outcome, (NodeExistsError, NoNodeError)):
+                raise outcome
+        return {
+            tp: outcome if isinstance(outcome, StoreError) else None
+            for tp, outcome in zip(states, outcomes[len(parents) :], strict=True)
+        }
+
+    def update_leader_and_isr(
+        self,
+        leaderships: Mapping[TopicPartition, LeaderAndIsr],
+        controller_epoch: int,
+        expected_controller_epoch_version: int,
+    ) -> UpdateLeaderAndIsrResult:
+        """Write states of partitions, each only if its version is the leadership's partition epoch. Fenced.
+
+        ControllerMovedError. Kafka: updateLeaderAndIsr.
+        """
+        if not leaderships:
+            return UpdateLeaderAndIsrResult({}, [])
+        operations = [
+            SetData(
+                TopicPartitionStateZNode.path(tp),
+                TopicPartitionStateZNode.encode(LeaderIsrAndControllerEpoch(leadership, controller_epoch)),
+                leadership.partition_epoch,
+            )
+            for tp, leadership in leaderships.items()
+        ]
+        outcomes = self._access.fenced(operations, expected_controller_epoch_version)
+        finished: dict[TopicPartition, LeaderAndIsr | Exception] = {}
+        to_retry: list[TopicPartition] = []
+        for (tp, leadership), outcome in zip(leaderships.items(), outcomes, strict=True):
+            if isinstance(outcome, BadVersionError):
+                to_retry.append(tp)
+            elif isinstance(outcome, StoreError):
+                finished[tp] = outcome
+            else:
+                finished[tp] = leadership.with_partition_epoch(value_of(outcome, Stat).version)
+        return UpdateLeaderAndIsrResult(finished, to_retry)

@@ -1,0 +1,206 @@
+"""Reading and writing znodes the way Kafka does: watches by registered handlers, writes fenced by the controller epoch.
+
+Shared by `KafkaZkClient` and its parts, called from any thread. `_lock` guards the two tables of handlers; a handler is
+called on the store's watch thread, without the lock, and must only pass the event on.
+
+Kafka: the lower half of kafka.zk.KafkaZkClient, kafka.zookeeper.ZooKeeperClient (ZNodeChangeHandler).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from barnabas.zk.errors import BadVersionError, ControllerMovedError, NodeExistsError, NoNodeError, StoreError
+from barnabas.zk.store import (
+    ANY_VERSION,
+    Check,
+    Children,
+    Create,
+    Created,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    NodeData,
+    Operation,
+    Outcome,
+    SetData,
+    Stat,
+    Store,
+    Watch,
+    WatchEvent,
+    WatchEventType,
+    value_of,
+    value_or_none,
+)
+from barnabas.zk.zk_data import ControllerEpochZNode
+
+ZnodeChangeHandler = Callable[[WatchEventType], None]  # CREATED, DELETED or DATA_CHANGED
+ZnodeChildChangeHandler = Callable[[], None]
+
+
+class ZnodeAccess:
+    """Typed reads and writes on a Store.
+
+    A read of a path that has a handler sets the watch again, so a handler hears of the next change as soon as its owner
+    has read the last one; changes in between are seen by that read.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._lock = threading.Lock()
+        self._change_handlers: dict[str, ZnodeChangeHandler] = {}
+        self._child_change_handlers: dict[str, ZnodeChildChangeHandler] = {}
+
+    # -- handlers --------------------------------------------------------------------------------------------------
+
+    def register_change_handler(self, path: str, handler: ZnodeChangeHandler) -> None:
+        """Have `handler` told of changes of `path`, from the next read of it on."""
+        with self._lock:
+            self._change_handlers[path] = handler
+
+    def register_change_handler_and_check_existence(self, path: str, handler: ZnodeChangeHandler) -> bool:
+        """Have `handler` told of changes of `path` from now on; whether it exists."""
+        self.register_change_handler(path, handler)
+        return self.exists(path)
+
+    def unregister_change_handler(self, path: str) -> None:
+        """Stop telling of changes of `path`; a watch that is set may still fire, and is ignored."""
+        with self._lock:
+            self._change_handlers.pop(path, None)
+
+    def register_child_change_handler(self, path: str, handler: ZnodeChildChangeHandler) -> None:
+        """Have `handler` told when children of `path` come or go, from the next reading of its children on."""
+        with self._lock:
+            self._child_change_handlers[path] = handler
+
+    def unregister_child_change_handler(self, path: str) -> None:
+        """Stop telling of children of `path`."""
+        with self._lock:
+            self._child_change_handlers.pop(path, None)
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        if event.type is WatchEventType.CHILDREN_CHANGED:
+            with self._lock:
+                child_handler = self._child_change_handlers.get(event.path)
+            if child_handler is not None:
+                child_handler()
+            return
+        with self._lock:
+            handler = self._change_handlers.get(event.path)
+        if handler is not None:
+            handler(event.type)
+
+    def _change_watch(self, path: str) -> Watch | None:
+        with self._lock:
+            return self._on_watch if path in self._change_handlers else None
+
+    def _child_watch(self, path: str) -> Watch | None:
+        with self._lock:
+            return self._on_watch if path in self._child_change_handlers else None
+
+    # -- reads -----------------------------------------------------------------------------------------------------
+
+    def get(self, path: str) -> NodeData | None:
+        """A znode's data and Stat, None if there is none."""
+        return self.get_many([path])[0]
+
+    def get_many(self, paths: Sequence[str]) -> list[NodeData | None]:
+        """The data of several znodes, read in one batch."""
+        outcomes = self.store.batch([GetData(path, self._change_watch(path)) for path in paths])
+        return [value_or_none(outcome, NodeData) for outcome in outcomes]
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a znode."""
+        return self.stat(path) is not None
+
+    def stat(self, path: str) -> Stat | None:
+        """A znode's Stat, None if there is none."""
+        outcome = self.store.batch([Exists(path, self._change_watch(path))])[0]
+        return None if outcome is None else value_of(outcome, Stat)
+
+    def children(self, path: str) -> list[str]:
+        """The names of a znode's children, sorted; none if there is no such znode."""
+        outcome = self.store.batch([GetChildren(path, self._child_watch(path))])[0]
+        children = value_or_none(outcome, Children)
+        return [] if children is None else children.names
+
+    # -- writes ----------------------------------------------------------------------------------------------------
+
+    def create_recursive(self, path: str, data: bytes = b"") -> None:
+        """Create a znode and the parents it lacks. NodeExistsError if it exists."""
+        outcomes = self.store.batch(creations_with_parents(path, data))
+        value_of(outcomes[-1], Created)
+
+    def make_sure_exist(self, paths: Sequence[str]) -> None:
+        """Create what of `paths` is missing, with parents, in one batch."""
+        wanted = dict.fromkeys(operation for path in paths for operation in creations_with_parents(path))
+        for outcome in self.store.batch(list(wanted)):
+            if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
+                raise outcome
+
+    def conditional_update(self, path: str, data: bytes, expected_version: int) -> int | None:
+        """Set a znode's data if its version is the expected one: the new version, else None. NoNodeError."""
+        outcome = self.store.batch([SetData(path, data, expected_version)])[0]
+        if isinstance(outcome, BadVersionError):
+            return None
+        return value_of(outcome, Stat).version
+
+    def fenced(
+        self, operations: Sequence[Create | SetData | Delete], expected_controller_epoch_version: int
+    ) -> list[Outcome]:
+        """Apply a batch of writes, each only while the version of /controller_epoch is the expected one.
+
+        ANY_VERSION doesn't fence. Raises ControllerMovedError when a write was fenced; later ones were too.
+        """
+        if expected_controller_epoch_version == ANY_VERSION:
+            return self.store.batch(operations)
+        check = Check(ControllerEpochZNode.path, expected_controller_epoch_version)
+        outcomes = self.store.batch([Multi((check, operation)) for operation in operations])
+        unfenced: list[Outcome] = []
+        for outcome in outcomes:
+            if isinstance(outcome, StoreError) and outcome.operation_index == 0:
+                raise ControllerMovedError(
+                    f"Controller epoch zkVersion check fails. Expected zkVersion = {expected_controller_epoch_version}"
+                )
+            unfenced.append(outcome[1] if isinstance(outcome, list) else outcome)
+        return unfenced
+
+    def delete_children(self, path: str, names: Sequence[str], expected_controller_epoch_version: int) -> None:
+        """Delete children of a znode, fenced; those already gone don't matter."""
+        if names:
+            operations = [Delete(f"{path}/{name}") for name in names]
+            for outcome in self.fenced(operations, expected_controller_epoch_version):
+                if isinstance(outcome, StoreError) and not isinstance(outcome, NoNodeError):
+                    raise outcome
+
+    def delete_recursive(self, path: str, expected_controller_epoch_version: int) -> None:
+        """Delete a znode and everything below it, children first, in one fenced batch per attempt."""
+        paths = self._subtree(path)
+        operations = [Delete(found) for found in reversed(paths)]
+        for outcome in self.fenced(operations, expected_controller_epoch_version):
+            if isinstance(outcome, StoreError) and not isinstance(outcome, NoNodeError):
+                raise outcome
+
+    def _subtree(self, path: str) -> list[str]:
+        """`path` and what is below it, parents first, read level by level without setting watches."""
+        found, level = [path], [path]
+        while level:
+            operations: list[Operation] = [GetChildren(parent) for parent in level]
+            below: list[str] = []
+            for parent, outcome in zip(level, self.store.batch(operations), strict=True):
+                children = value_or_none(outcome, Children)
+                if children is not None:
+                    below += [f"{parent}/{name}" for name in children.names]
+            found += below
+            level = below
+        return found
+
+
+def creations_with_parents(path: str, data: bytes = b"") -> list[Create]:
+    """The operations that make `path` and its parents; all but the last may find their znode there already."""
+    parts = path[1:].split("/")
+    parents = [Create("/" + "/".join(parts[:depth])) for depth in range(1, len(parts))]
+    return [*parents, Create(path, data)]

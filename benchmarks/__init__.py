@@ -1,0 +1,1 @@
+"""Measurements, each against a counterpart of the same run. Nothing here is a test; nothing asserts a time."""

@@ -1,0 +1,226 @@
+"""Measures produce and fetch paths of our broker against Apache Kafka 3.9 started in the same run.
+
+    python -m benchmarks.broker                                  # all cells, 5 rounds, into results/
+    python -m benchmarks.broker --cells p-16k p-1m --rounds 3 --systems apache-kafka barnabas barnabas-header
+
+All systems are up at once; each round goes round the systems, so that the machine's moods hit them alike. JVMs are
+warmed first. No file is deleted between cells: fresh pages would then decide large writes (docs/performance.md).
+The memory that holds nothing (MemFree) is noted with every run for the same reason; --fill-page-cache uses it up first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.server_process import ServerProcess
+
+from benchmarks.cells import CELL_NAMES, CELLS, COLD_START, Cell
+from benchmarks.process_usage import cpu_seconds, free_mib, peak_resident_mib, reset_peak, resident_mib
+from benchmarks.report import markdown_report
+from benchmarks.systems import NAMES, PROTOTYPE, REFERENCE, make_system
+from benchmarks.wire_requests import BadAnswer, Connection, leader_count, metadata_frame
+
+MAX_BYTES_PER_RUN = 700_000_000
+LOAD_SECONDS = 300
+START_SECONDS = 60
+IDLE_SECONDS = 3
+JVM_WARM_SECONDS, WARM_SECONDS = 5, 1
+Result = dict[str, Any]
+
+
+class LoadFailed(Exception):
+    """The load generator ended with an error."""
+
+
+def run_load(server: ServerProcess, command: str, topic: str, seconds: float, *arguments: str) -> Result:
+    """One run of the load generator against `server`, with what it cost the server."""
+    words = ["--port", str(server.port), "--topic", topic, "--seconds", str(seconds), "--wait", *arguments]
+    generator = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.load_generator", command, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with generator:
+        assert generator.stdout is not None
+        assert generator.stdin is not None
+        if generator.stdout.readline() != "ready\n":
+            raise LoadFailed(f"{server.name}: {command} {topic} did not start")
+        reset_peak(server.pid)
+        before = cpu_seconds(server.pid)
+        generator.stdin.write("go\n")
+        generator.stdin.flush()
+        line = generator.stdout.readline()
+        used = cpu_seconds(server.pid) - before
+        if generator.wait() != 0:
+            raise LoadFailed(f"{server.name}: {command} {topic} failed")
+    load: Result = json.loads(line)
+    gigabytes = load["bytes"] / 1e9
+    return load | {
+        "requests_per_second": load["requests"] / load["seconds"],
+        "mb_per_second": load["bytes"] / load["seconds"] / 1e6,
+        "cpu_user": used.user,
+        "cpu_kernel": used.kernel,
+        "cpu_us_per_request": used.total / load["requests"] * 1e6,
+        "cpu_s_per_gb": used.total / gigabytes,
+        "peak_mib": peak_resident_mib(server.pid),
+        "free_mib": free_mib(),
+    }
+
+
+def _wait_for_metadata(server: ServerProcess) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            connection = Connection(server.host, server.port)
+            brokers, _ = leader_count(connection.call(metadata_frame(None)))
+            connection.close()
+        except (OSError, BadAnswer):
+            brokers = 0
+        if brokers:
+            return
+        server.fail_if_ended()
+        time.sleep(0.004)
+    raise LoadFailed(f"{server.name} has no broker in its metadata after {START_SECONDS} s")
+
+
+def measure_cold_start(name: str, directory: Path, options: argparse.Namespace) -> Result:
+    """From nothing to the first Metadata answer that names a broker, ZooKeeper's start included; memory when idle."""
+    server = make_system(name, directory, options.prototype, {})
+    started = time.perf_counter()
+    server.start()
+    try:
+        _wait_for_metadata(server)
+        seconds = time.perf_counter() - started
+        used = cpu_seconds(server.pid)
+        time.sleep(IDLE_SECONDS)
+        idle = resident_mib(server.pid)
+    finally:
+        server.stop()
+    return {"start_ms": seconds * 1e3, "cpu_user": used.user, "cpu_kernel": used.kernel, "idle_mib": idle}
+
+
+def _seconds_to_warm(name: str) -> int:
+    return JVM_WARM_SECONDS if name == REFERENCE else WARM_SECONDS
+
+
+def _warm(name: str, server: ServerProcess, cells: list[Cell]) -> None:
+    """Let the JVM compile, fill the topics that fetches read, and read them once so that they are in the page cache."""
+    for cell in cells:
+        if cell.command == "produce":
+            limit = ("--max-total-bytes", str(MAX_BYTES_PER_RUN))
+            run_load(server, "produce", f"warm-{cell.name}", _seconds_to_warm(name), *cell.arguments, *limit)
+        else:
+            size = ("--batch-bytes", str(cell.loaded_batch_bytes), "--value-bytes", "1000", "--depth", "5")
+            run_load(server, "produce", cell.name, LOAD_SECONDS, *size, "--max-total-bytes", str(cell.loaded_bytes))
+            run_load(server, "fetch", cell.name, _seconds_to_warm(name), *cell.arguments)
+
+
+def _run_cell(server: ServerProcess, cell: Cell, round_number: int, seconds: float) -> Result:
+    if cell.command == "fetch":
+        return run_load(server, "fetch", cell.name, seconds, *cell.arguments)
+    limit = ("--max-total-bytes", str(MAX_BYTES_PER_RUN))
+    return run_load(server, "produce", f"{cell.name}-{round_number}", seconds, *cell.arguments, *limit)
+
+
+@contextmanager
+def _working_directory(options: argparse.Namespace) -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-benchmark-", dir=options.directory))
+    try:
+        yield directory
+    finally:
+        if not options.keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _fill_page_cache(directory: Path, gigabytes: float) -> None:
+    chunk = bytes(1 << 24)
+    with (directory / "page-cache-filler").open("wb") as filler:
+        for _ in range(int(gigabytes * 1e9 / len(chunk))):
+            filler.write(chunk)
+
+
+def run(options: argparse.Namespace) -> list[Result]:
+    """All rounds; one result a (cell, system, round), printed as it comes."""
+    results: list[Result] = []
+    cells = [cell for cell in CELLS if cell.name in options.cells]
+
+    def note(cell: str, system: str, round_number: int, result: Result) -> None:
+        entry = {"cell": cell, "system": system, "round": round_number} | result
+        results.append(entry)
+        print(json.dumps(entry), flush=True)
+
+    with _working_directory(options) as directory, ExitStack() as servers:
+        if options.fill_page_cache:
+            _fill_page_cache(directory, options.fill_page_cache)
+        if COLD_START in options.cells:
+            for round_number in range(options.rounds):
+                for name in options.systems:
+                    place = directory / f"cold-{round_number}"
+                    note(COLD_START, name, round_number, measure_cold_start(name, place, options))
+        if not cells:
+            return results
+        extra = dict(pair.split("=", 1) for pair in options.override)
+        running = {name: make_system(name, directory, options.prototype, extra) for name in options.systems}
+        for name, server in running.items():
+            servers.enter_context(server.running())
+            _wait_for_metadata(server)
+            _warm(name, server, _cells_of(name, cells))
+        for round_number in range(options.rounds):
+            for cell in cells:
+                for name, server in running.items():
+                    if cell in _cells_of(name, cells):
+                        note(cell.name, name, round_number, _run_cell(server, cell, round_number, options.seconds))
+    return results
+
+
+def _cells_of(name: str, cells: list[Cell]) -> list[Cell]:
+    """A prototype serves no Fetch."""
+    return [cell for cell in cells if name != PROTOTYPE or cell.command == "produce"]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--systems", nargs="+", default=[REFERENCE, "barnabas", "barnabas-queue"], choices=(*NAMES, PROTOTYPE)
+    )
+    parser.add_argument("--cells", nargs="+", default=list(CELL_NAMES), choices=CELL_NAMES)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each produce or fetch run")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="for every broker")
+    parser.add_argument("--prototype", type=Path, help="program of the system `prototype`: python PATH PORT")
+    parser.add_argument("--fill-page-cache", type=float, default=0, metavar="GB", help="write this much first")
+    parser.add_argument("--directory", type=Path, help="where data dirs are made (default: the temporary directory)")
+    parser.add_argument("--keep", action="store_true", help="leave the data dirs")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("results/broker"),
+        help="path without suffix: .json and .md are written",
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure, then write the results as JSON and as a markdown table of ratios."""
+    options = _options()
+    results = run(options)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
+    report = markdown_report(results)
+    options.output.with_suffix(".md").write_text(report)
+    print(report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What is measured: one row a cell. The load generator's arguments say what a cell is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+KIB, MB = 1024, 1_000_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement. `figure` names the result by which systems are compared: higher is better, except latencies."""
+
+    name: str
+    what: str
+    command: str
+    arguments: tuple[str, ...]
+    figure: str
+    loaded_batch_bytes: int = 0
+    """For fetches: the topic is filled with batches of this size ..."""
+    loaded_bytes: int = 0
+    """... up to this amount."""
+    also: tuple[str, ...] = field(default=())
+
+
+def _produce(name: str, what: str, figure: str, also: tuple[str, ...] = (), **arguments: int) -> Cell:
+    words = tuple(word for key, value in arguments.items() for word in (f"--{key.replace('_', '-')}", str(value)))
+    return Cell(name, what, "produce", words, figure, also=also)
+
+
+def _fetch(name: str, what: str, max_bytes: int, batch_bytes: int, total: int) -> Cell:
+    return Cell(name, what, "fetch", ("--max-bytes", str(max_bytes)), "mb_per_second", batch_bytes, total)
+
+
+LATENCIES = ("p50_us", "p99_us")
+CELLS = (
+    _produce("p-100b", "produce, 1 record of 100 B, 1 in flight", "requests_per_second", LATENCIES, value_bytes=100),
+    _produce("p-16k", "produce, 16 KB batches of 100 B, 5 in flight", "mb_per_second", batch_bytes=16 * KIB, depth=5),
+    _produce(
+        "p-100k",
+        "produce, 100 KB batches of 1 KB, 5 in flight",
+        "mb_per_second",
+        batch_bytes=100_000,
+        value_bytes=1000,
+        depth=5,
+    ),
+    _produce(
+        "p-1m",
+        "produce, 1 MB batches of 1 KB, 5 in flight",
+        "mb_per_second",
+        batch_bytes=MB,
+        value_bytes=1000,
+        depth=5,
+    ),
+    _produce(
+        "p-10c",
+        "produce, 10 connections, 1 record of 1 KB, 1 in flight each",
+        "requests_per_second",
+        LATENCIES,
+        value_bytes=1000,
+        connections=10,
+    ),
+    _produce(
+        "p-16k-all",
+        "produce, 16 KB batches of 100 B, 5 in flight, acks=all",
+        "mb_per_second",
+        batch_bytes=16 * KIB,
+        depth=5,
+        acks=-1,
+    ),
+    _fetch("f-16k", "fetch, one 16 KB batch each", 16 * KIB, 16 * KIB, 160 * MB),
+    _fetch("f-1m", "fetch, 1 MB of 100 KB batches each", 1 << 20, 100_000, 1000 * MB),
+)
+COLD_START = "cold-start"
+CELL_NAMES = (COLD_START, *(cell.name for cell in CELLS))

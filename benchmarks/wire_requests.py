@@ -1,0 +1,222 @@
+"""Requests as bytes, encoded once, and just as much of the answers as a load generator must look at.
+
+Produce v9, Fetch v12, Metadata v4, ApiVersions v0: versions that Apache Kafka 3.9 and ours both speak. By hand and not
+by our codec, so that the generator measures the broker and not the client.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from typing import NamedTuple
+
+import crc32c
+
+Buffer = bytes | bytearray | memoryview
+
+CLIENT_ID = b"load-generator"
+PRODUCE, FETCH, METADATA = 0, 1, 3
+BATCH_HEADER_SIZE = 61
+TIMEOUT_SECONDS = 60
+
+
+class BadAnswer(Exception):
+    """The broker answered with an error code."""
+
+
+def unsigned_varint(value: int) -> bytes:
+    """Seven bits a byte, lowest first."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def varint(value: int) -> bytes:
+    """The zigzag form, as records use it."""
+    return unsigned_varint((value << 1) ^ (value >> 63))
+
+
+def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The value at `position` and the position after it."""
+    value = shift = 0
+    while True:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def batch_of_count(count: int, value_bytes: int) -> bytes:
+    """A batch of `count` records without keys, each with `value_bytes` of noise."""
+    noise = os.urandom(value_bytes * 2)
+    records = bytearray()
+    for index in range(count):
+        start = index % value_bytes
+        body = b"\0\0" + varint(index) + varint(-1) + varint(value_bytes) + noise[start : start + value_bytes] + b"\0"
+        records += varint(len(body)) + body
+    now_ms = int(time.time() * 1000)
+    after_crc = struct.pack(">hiqqqhii", 0, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
+    after_length = struct.pack(">ibI", 0, 2, crc32c.crc32c(after_crc)) + after_crc
+    return struct.pack(">qi", 0, len(after_length)) + after_length
+
+
+def batch_of_size(batch_bytes: int, value_bytes: int) -> tuple[bytes, int]:
+    """The largest batch of at most `batch_bytes`, and its number of records."""
+    count = max(1, (batch_bytes - BATCH_HEADER_SIZE) // (value_bytes + 12))
+    while len(batch := batch_of_count(count, value_bytes)) <= batch_bytes:
+        count += 1
+    return (batch_of_count(count - 1, value_bytes), count - 1) if count > 1 else (batch, 1)
+
+
+def _frame(api_key: int, version: int, body: bytes, flexible: bool) -> bytes:
+    header = struct.pack(">hhih", api_key, version, 1, len(CLIENT_ID)) + CLIENT_ID + (b"\0" if flexible else b"")
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+def _compact(text: str) -> bytes:
+    return unsigned_varint(len(text) + 1) + text.encode()
+
+
+def produce_frame(topic: str, partition: int, batch: bytes, acks: int) -> bytes:
+    """Produce v9 of one batch, size prefix included."""
+    partitions = b"\2" + struct.pack(">i", partition) + unsigned_varint(len(batch) + 1) + batch + b"\0"
+    body = b"\0" + struct.pack(">hi", acks, 30_000) + b"\2" + _compact(topic) + partitions + b"\0\0"
+    return _frame(PRODUCE, 9, body, flexible=True)
+
+
+def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
+    """Fetch v12 of one partition, outside a session, waiting up to 500 ms for one byte."""
+    place = struct.pack(">iiqiqi", partition, -1, offset, -1, -1, max_bytes)
+    limits = struct.pack(">iiiibii", -1, 500, 1, max_bytes, 0, 0, -1)
+    body = limits + b"\2" + _compact(topic) + b"\2" + place + b"\0\0" + b"\1" + b"\1" + b"\0"
+    return _frame(FETCH, 12, body, flexible=True)
+
+
+def metadata_frame(topic: str | None) -> bytes:
+    """Metadata v4 of one topic, which is created if need be; None: of no topic (brokers only)."""
+    names = struct.pack(">i", 0)
+    if topic is not None:
+        names = struct.pack(">ih", 1, len(topic)) + topic.encode()
+    return _frame(METADATA, 4, names + b"\1", flexible=False)
+
+
+def check_produce_answer(answer: Buffer) -> None:
+    """Raise unless the one partition of a Produce v9 answer (without its size prefix) has no error."""
+    name_length, position = read_unsigned_varint(answer, 6)
+    position += name_length - 1 + 1
+    _, error, _ = struct.unpack_from(">ihq", answer, position)
+    if error:
+        raise BadAnswer(f"produce: error {error}")
+
+
+class FetchedRange(NamedTuple):
+    """Where the records lie in a Fetch answer."""
+
+    start: int
+    end: int
+
+
+def records_of_fetch_answer(answer: Buffer) -> FetchedRange:
+    """The records of the one partition of a Fetch v12 answer (without its size prefix)."""
+    error, _, _ = struct.unpack_from(">hib", answer, 9)
+    name_length, position = read_unsigned_varint(answer, 16)
+    position += name_length - 1 + 1
+    _, partition_error = struct.unpack_from(">ih", answer, position)
+    if error or partition_error:
+        raise BadAnswer(f"fetch: error {error}, of the partition {partition_error}")
+    aborted, position = read_unsigned_varint(answer, position + 30)
+    for _ in range(aborted - 1):
+        position += 17
+    size, start = read_unsigned_varint(answer, position + 4)
+    return FetchedRange(start, start + max(size - 1, 0))
+
+
+def next_offset(answer: Buffer, fetched: FetchedRange) -> int | None:
+    """The offset after the last whole batch of a Fetch answer; None when there is none."""
+    position, found = fetched.start, None
+    while position + BATCH_HEADER_SIZE <= fetched.end:
+        base, length = struct.unpack_from(">qi", answer, position)
+        if position + 12 + length > fetched.end:
+            break
+        (delta,) = struct.unpack_from(">i", answer, position + 23)
+        found = base + delta + 1
+        position += 12 + length
+    return found
+
+
+def leader_count(answer: Buffer) -> tuple[int, int]:
+    """Of a Metadata v4 answer for at most one topic: (brokers, partitions that have a leader)."""
+    (brokers,) = struct.unpack_from(">i", answer, 8)
+    position = 12
+    for _ in range(brokers):
+        (length,) = struct.unpack_from(">h", answer, position + 4)
+        position += 6 + length + 4
+        (rack_length,) = struct.unpack_from(">h", answer, position)
+        position += 2 + max(rack_length, 0)
+    (cluster_length,) = struct.unpack_from(">h", answer, position)
+    position += 2 + max(cluster_length, 0) + 4
+    (topics,) = struct.unpack_from(">i", answer, position)
+    if topics == 0:
+        return brokers, 0
+    error, name_length = struct.unpack_from(">hh", answer, position + 4)
+    position += 8 + name_length + 1
+    (partitions,) = struct.unpack_from(">i", answer, position)
+    position += 4
+    led = 0
+    for _ in range(partitions):
+        partition_error, _, leader, replicas = struct.unpack_from(">hiii", answer, position)
+        position += 14 + 4 * replicas
+        (in_sync,) = struct.unpack_from(">i", answer, position)
+        position += 4 + 4 * in_sync
+        led += partition_error == 0 and leader >= 0
+    return brokers, 0 if error else led
+
+
+class Connection:
+    """A blocking connection that reads whole answers, into one buffer that is used again."""
+
+    def __init__(self, host: str, port: int, buffer_bytes: int = 1 << 16) -> None:
+        self.socket = socket.create_connection((host, port), timeout=TIMEOUT_SECONDS)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray(buffer_bytes)
+
+    def call(self, frame: bytes) -> memoryview:
+        """Send a request, wait for its answer; valid until the next call."""
+        self.socket.sendall(frame)
+        return self.read_answer()
+
+    def read_answer(self) -> memoryview:
+        """The next answer without its size prefix; valid until the next one is read."""
+        head = self._read(memoryview(bytearray(4)))
+        size = int.from_bytes(head, "big")
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
+        return self._read(memoryview(self._buffer)[:size])
+
+    def _read(self, view: memoryview) -> memoryview:
+        filled = 0
+        while filled < len(view):
+            received = self.socket.recv_into(view[filled:])
+            if not received:
+                raise BadAnswer("the broker closed the connection")
+            filled += received
+        return view
+
+    def create_topic(self, topic: str) -> None:
+        """Ask for the topic's metadata until it has a leader."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while leader_count(self.call(metadata_frame(topic)))[1] == 0:
+            if time.monotonic() > deadline:
+                raise BadAnswer(f"no leader for {topic}")
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.socket.close()

@@ -1,0 +1,1 @@
+"""What a running broker does, seen from its sockets and its files."""

@@ -1,0 +1,52 @@
+"""Our broker as the crash, restart and counterpart tests need it: one data dir, started, stopped and killed at will.
+
+`barnabas.testing` is for users, who want one broker and nothing left behind; here the directory outlives the process
+and the log is looked at. Both start `python -m barnabas serve`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.server_process import ServerFailed, ServerProcess
+
+READY = re.compile(rb"PLAINTEXT://[^:\s]+:(\d+)")
+START_SECONDS = 30
+
+
+class BarnabasProcess(ServerProcess):
+    """A broker over `<directory>/data`; `properties` are its overrides. A restart takes a new port."""
+
+    name = "barnabas"
+
+    def __init__(
+        self, directory: Path, properties: Mapping[str, str] | None = None, python: str = sys.executable
+    ) -> None:
+        super().__init__(directory)
+        self.data_dir = directory / "data"
+        self._properties = dict(properties or {})
+        self._python = python
+
+    def start(self) -> None:
+        """Start it and return when it has printed the address it listens on."""
+        overrides = [word for key, value in self._properties.items() for word in ("--override", f"{key}={value}")]
+        place = ["--data-dir", str(self.data_dir), "--listen", f"PLAINTEXT://{self.host}:0"]
+        seen = self.log_file.stat().st_size if self.log_file.exists() else 0
+        self.launch([self._python, "-m", "barnabas", "serve", *place, *overrides])
+        deadline = time.monotonic() + START_SECONDS
+        while (port := self._port_printed_after(seen)) is None:
+            self.fail_if_ended()
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"no ready line within {START_SECONDS} s:\n{self.log_text()}")
+            time.sleep(0.005)
+        self.port = port
+
+    def _port_printed_after(self, position: int) -> int | None:
+        with self.log_file.open("rb") as log:
+            log.seek(position)
+            ports = [match.group(1) for line in log if b"ready" in line for match in READY.finditer(line)]
+        return int(ports[0]) if ports and int(ports[0]) else None

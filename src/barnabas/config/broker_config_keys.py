@@ -1,0 +1,67 @@
+"""The table of broker settings: every name Kafka 3.9 knows, and ours.
+
+Read by `KafkaConfig` and by whoever answers DescribeConfigs. Built once at import, never changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+from barnabas.config.config_key import ConfigKey
+from barnabas.config.keys.barnabas_keys import BARNABAS_KEYS
+from barnabas.config.keys.coordination_keys import COORDINATION_KEYS
+from barnabas.config.keys.group_keys import GROUP_KEYS
+from barnabas.config.keys.log_keys import LOG_KEYS
+from barnabas.config.keys.measurement_keys import MEASUREMENT_KEYS
+from barnabas.config.keys.network_keys import NETWORK_KEYS
+from barnabas.config.keys.remote_storage_keys import REMOTE_STORAGE_KEYS
+from barnabas.config.keys.replication_keys import REPLICATION_KEYS
+from barnabas.config.keys.security_keys import SECURITY_KEYS
+from barnabas.config.keys.transaction_keys import TRANSACTION_KEYS
+
+AREAS: tuple[tuple[str, tuple[ConfigKey, ...]], ...] = (
+    ("Barnabas's own", BARNABAS_KEYS),
+    ("Listeners, sockets, threads, requests", NETWORK_KEYS),
+    ("Logs", LOG_KEYS),
+    ("Replication and leadership", REPLICATION_KEYS),
+    ("Cluster and metadata", COORDINATION_KEYS),
+    ("Groups and offsets", GROUP_KEYS),
+    ("Transactions and idempotence", TRANSACTION_KEYS),
+    ("Security", SECURITY_KEYS),
+    ("Metrics and quotas", MEASUREMENT_KEYS),
+    ("Tiered storage", REMOTE_STORAGE_KEYS),
+)
+"""The settings by area, for the documentation."""
+
+
+def _default_network_threads() -> int:
+    """One under Python's global lock, where one thread serves ten connections faster than three; else Kafka's 3."""
+    has_global_lock: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+    return 1 if has_global_lock else 3
+
+
+def _table() -> dict[str, ConfigKey]:
+    table = {key.name: key for _, keys in AREAS for key in keys}
+    network_threads = table["num.network.threads"]
+    table["num.network.threads"] = dataclasses.replace(network_threads, default=_default_network_threads())
+    return table
+
+
+BROKER_CONFIG_KEYS: dict[str, ConfigKey] = _table()
+"""Name -> setting."""
+
+RENAMED = {
+    "advertised.host.name": "advertised.listeners",
+    "advertised.port": "advertised.listeners",
+    "authorizer.class": "authorizer.class.name",
+    "data.dir": "log.dirs",
+    "host.name": "listeners",
+    "port": "listeners",
+    "quota.consumer.default": "client quotas",
+    "quota.producer.default": "client quotas",
+}
+"""Names of older releases, or near guesses that look nothing like it, and where to go instead."""
+
+PREFIXES_OF_PLUGINS = ("rsm.config.", "rlmm.config.")
+"""Settings handed to plug-ins: any name behind these is accepted."""

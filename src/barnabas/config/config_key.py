@@ -1,0 +1,199 @@
+"""What a setting is: its name, type, default, the values it takes, whether it may change while the broker runs.
+
+The tables in this package are made of these; `KafkaConfig` and `LogConfig` parse with them. Immutable after import, so
+no thread owns them. Kafka: org.apache.kafka.common.config.ConfigDef; the messages are its own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from barnabas.config.config_error import ConfigError
+
+ConfigValue = bool | int | float | str | tuple[str, ...] | None
+
+
+class ConfigType(IntEnum):
+    """Types of settings; the numbers are those of DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Scope(Enum):
+    """Where a setting may be changed: Kafka's update modes."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+Validator = Callable[[ConfigValue], str | None]
+"""Gives what is wrong with a parsed value, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number within bounds, both included; `or_equal` is allowed besides."""
+
+    least: float | None = None
+    most: float | None = None
+    or_equal: int | None = None
+
+    def __call__(self, value: ConfigValue) -> str | None:
+        """See Validator."""
+        if value is None:
+            return "Value must be non-null"
+        if not isinstance(value, int | float) or value == self.or_equal:
+            return None
+        inside = (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+        if inside:
+            return None
+        if self.or_equal is not None:
+            return f"Value must be between {self.least} and {self.most} or equal to {self.or_equal}"
+        if self.least is not None and value < self.least:
+            return f"Value must be at least {self.least}"
+        return f"Value must be no more than {self.most}"
+
+    def __str__(self) -> str:
+        bounds = [str(bound) for bound in (self.least, "...", self.most) if bound is not None]
+        extra = "" if self.or_equal is None else f" or {self.or_equal}"
+        return f"[{','.join(bounds)}]{extra}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A string, or (see ConfigKey.parse) every item of a list, out of a fixed set."""
+
+    allowed: tuple[str, ...]
+    ignore_case: bool = False
+
+    def __call__(self, value: ConfigValue) -> str | None:
+        """See Validator."""
+        if self.ignore_case and isinstance(value, str):
+            is_allowed = value.upper() in [name.upper() for name in self.allowed]
+        else:
+            is_allowed = value in self.allowed
+        case = " (case insensitive)" if self.ignore_case else ""
+        return None if is_allowed else f"String must be one of{case}: {', '.join(self.allowed)}"
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.allowed)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class NotEmpty:
+    """A string that, when given, is not empty."""
+
+    def __call__(self, value: ConfigValue) -> str | None:
+        """See Validator."""
+        return "String must be non-empty" if value == "" else None
+
+    def __str__(self) -> str:
+        return "non-empty string"
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """`*`, or a list of partition:broker pairs."""
+
+    def __call__(self, value: ConfigValue) -> str | None:
+        """See Validator."""
+        if not isinstance(value, tuple) or value in ((), ("*",)):
+            return None
+        if all(re.fullmatch(r"\d+:\d+", pair) for pair in value):
+            return None
+        return (
+            "leader.replication.throttled.replicas and follower.replication.throttled.replicas must be the literal '*' "
+            "or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+    def __str__(self) -> str:
+        return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One setting."""
+
+    name: str
+    type: ConfigType
+    default: ConfigValue
+    documentation: str
+    validator: Validator | None = None
+    scope: Scope = Scope.READ_ONLY
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value is never shown."""
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str, name: str | None = None) -> ConfigValue:
+        """The typed value of `text`, or ConfigError in Kafka's words. `name`: its name with a prefix."""
+        value = parse_value(name or self.name, self.type, text)
+        if self.validator is not None:
+            # A list out of a fixed set is checked, and complained of, item by item.
+            items = value if isinstance(value, tuple) and isinstance(self.validator, OneOf) else (value,)
+            for item in items:
+                if (reason := self.validator(item)) is not None:
+                    raise ConfigError.invalid(name or self.name, item, reason)
+        return value
+
+    def text(self, value: ConfigValue) -> str | None:
+        """The value as a properties file would have it. Kafka: ConfigDef.convertToString."""
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return _java_double(value) if isinstance(value, float) else str(value)
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?)")
+_BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
+
+
+def parse_value(name: str, type_: ConfigType, text: str) -> ConfigValue:
+    """Parse as Kafka's ConfigDef.parseType does; ConfigError names `name` and `text`."""
+    trimmed = text.strip()
+    if type_ in _BITS:
+        number = int(trimmed) if _INTEGER.fullmatch(trimmed) else None
+        bits = _BITS[type_]
+        if number is None or not -(1 << bits) <= number < (1 << bits):
+            raise ConfigError.invalid(name, text, f"Not a number of type {type_.name}")
+        return number
+    if type_ is ConfigType.BOOLEAN:
+        if trimmed.lower() not in ("true", "false"):
+            raise ConfigError.invalid(name, text, "Expected value to be either true or false")
+        return trimmed.lower() == "true"
+    if type_ is ConfigType.DOUBLE:
+        if not _DOUBLE.fullmatch(trimmed):
+            raise ConfigError.invalid(name, text, "Not a number of type DOUBLE")
+        return float(trimmed.rstrip("dDfF"))
+    if type_ is ConfigType.LIST:
+        return tuple(item.strip() for item in trimmed.split(",")) if trimmed else ()
+    return trimmed
+
+
+def _java_double(value: float) -> str:
+    """As Double.toString prints it: 0.5, 1.7976931348623157E308."""
+    if not math.isfinite(value):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    precision = next(digits for digits in range(1, 18) if float(f"{value:.{digits}e}") == value)
+    mantissa, exponent = f"{value:.{precision}e}".split("e")
+    return f"{mantissa}E{int(exponent)}"

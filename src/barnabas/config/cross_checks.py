@@ -1,0 +1,160 @@
+"""Rules between settings: what Kafka checks after parsing, and what this version cannot do yet.
+
+Called by `KafkaConfig.parse`. Kafka: KafkaConfig.validateValues; the messages are its own where it has one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.listeners import advertised_listeners_of, inter_broker_listener_name_of, listeners_of
+
+if TYPE_CHECKING:
+    from barnabas.config.kafka_config import KafkaConfig
+
+_KRAFT_ONLY = (
+    "process.roles",
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+    "controller.listener.names",
+)
+_BYTES_PER_CLEANER_THREAD = 1 << 20
+
+
+def check_settings(config: KafkaConfig) -> None:
+    """ConfigError for the first rule that `config` breaks."""
+    _check_metadata_store(config)
+    _check_identity(config)
+    _check_listeners(config)
+    _check_logs(config)
+    _check_replication(config)
+    _check_limits(config)
+
+
+def _require(condition: bool, name: str, message: str) -> None:
+    if not condition:
+        raise ConfigError(message, name)
+
+
+def _check_metadata_store(config: KafkaConfig) -> None:
+    """Metadata live in the embedded store; files made for ZooKeeper or KRaft must not seem to be obeyed."""
+    if config.string("metadata.store") == "zookeeper":
+        raise ConfigError(
+            "metadata.store=zookeeper: this version runs single brokers only; set metadata.store=embedded, "
+            "which keeps the metadata in the data directory",
+            "metadata.store",
+        )
+    if config.optional_string("zookeeper.connect") and not config.is_set("metadata.store"):
+        raise ConfigError(
+            f"zookeeper.connect={config.string('zookeeper.connect')}: this version runs single brokers only, without "
+            "ZooKeeper. Set metadata.store=embedded (the metadata then live in the data directory, and "
+            "zookeeper.connect is ignored), or remove zookeeper.connect",
+            "zookeeper.connect",
+        )
+    for name in _KRAFT_ONLY:
+        if config.text(name):
+            raise ConfigError(
+                f"{name}={config.text(name)}: this is a setting of KRaft, which keeps metadata in a quorum; here they "
+                "live in an embedded store (metadata.store=embedded). Remove the KRaft settings "
+                f"({', '.join(other for other in _KRAFT_ONLY if config.text(other))}) and the controller's listener",
+                name,
+            )
+
+
+def _check_identity(config: KafkaConfig) -> None:
+    broker_id = config.integer("broker.id")
+    if config.is_set("node.id"):
+        _require(
+            config.integer("node.id") == broker_id,
+            "node.id",
+            f"node.id={config.integer('node.id')} and broker.id={broker_id} name the same number and must be equal",
+        )
+    if config.boolean("broker.id.generation.enable"):
+        _require(
+            -1 <= broker_id <= config.integer("reserved.broker.max.id"),
+            "broker.id",
+            "broker.id must be greater than or equal to -1 and not greater than reserved.broker.max.id",
+        )
+    else:
+        _require(broker_id >= 0, "broker.id", "broker.id must be greater than or equal to 0")
+
+
+def _check_listeners(config: KafkaConfig) -> None:
+    for end_point in listeners_of(config):
+        _require(
+            end_point.security_protocol == "PLAINTEXT",
+            "listeners",
+            f"{end_point.connection_string} uses {end_point.security_protocol}; "
+            "this version has PLAINTEXT listeners only",
+        )
+    advertised_listeners_of(config)
+    inter_broker_listener_name_of(config)
+    control_plane = config.optional_string("control.plane.listener.name")
+    if control_plane is not None:
+        names = [end_point.listener_name for end_point in listeners_of(config)]
+        _require(
+            control_plane.upper() in names,
+            "control.plane.listener.name",
+            f"control.plane.listener.name is set to {control_plane}, but listeners has {','.join(names)}",
+        )
+        _require(
+            control_plane.upper() != inter_broker_listener_name_of(config),
+            "control.plane.listener.name",
+            "control.plane.listener.name, when defined, should have a different value from the inter broker listener "
+            f"name. Currently they both have the value {control_plane}",
+        )
+
+
+def _check_logs(config: KafkaConfig) -> None:
+    _require(bool(config.log_dirs), "log.dirs", "At least one log directory must be defined via log.dirs or log.dir.")
+    for name, least in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
+        value = config.optional_integer(name)
+        _require(value is None or value >= least, name, f"{name} must be greater than or equal to {least}")
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        value = config.optional_integer(name)
+        _require(value != 0, name, f"{name} must be unlimited (-1) or, greater than or equal to 1")
+    if config.boolean("log.cleaner.enable"):
+        threads = max(config.integer("log.cleaner.threads"), 1)
+        _require(
+            config.integer("log.cleaner.dedupe.buffer.size") // threads > _BYTES_PER_CLEANER_THREAD,
+            "log.cleaner.dedupe.buffer.size",
+            "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        )
+
+
+def _check_replication(config: KafkaConfig) -> None:
+    wait_ms = config.integer("replica.fetch.wait.max.ms")
+    _require(
+        wait_ms <= config.integer("replica.socket.timeout.ms"),
+        "replica.socket.timeout.ms",
+        "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent unnecessary socket "
+        "timeouts",
+    )
+    _require(
+        wait_ms <= config.integer("replica.lag.time.max.ms"),
+        "replica.fetch.wait.max.ms",
+        "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent frequent "
+        "changes in ISR",
+    )
+    _require(
+        -1 <= config.integer("offsets.commit.required.acks") <= config.integer("offsets.topic.replication.factor"),
+        "offsets.commit.required.acks",
+        "offsets.commit.required.acks must be greater or equal -1 and less or equal to "
+        "offsets.topic.replication.factor",
+    )
+
+
+def _check_limits(config: KafkaConfig) -> None:
+    queued_bytes = config.integer("queued.max.request.bytes")
+    _require(
+        queued_bytes <= 0 or queued_bytes >= config.integer("socket.request.max.bytes"),
+        "queued.max.request.bytes",
+        "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+    )
+    if config.integer("max.connections.per.ip") == 0:
+        _require(
+            bool(config.string("max.connections.per.ip.overrides")),
+            "max.connections.per.ip",
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+        )

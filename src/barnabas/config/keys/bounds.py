@@ -1,0 +1,49 @@
+"""Bounds that many settings share: the limits of Java's number types, and the versions Kafka has had.
+
+Used by the tables beside it. Immutable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.config.config_key import ConfigValue, Range
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+
+AT_LEAST_0 = Range(0)
+AT_LEAST_1 = Range(1)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaVersion:
+    """A version of Kafka's metadata, in full (3.9-IV0) or as a release (3.9, 0.10.2.1). Kafka: MetadataVersion."""
+
+    releases: tuple[str, ...]
+    """Release and its number of internal versions: 3.7:5."""
+
+    def __call__(self, value: ConfigValue) -> str | None:
+        """See Validator."""
+        release, _, internal = str(value).partition("-IV")
+        parts = 3 if release.startswith("0.") else 2
+        known = dict(entry.split(":") for entry in self.releases)
+        count = known.get(".".join(release.split(".")[:parts]))
+        if count is not None and (not internal or (internal.isdecimal() and int(internal) < int(count))):
+            return None
+        return f"Version {value} is not a valid version. The valid versions are {', '.join(known)}"
+
+    def __str__(self) -> str:
+        return f"[{', '.join(entry.split(':')[0] for entry in self.releases)}]"
+
+
+# fmt: off
+METADATA_VERSIONS = KafkaVersion((
+    "0.8.0:0", "0.8.1:0", "0.8.2:0", "0.9.0:0", "0.10.0:2", "0.10.1:3", "0.10.2:1", "0.11.0:3",
+    "1.0:1", "1.1:1", "2.0:2", "2.1:3", "2.2:2", "2.3:2", "2.4:2", "2.5:1",
+    "2.6:1", "2.7:3", "2.8:2", "3.0:2", "3.1:1", "3.2:1", "3.3:4", "3.4:1",
+    "3.5:3", "3.6:3", "3.7:5", "3.8:1", "3.9:1", "4.0:2",
+))
+# fmt: on
+"""What inter.broker.protocol.version may name."""

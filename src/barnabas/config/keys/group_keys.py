@@ -1,0 +1,200 @@
+"""Settings of consumer groups, share groups and committed offsets.
+
+A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9. Immutable.
+"""
+
+from __future__ import annotations
+
+from barnabas.config.config_key import ConfigKey, ConfigType, OneOf, Range
+from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, INT_MAX
+
+GROUP_KEYS = (
+    ConfigKey(
+        "group.min.session.timeout.ms", ConfigType.INT, 6000, "Shortest session timeout a group member may ask for."
+    ),
+    ConfigKey(
+        "group.max.session.timeout.ms", ConfigType.INT, 1_800_000, "Longest session timeout a group member may ask for."
+    ),
+    ConfigKey(
+        "group.initial.rebalance.delay.ms",
+        ConfigType.INT,
+        3000,
+        "How long an empty group waits for more members before its first rebalance.",
+    ),
+    ConfigKey("group.max.size", ConfigType.INT, INT_MAX, "Members a group may have.", AT_LEAST_1),
+    ConfigKey(
+        "group.coordinator.rebalance.protocols",
+        ConfigType.LIST,
+        ("classic",),
+        "Group protocols offered.",
+        OneOf(("consumer", "classic", "share", "unknown")),
+    ),
+    ConfigKey("group.coordinator.threads", ConfigType.INT, 1, "Threads of the new group coordinator.", AT_LEAST_1),
+    ConfigKey(
+        "group.coordinator.append.linger.ms",
+        ConfigType.INT,
+        10,
+        "How long the new coordinator collects writes.",
+        AT_LEAST_0,
+    ),
+    ConfigKey("group.coordinator.new.enable", ConfigType.BOOLEAN, False, "Whether the new coordinator is used."),
+    ConfigKey("offset.metadata.max.bytes", ConfigType.INT, 4096, "Largest metadata of a committed offset."),
+    ConfigKey(
+        "offsets.load.buffer.size",
+        ConfigType.INT,
+        5_242_880,
+        "Bytes read at a time when a coordinator loads offsets.",
+        AT_LEAST_1,
+    ),
+    ConfigKey("offsets.topic.replication.factor", ConfigType.SHORT, 3, "Replicas of __consumer_offsets.", AT_LEAST_1),
+    ConfigKey("offsets.topic.num.partitions", ConfigType.INT, 50, "Partitions of __consumer_offsets.", AT_LEAST_1),
+    ConfigKey(
+        "offsets.topic.segment.bytes", ConfigType.INT, 104_857_600, "Segment size of __consumer_offsets.", AT_LEAST_1
+    ),
+    ConfigKey(
+        "offsets.topic.compression.codec",
+        ConfigType.INT,
+        0,
+        "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+    ),
+    ConfigKey(
+        "offsets.retention.minutes", ConfigType.INT, 10_080, "How long offsets of an empty group are kept.", AT_LEAST_1
+    ),
+    ConfigKey(
+        "offsets.retention.check.interval.ms",
+        ConfigType.LONG,
+        600_000,
+        "How often expired offsets are looked for.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "offsets.commit.timeout.ms",
+        ConfigType.INT,
+        5000,
+        "How long an offset commit waits for its replicas.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "offsets.commit.required.acks",
+        ConfigType.SHORT,
+        -1,
+        "Acknowledgements an offset commit needs; -1 is all in-sync replicas.",
+    ),
+    ConfigKey("group.consumer.session.timeout.ms", ConfigType.INT, 45_000, "KIP-848: session timeout.", AT_LEAST_1),
+    ConfigKey(
+        "group.consumer.min.session.timeout.ms",
+        ConfigType.INT,
+        45_000,
+        "KIP-848: shortest session timeout.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.consumer.max.session.timeout.ms", ConfigType.INT, 60_000, "KIP-848: longest session timeout.", AT_LEAST_1
+    ),
+    ConfigKey(
+        "group.consumer.heartbeat.interval.ms", ConfigType.INT, 5000, "KIP-848: time between heartbeats.", AT_LEAST_1
+    ),
+    ConfigKey(
+        "group.consumer.min.heartbeat.interval.ms",
+        ConfigType.INT,
+        5000,
+        "KIP-848: shortest heartbeat interval.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.consumer.max.heartbeat.interval.ms",
+        ConfigType.INT,
+        15_000,
+        "KIP-848: longest heartbeat interval.",
+        AT_LEAST_1,
+    ),
+    ConfigKey("group.consumer.max.size", ConfigType.INT, INT_MAX, "KIP-848: members a group may have.", AT_LEAST_1),
+    ConfigKey(
+        "group.consumer.assignors",
+        ConfigType.LIST,
+        (
+            "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
+            "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+        ),
+        "KIP-848: assignors on the server, the first is the default.",
+    ),
+    ConfigKey(
+        "group.consumer.migration.policy",
+        ConfigType.STRING,
+        "disabled",
+        "KIP-848: whether groups move between the protocols.",
+        OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), ignore_case=True),
+    ),
+    ConfigKey("group.share.session.timeout.ms", ConfigType.INT, 45_000, "Share groups: session timeout.", AT_LEAST_1),
+    ConfigKey(
+        "group.share.min.session.timeout.ms",
+        ConfigType.INT,
+        45_000,
+        "Share groups: shortest session timeout.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.share.max.session.timeout.ms",
+        ConfigType.INT,
+        60_000,
+        "Share groups: longest session timeout.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.share.heartbeat.interval.ms", ConfigType.INT, 5000, "Share groups: time between heartbeats.", AT_LEAST_1
+    ),
+    ConfigKey(
+        "group.share.min.heartbeat.interval.ms",
+        ConfigType.INT,
+        5000,
+        "Share groups: shortest heartbeat interval.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.share.max.heartbeat.interval.ms",
+        ConfigType.INT,
+        15_000,
+        "Share groups: longest heartbeat interval.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.share.max.size", ConfigType.SHORT, 200, "Share groups: members a group may have.", Range(10, 1000)
+    ),
+    ConfigKey("group.share.enable", ConfigType.BOOLEAN, False, "Whether share groups are offered."),
+    ConfigKey(
+        "group.share.delivery.count.limit",
+        ConfigType.INT,
+        5,
+        "Share groups: how often a record is delivered at most.",
+        Range(2, 10),
+    ),
+    ConfigKey(
+        "group.share.record.lock.duration.ms",
+        ConfigType.INT,
+        30_000,
+        "Share groups: how long a delivered record stays locked.",
+        Range(1000, 60000),
+    ),
+    ConfigKey(
+        "group.share.min.record.lock.duration.ms",
+        ConfigType.INT,
+        15_000,
+        "Share groups: shortest lock.",
+        Range(1000, 30000),
+    ),
+    ConfigKey(
+        "group.share.max.record.lock.duration.ms",
+        ConfigType.INT,
+        60_000,
+        "Share groups: longest lock.",
+        Range(30000, 3600000),
+    ),
+    ConfigKey("group.share.max.groups", ConfigType.SHORT, 10, "Share groups: how many there may be.", Range(1, 100)),
+    ConfigKey(
+        "group.share.partition.max.record.locks",
+        ConfigType.INT,
+        200,
+        "Share groups: locked records per partition.",
+        Range(100, 10000),
+    ),
+)

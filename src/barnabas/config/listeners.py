@@ -1,0 +1,172 @@
+"""Listeners: where the broker listens, what it tells clients to connect to, and how each listener is secured.
+
+Parsed once at start by `KafkaConfig` users in network and metadata; the results are immutable. Sources: Kafka's
+EndPoint, SocketServerConfigs.listenerListToEndPoints, KafkaConfig's listener checks; the messages are Kafka's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.config.config_error import ConfigError
+
+if TYPE_CHECKING:
+    from barnabas.config.kafka_config import KafkaConfig
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_URI = re.compile(r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)")
+_PORT_MAX = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class EndPoint:
+    """One listener's address. `host` is "" for all interfaces; port 0 asks for an ephemeral one."""
+
+    host: str
+    port: int
+    listener_name: str
+    security_protocol: str
+
+    @property
+    def connection_string(self) -> str:
+        """NAME://host:port, IPv6 addresses in brackets. Kafka: EndPoint.connectionString."""
+        return f"{self.listener_name}://{self.host_and_port}"
+
+    @property
+    def host_and_port(self) -> str:
+        """host:port as clients write it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def with_port(self, port: int) -> EndPoint:
+        """The same listener on the port that was bound."""
+        return EndPoint(self.host, port, self.listener_name, self.security_protocol)
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """listener.security.protocol.map: listener name (upper case) -> security protocol."""
+    name = "listener.security.protocol.map"
+    result: dict[str, str] = {}
+    for entry in _entries(text):
+        listener, separator, protocol = entry.rpartition(":")
+        if not separator:
+            raise ConfigError.invalid(name, text, f"{entry} is not of the form LISTENER:PROTOCOL")
+        protocol = protocol.strip().upper()
+        if protocol not in SECURITY_PROTOCOLS:
+            raise ConfigError.invalid(
+                name, text, f"No security protocol {protocol}; there are {', '.join(SECURITY_PROTOCOLS)}"
+            )
+        listener = listener.strip().upper()
+        if listener in result:
+            raise ConfigError.invalid(name, text, f"There is more than one entry for {listener}")
+        result[listener] = protocol
+    return result
+
+
+def parse_listeners(text: str, protocol_map: Mapping[str, str], name: str = "listeners") -> list[EndPoint]:
+    """The end points of a comma-separated list; ConfigError for anything malformed, repeated or unmapped."""
+    end_points = [_parse_end_point(entry, protocol_map, name) for entry in _entries(text)]
+    names = [end_point.listener_name for end_point in end_points]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"Each listener must have a different name, listeners: {text}", name)
+    return end_points
+
+
+def listeners_of(config: KafkaConfig) -> list[EndPoint]:
+    """Where to listen, in the order of the file. Only port 0, or an IPv4 and an IPv6 address, may share a port."""
+    text = config.string("listeners")
+    end_points = parse_listeners(text, protocol_map_of(config))
+    if not end_points:
+        raise ConfigError("listeners must name at least one listener", "listeners")
+    by_port: dict[int, list[EndPoint]] = {}
+    for end_point in end_points:
+        if end_point.port != 0:
+            by_port.setdefault(end_point.port, []).append(end_point)
+    for port, sharing in by_port.items():
+        is_pair = len(sharing) == 2 and sum(":" in end_point.host for end_point in sharing) == 1
+        if len(sharing) > 1 and not (is_pair and all(end_point.host for end_point in sharing)):
+            raise ConfigError(
+                "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
+                f"listeners: {text}, port: {port}",
+                "listeners",
+            )
+    return end_points
+
+
+def advertised_listeners_of(config: KafkaConfig) -> list[EndPoint]:
+    """What clients are told: advertised.listeners, or listeners. An empty host or port 0 is filled in once bound."""
+    text = config.optional_string("advertised.listeners")
+    if not text:
+        return listeners_of(config)
+    advertised = parse_listeners(text, protocol_map_of(config), "advertised.listeners")
+    listening = {end_point.listener_name for end_point in listeners_of(config)}
+    for end_point in advertised:
+        if end_point.host in ("0.0.0.0", "::"):
+            raise ConfigError(
+                "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address.",
+                "advertised.listeners",
+            )
+        if end_point.listener_name not in listening:
+            raise ConfigError(
+                "advertised.listeners listener names must be equal to or a subset of the ones defined in listeners. "
+                f"Found {','.join(end.listener_name for end in advertised)}. "
+                f"The valid options based on the current configuration are {','.join(sorted(listening))}",
+                "advertised.listeners",
+            )
+    return advertised
+
+
+def protocol_map_of(config: KafkaConfig) -> dict[str, str]:
+    """Listener name -> security protocol."""
+    return parse_protocol_map(config.string("listener.security.protocol.map"))
+
+
+def inter_broker_listener_name_of(config: KafkaConfig) -> str:
+    """The listener brokers use among themselves: by name, or by security.inter.broker.protocol."""
+    name = config.optional_string("inter.broker.listener.name")
+    if name is None:
+        result = config.string("security.inter.broker.protocol")
+    elif config.is_set("security.inter.broker.protocol"):
+        raise ConfigError(
+            "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.",
+            "inter.broker.listener.name",
+        )
+    else:
+        result = name.upper()
+    names = [end_point.listener_name for end_point in advertised_listeners_of(config)]
+    if result not in names:
+        raise ConfigError(
+            f"inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options "
+            f"based on currently configured listeners are {','.join(names)}",
+            "inter.broker.listener.name",
+        )
+    return result
+
+
+def _parse_end_point(entry: str, protocol_map: Mapping[str, str], name: str) -> EndPoint:
+    match = _URI.fullmatch(entry)
+    if match is None:
+        raise ConfigError(
+            f"Unable to parse {entry} to a broker endpoint: {name} takes NAME://host:port, "
+            f"for example PLAINTEXT://127.0.0.1:9092",
+            name,
+        )
+    listener = match["name"].upper()
+    port = int(match["port"])
+    if not 0 <= port <= _PORT_MAX:
+        raise ConfigError(f"Unable to parse {entry} to a broker endpoint: port {port} is not in [0, {_PORT_MAX}]", name)
+    if listener not in protocol_map:
+        raise ConfigError(
+            f"Error creating broker listeners from '{entry}': No security protocol defined for listener {listener}; "
+            f"listener.security.protocol.map has {', '.join(sorted(protocol_map))}",
+            name,
+        )
+    return EndPoint(match["host"], port, listener, protocol_map[listener])
+
+
+def _entries(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]

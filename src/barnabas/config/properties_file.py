@@ -1,0 +1,102 @@
+"""Reads Java's .properties files, as Kafka's server.properties is one.
+
+Called by the command line before any thread exists. Kafka: java.util.Properties.load, whose grammar this follows:
+`#` and `!` comments, `=`, `:` or blanks between key and value, backslash escapes and continuation lines, \\uXXXX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.config.config_error import ConfigError
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def load_properties(path: str) -> dict[str, str]:
+    """The file's settings; of several equal keys the last wins. OSError if unreadable, ConfigError if malformed.
+
+    UTF-8, or else Latin-1, which is what Java takes every such file for.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return parse_properties(text, source=path)
+
+
+def parse_properties(text: str, source: str = "properties") -> dict[str, str]:
+    """The settings of a file's text; ConfigError names `source` and the line of a malformed escape."""
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        end = _end_of_key(line)
+        rest = line[end:].lstrip(_BLANKS)
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(_BLANKS)
+        try:
+            properties[_unescape(line[:end])] = _unescape(rest)
+        except ValueError as error:
+            raise ConfigError(f"{source}, line {number}: {error}") from None
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines joined over continuations, comments and blank ones left out, with the number of the first."""
+    pieces: list[str] = []
+    first = 0
+    for number, natural in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
+        line = natural.lstrip(_BLANKS)
+        if not pieces:
+            first = number
+            if not line or line[0] in "#!":
+                continue
+        trailing = len(line) - len(line.rstrip("\\"))
+        if trailing % 2:  # the last backslash is not escaped itself: the line goes on
+            pieces.append(line[:-1])
+            continue
+        yield first, "".join(pieces) + line
+        pieces = []
+    if any(pieces):
+        yield first, "".join(pieces)
+
+
+def _end_of_key(line: str) -> int:
+    """Index of the first unescaped separator, or the line's length."""
+    position = 0
+    while position < len(line):
+        character = line[position]
+        if character == "\\":
+            position += 2
+            continue
+        if character in "=:" or character in _BLANKS:
+            return position
+        position += 1
+    return len(line)
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character != "\\":
+            out.append(character)
+            continue
+        escaped = text[position : position + 1]
+        position += 1
+        if escaped == "u":
+            digits = text[position : position + 4]
+            if len(digits) != 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+                raise ValueError("Malformed \\uxxxx encoding.")
+            out.append(chr(int(digits, 16)))
+            position += 4
+        else:
+            out.append(_ESCAPES.get(escaped, escaped))
+    # \u escapes come as UTF-16, two to a character outside the basic plane.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

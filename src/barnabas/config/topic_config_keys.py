@@ -1,0 +1,128 @@
+"""The table of topic settings, and for each the broker setting that gives its default.
+
+Read by `LogConfig`, by topic creation and by whoever answers DescribeConfigs. Built once at import. Kafka: LogConfig,
+TopicConfig, ServerTopicConfigSynonyms; where a topic setting has a broker synonym of the same meaning, type, bounds
+and documentation are taken from there unless Kafka's own differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
+from barnabas.config.config_key import ConfigKey, ConfigType, ConfigValue, Range, ThrottledReplicas, Validator
+
+MILLISECONDS_PER_MINUTE = 60_000
+MILLISECONDS_PER_HOUR = 3_600_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker setting that a topic setting falls back to; its value times `factor` is in the topic's unit."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicConfigKey:
+    """A topic setting and where its default comes from: the first synonym that is set, else the last one's default."""
+
+    key: ConfigKey
+    synonyms: tuple[Synonym, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The setting's name."""
+        return self.key.name
+
+
+def _like(name: str, *synonyms: Synonym | str, **changes: ConfigValue | Validator | ConfigType) -> TopicConfigKey:
+    """A topic setting after its broker synonyms; the last one has the default."""
+    resolved = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
+    model = BROKER_CONFIG_KEYS[resolved[-1].name]
+    default = model.default
+    if isinstance(default, int) and not isinstance(default, bool):
+        default *= resolved[-1].factor
+    first = BROKER_CONFIG_KEYS[resolved[0].name]
+    properties = {"type": first.type, "validator": first.validator, "default": default, **changes}
+    return TopicConfigKey(dataclasses.replace(first, name=name, **properties), resolved)  # type: ignore[arg-type]
+
+
+def _alone(
+    name: str, type_: ConfigType, default: ConfigValue, documentation: str, validator: Validator | None = None
+) -> TopicConfigKey:
+    """A topic setting that no broker setting gives a default."""
+    return TopicConfigKey(ConfigKey(name, type_, default, documentation, validator))
+
+
+_KEYS = (
+    _like("segment.bytes", "log.segment.bytes"),
+    _like("segment.ms", "log.roll.ms", Synonym("log.roll.hours", MILLISECONDS_PER_HOUR), validator=Range(1)),
+    _like(
+        "segment.jitter.ms",
+        "log.roll.jitter.ms",
+        Synonym("log.roll.jitter.hours", MILLISECONDS_PER_HOUR),
+        validator=Range(0),
+    ),
+    _like("segment.index.bytes", "log.index.size.max.bytes"),
+    _like("flush.messages", "log.flush.interval.messages"),
+    _like("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", validator=Range(0)),
+    _like("retention.bytes", "log.retention.bytes"),
+    _like(
+        "retention.ms",
+        "log.retention.ms",
+        Synonym("log.retention.minutes", MILLISECONDS_PER_MINUTE),
+        Synonym("log.retention.hours", MILLISECONDS_PER_HOUR),
+        validator=Range(-1),
+    ),
+    _like("max.message.bytes", "message.max.bytes"),
+    _like("index.interval.bytes", "log.index.interval.bytes"),
+    _like("delete.retention.ms", "log.cleaner.delete.retention.ms"),
+    _like("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
+    _like("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    _like("file.delete.delay.ms", "log.segment.delete.delay.ms"),
+    _like("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"),
+    _like("cleanup.policy", "log.cleanup.policy"),
+    _like("unclean.leader.election.enable", "unclean.leader.election.enable"),
+    _like("min.insync.replicas", "min.insync.replicas"),
+    _like("compression.type", "compression.type"),
+    _like("compression.gzip.level", "compression.gzip.level"),
+    _like("compression.lz4.level", "compression.lz4.level"),
+    _like("compression.zstd.level", "compression.zstd.level"),
+    _like("preallocate", "log.preallocate"),
+    _like("message.format.version", "log.message.format.version"),
+    _like("message.timestamp.type", "log.message.timestamp.type"),
+    _like("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms"),
+    _like("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
+    _like("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
+    _like("message.downconversion.enable", "log.message.downconversion.enable"),
+    _like("local.retention.ms", "log.local.retention.ms"),
+    _like("local.retention.bytes", "log.local.retention.bytes"),
+    _like("record.validation", "record.validation"),
+    _alone(
+        "leader.replication.throttled.replicas",
+        ConfigType.LIST,
+        (),
+        "Replicas whose reads are throttled on the leader: partition:broker pairs, or *.",
+        ThrottledReplicas(),
+    ),
+    _alone(
+        "follower.replication.throttled.replicas",
+        ConfigType.LIST,
+        (),
+        "Replicas whose writes are throttled on the follower: partition:broker pairs, or *.",
+        ThrottledReplicas(),
+    ),
+    _alone("remote.storage.enable", ConfigType.BOOLEAN, False, "Whether the topic's segments go to remote storage."),
+    _alone("remote.log.copy.disable", ConfigType.BOOLEAN, False, "Whether a tiered topic's copying is switched off."),
+    _alone(
+        "remote.log.delete.on.disable",
+        ConfigType.BOOLEAN,
+        False,
+        "Whether remote data are deleted when a topic's remote storage is switched off.",
+    ),
+)
+
+TOPIC_CONFIG_KEYS: dict[str, TopicConfigKey] = {key.name: key for key in _KEYS}
+"""Name -> topic setting."""

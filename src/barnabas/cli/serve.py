@@ -1,0 +1,185 @@
+"""`barnabas serve`: runs a broker in this process until it is told to stop.
+
+Owns what belongs to the process rather than to the broker: signals, log lines on stderr, the ready line on stdout, the
+exit status. Runs on the main thread, which waits on a pipe; signal handlers and a watching thread write to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.properties_file import load_properties
+from barnabas.config.server_defaults import SERVER_DEFAULTS
+from barnabas.runtime.log_queue import LogQueue
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from barnabas.broker.broker_server import BrokerServer
+
+DEFAULT_DATA_DIR = "barnabas-data"
+EXIT_FAILED = 1
+EXIT_WRONG_SETTINGS = 2
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_BROKER_ENDED = b"\xff"
+_STDIN_CLOSED = b"\xfe"
+_REASONS = {_BROKER_ENDED: "the broker ended", _STDIN_CLOSED: "stdin was closed"}
+
+logger = logging.getLogger(__name__)
+
+
+@click.command()
+@click.option("--config", "config_file", type=click.Path(dir_okay=False), help="A server.properties as Kafka's.")
+@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="A setting; wins over the file.")
+@click.option("--data-dir", type=click.Path(file_okay=False), help=f"Where data live; ./{DEFAULT_DATA_DIR} if unset.")
+@click.option("--listen", multiple=True, metavar="NAME://HOST:PORT", help="Where to listen; port 0 takes a free one.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="How much is logged on stderr.",
+)
+@click.option("--until-stdin-closes", is_flag=True, hidden=True)
+def serve(
+    config_file: str | None,
+    overrides: tuple[str, ...],
+    data_dir: str | None,
+    listen: tuple[str, ...],
+    log_level: str,
+    until_stdin_closes: bool,
+) -> None:
+    """Run a broker until SIGTERM or ctrl-C.
+
+    Prints one line on stdout once it is ready, with the addresses it listens on; its log goes to stderr. Without
+    --config it starts with the settings of Kafka's shipped server.properties.
+    """
+    try:
+        config = read_config(config_file, overrides, data_dir, listen)
+    except ConfigError as error:
+        click.echo(f"barnabas: {error}", err=True)
+        sys.exit(EXIT_WRONG_SETTINGS)
+    except OSError as error:
+        click.echo(f"barnabas: cannot read {config_file}: {error.strerror}", err=True)
+        sys.exit(EXIT_WRONG_SETTINGS)
+    log = LogQueue(sys.stderr)
+    log.start()
+    logging.basicConfig(level=log_level.upper(), handlers=[log])
+    stop = _StopRequest()
+    if until_stdin_closes:
+        stop.when_stdin_closes()
+    _leave(_run(config, stop), log)
+
+
+def read_config(
+    config_file: str | None, overrides: tuple[str, ...], data_dir: str | None, listen: tuple[str, ...]
+) -> KafkaConfig:
+    """The file's settings, or the shipped ones, with the options on top. ConfigError, or OSError for the file."""
+    if config_file is None:
+        properties = dict(SERVER_DEFAULTS)
+        source = "the command line"
+    else:
+        properties = load_properties(config_file)
+        source = config_file
+    for override in overrides:
+        name, separator, value = override.partition("=")
+        if not separator or not name.strip():
+            raise ConfigError(f"--override takes NAME=VALUE, not {override!r}")
+        properties[name.strip()] = value
+    if listen:
+        properties["listeners"] = ",".join(listen)
+    if data_dir is not None:
+        properties["log.dirs"] = os.path.abspath(data_dir)
+    elif config_file is None and not properties.keys() & {"log.dir", "log.dirs"}:
+        properties["log.dirs"] = os.path.abspath(DEFAULT_DATA_DIR)
+    return KafkaConfig.parse(properties, source)
+
+
+def _run(config: KafkaConfig, stop: _StopRequest) -> int:
+    """Start the broker, wait for a signal or its own end, stop it. Returns the exit status."""
+    from barnabas.broker.broker_server import BrokerServer  # errors in settings show before the broker is imported
+
+    server = BrokerServer(config)
+    try:
+        server.startup()
+    except (ConfigError, OSError) as error:
+        logger.error("the broker cannot start: %s", error)  # noqa: TRY400 the message says it all
+        server.shutdown()
+        return EXIT_FAILED
+    except Exception:
+        logger.exception("the broker cannot start")
+        server.shutdown()
+        return EXIT_FAILED
+    _print_ready_line(server, config)
+    stop.watch(server)
+    logger.info("stopping: %s", stop.wait())
+    server.shutdown()
+    return server.exit_status
+
+
+def _print_ready_line(server: BrokerServer, config: KafkaConfig) -> None:
+    addresses = ",".join(end_point.connection_string for end_point in server.bound_endpoints)
+    broker_id = config.integer("broker.id")
+    data = ",".join(config.log_dirs)
+    try:
+        print(  # noqa: T201 the one line that scripts and the test kit wait for
+            f"barnabas ready: {addresses} broker={broker_id} cluster={server.cluster_id} data={data}", flush=True
+        )
+    except OSError as error:
+        logger.warning("nobody reads the ready line: %s", error)
+
+
+class _StopRequest:
+    """A pipe that signal handlers write to. Not an Event: the code that a signal interrupts may hold its lock."""
+
+    def __init__(self) -> None:
+        self._read_fd, self._write_fd = os.pipe()
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
+
+    def watch(self, server: BrokerServer) -> None:
+        """Ask for the stop also when the broker ends by itself."""
+
+        def wait_for_end() -> None:
+            server.await_shutdown()
+            os.write(self._write_fd, _BROKER_ENDED)
+
+        threading.Thread(target=wait_for_end, name="await-shutdown", daemon=True).start()
+
+    def when_stdin_closes(self) -> None:
+        """Ask for the stop when whoever started this process is gone (the test kit, even if it was killed)."""
+
+        def wait_for_end_of_input() -> None:
+            while os.read(0, 4096):
+                pass
+            os.write(self._write_fd, _STDIN_CLOSED)
+
+        threading.Thread(target=wait_for_end_of_input, name="await-stdin", daemon=True).start()
+
+    def wait(self) -> str:
+        """Block until a stop is asked for; says by what."""
+        reason = os.read(self._read_fd, 1)
+        return _REASONS.get(reason) or signal.Signals(reason[0]).name
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        for stop_signal in STOP_SIGNALS:
+            signal.signal(stop_signal, signal.SIG_DFL)  # a second one ends the process at once
+        os.write(self._write_fd, bytes([number]))
+
+
+def _leave(status: int, log: LogQueue) -> NoReturn:
+    """End the process. Threads that are still there (a full pipe's writer, a client's) must not keep it alive."""
+    logging.shutdown()
+    log.stop()
+    sys.stdout.flush()
+    os._exit(status)

@@ -1,0 +1,241 @@
+"""A real broker in a process of its own, for tests: `with broker(num_partitions=3) as b: ... b.bootstrap_servers`.
+
+Used by other people's tests and by ours; everything happens on the caller's thread. The process listens on an
+ephemeral port, keeps its data in a temporary directory, and ends when the caller does, even if that is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+LOG_LINES_SHOWN = 60
+START_TIMEOUT_SECONDS = 30.0
+STOP_TIMEOUT_SECONDS = 30.0
+
+Setting = str | int | float | bool | Sequence[str]
+
+_READY = re.compile(r"barnabas ready: (?P<addresses>\S+) broker=(?P<broker>-?\d+) cluster=(?P<cluster>\S+) data=.*")
+
+
+class BrokerFailed(RuntimeError):
+    """The broker did not start, or did not stop cleanly; the message ends with its log."""
+
+
+class BrokerProcess:
+    """One broker: a data dir, settings, and a process that can be stopped, killed and started again.
+
+    Settings are Kafka's names, with underscores for dots where they are keywords: `num_partitions=3`.
+    """
+
+    def __init__(
+        self,
+        data_dir: str,
+        settings: Mapping[str, Setting] | None = None,
+        *,
+        listen: str = "PLAINTEXT://127.0.0.1:0",
+        log_level: str = "info",
+        python: Sequence[str] = (sys.executable,),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data_dir = data_dir
+        self.settings = dict(settings or {})
+        self.log_path = data_dir.rstrip(os.sep) + ".log"
+        self.addresses: list[str] = []
+        self.broker_id = -1
+        self.cluster_id = ""
+        self._listen = listen
+        self._log_level = log_level
+        self._python = list(python)
+        self._environment = environment
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of the first listener, as clients take it."""
+        if not self.addresses:
+            raise BrokerFailed("the broker was not started")
+        return self.addresses[0].partition("://")[2]
+
+    @property
+    def host(self) -> str:
+        """The first listener's host."""
+        return self.bootstrap_servers.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        """The first listener's port."""
+        return int(self.bootstrap_servers.rpartition(":")[2])
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._running().pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def command(self) -> list[str]:
+        """The command line of the broker; after the first start with the ports it got then."""
+        listen = ",".join(self.addresses) or self._listen
+        command = [*self._python, "-m", "barnabas", "serve", "--until-stdin-closes", "--log-level", self._log_level]
+        command += ["--data-dir", self.data_dir, "--listen", listen]
+        for name, value in self.settings.items():
+            command += ["--override", f"{name.replace('_', '.')}={_text(value)}"]
+        return command
+
+    def start(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> BrokerProcess:
+        """Start the process and wait until it is ready; BrokerFailed, with its log, if it does not get there."""
+        if self.is_running:
+            raise BrokerFailed(f"the broker is running already (pid {self.pid})")
+        with open(self.log_path, "ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
+                self.command(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=None if self._environment is None else {**os.environ, **self._environment},
+            )
+        # Reading blocks until the line or the end of the process; the timer makes sure that one of them comes.
+        out_of_patience = threading.Timer(timeout_seconds, self._process.kill)
+        out_of_patience.daemon = True
+        out_of_patience.start()
+        try:
+            self._read_ready_line(self._process, timeout_seconds)
+        finally:
+            out_of_patience.cancel()
+        return self
+
+    def terminate(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> int:
+        """Ask the broker to stop (SIGTERM) and wait; returns its exit status, 0 if it stopped cleanly."""
+        process = self._running()
+        process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise BrokerFailed(self._with_log(f"the broker did not stop within {timeout_seconds} s")) from None
+        self._forget(process)
+        return status
+
+    def kill(self) -> None:
+        """End the process at once (SIGKILL), as a crash would. Harmless if it is gone."""
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()
+            self._forget(process)
+
+    def restart(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> BrokerProcess:
+        """Stop the broker if it runs, and start it again: same data, same port, same settings."""
+        if self.is_running:
+            self.terminate()
+        return self.start(timeout_seconds)
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP): its connections stay open and silent."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Thaw it."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def log_text(self) -> str:
+        """Everything the broker has logged, over all its starts."""
+        with suppress(FileNotFoundError), open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+        return ""
+
+    def close(self) -> None:
+        """Stop the broker if it runs; BrokerFailed if it does not stop cleanly."""
+        if self.is_running:
+            status = self.terminate()
+            if status != 0:
+                raise BrokerFailed(self._with_log(f"the broker stopped with exit status {status}"))
+        elif self._process is not None:
+            status = self._process.wait()
+            self._forget(self._process)
+            raise BrokerFailed(self._with_log(f"the broker ended by itself with exit status {status}"))
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            raise BrokerFailed("the broker is not running")
+        return self._process
+
+    def _read_ready_line(self, process: subprocess.Popen[str], timeout_seconds: float) -> None:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        ready = _READY.fullmatch(line.strip())
+        if ready is None:
+            process.kill()
+            status = process.wait()
+            self._forget(process)
+            what = f"it printed {line.strip()!r} instead of the ready line" if line else f"exit status {status}"
+            raise BrokerFailed(self._with_log(f"the broker was not ready after at most {timeout_seconds} s: {what}"))
+        self.addresses = ready["addresses"].split(",")
+        self.broker_id = int(ready["broker"])
+        self.cluster_id = ready["cluster"]
+
+    def _forget(self, process: subprocess.Popen[str]) -> None:
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+        self._process = None
+
+    def _with_log(self, message: str) -> str:
+        lines = self.log_text().splitlines()[-LOG_LINES_SHOWN:]
+        command = " ".join(self.command())
+        return f"{message}\ncommand: {command}\nlast lines of {self.log_path}:\n" + "\n".join(lines)
+
+
+@contextmanager
+def broker(
+    *,
+    data_dir: str | None = None,
+    listen: str = "PLAINTEXT://127.0.0.1:0",
+    log_level: str = "info",
+    **settings: Setting,
+) -> Iterator[BrokerProcess]:
+    """A running broker: `with broker(num_partitions=3) as b`. Stopped afterwards, and its data removed.
+
+    `data_dir`: use and keep this directory instead of a temporary one. Other keywords are settings. BrokerFailed, with
+    the broker's log, if it does not start, ends on its own, or does not stop cleanly.
+    """
+    directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else None
+    process = BrokerProcess(
+        data_dir if directory is None else os.path.join(directory, "data"),  # type: ignore[arg-type]
+        settings,
+        listen=listen,
+        log_level=log_level,
+    )
+    try:
+        process.start()
+        try:
+            yield process
+        except BaseException:
+            process.kill()  # the caller's own error is the one to see
+            raise
+        process.close()
+    finally:
+        process.kill()
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _text(value: Setting) -> str:
+    """A setting as a properties file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int | float) else ",".join(value)

@@ -1,0 +1,94 @@
+"""Requests sent, or being sent, and not answered yet, per node (Kafka: InFlightRequests).
+
+Owned by the NetworkClient's thread; no lock. Newest first in each queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from barnabas.rpc.client_request import ClientRequest
+
+
+class InFlightRequest:
+    """A request with the version it was sent in and the time it was handed to the selector (monotonic ms)."""
+
+    __slots__ = ("completed_send", "internal", "request", "sent_ms", "version")
+
+    def __init__(self, request: ClientRequest, version: int, sent_ms: int, *, internal: bool) -> None:
+        self.request = request
+        self.version = version
+        self.sent_ms = sent_ms
+        self.internal = internal
+        """Sent by the client itself: ApiVersions, or Metadata."""
+        self.completed_send = False
+        """All of its bytes have been given to the socket."""
+
+
+class InFlightRequests:
+    """At most `limit` per node."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._queues: dict[int, deque[InFlightRequest]] = {}
+        self._total = 0
+
+    def add(self, in_flight: InFlightRequest) -> None:
+        """A request was handed to the selector."""
+        self._queues.setdefault(in_flight.request.node_id, deque()).appendleft(in_flight)
+        self._total += 1
+
+    def next_to_complete(self, node_id: int) -> InFlightRequest:
+        """The oldest: the one the next answer belongs to. Raises LookupError when there is none."""
+        return self._queues[node_id][-1]
+
+    def complete_next(self, node_id: int) -> InFlightRequest:
+        """Remove the oldest. Raises LookupError when there is none."""
+        in_flight = self._queues[node_id].pop()
+        self._total -= 1
+        return in_flight
+
+    def last_sent(self, node_id: int) -> InFlightRequest:
+        """The newest, which alone may still be on its way out."""
+        return self._queues[node_id][0]
+
+    def complete_last_sent(self, node_id: int) -> InFlightRequest:
+        """Remove the newest: it expects no answer."""
+        in_flight = self._queues[node_id].popleft()
+        self._total -= 1
+        return in_flight
+
+    def can_send_more(self, node_id: int) -> bool:
+        """Whether the queue is empty, or its newest request has left and there is room."""
+        queue = self._queues.get(node_id)
+        return not queue or (queue[0].completed_send and len(queue) < self._limit)
+
+    def clear(self, node_id: int) -> list[InFlightRequest]:
+        """Remove all of a node, oldest first."""
+        queue = self._queues.pop(node_id, None)
+        if queue is None:
+            return []
+        self._total -= len(queue)
+        return list(reversed(queue))
+
+    def count(self, node_id: int | None = None) -> int:
+        """How many, of one node or of all."""
+        return self._total if node_id is None else len(self._queues.get(node_id, ()))
+
+    def timed_out_nodes(self, now_ms: int) -> list[int]:
+        """Nodes that owe an answer for longer than the request's timeout. Timeouts may differ, so all are looked at."""
+        return [
+            node_id
+            for node_id, queue in self._queues.items()
+            if any(now_ms - in_flight.sent_ms > in_flight.request.timeout_ms for in_flight in queue)
+        ]
+
+    def next_timeout_ms(self, now_ms: int) -> int | None:
+        """Milliseconds until the first of all requests times out; None when none is in flight."""
+        deadlines = [item.sent_ms + item.request.timeout_ms for item in self]
+        return max(min(deadlines) - now_ms, 0) if deadlines else None
+
+    def __iter__(self) -> Iterator[InFlightRequest]:
+        for queue in self._queues.values():
+            yield from queue

@@ -1,0 +1,469 @@
+"""Requests to the nodes of a cluster over non-blocking connections (Kafka: NetworkClient).
+
+Owned by one thread (a producer's sender, a consumer's caller, an inter-broker channel's thread); only `wakeup` may
+be called from another. Callbacks of requests run inside `poll`, at its end. Times are monotonic milliseconds.
+
+A node is connected to by `ready`, asked for its ApiVersions, and takes requests from then on, at most
+`max_in_flight` at a time, answered in order. A connection that is lost fails exactly the requests on it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from barnabas import __version__
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import DecodeError, ErrorCode
+from barnabas.protocol.headers import decode_response_header, response_header_version
+from barnabas.protocol.message_index import response_class
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.message import Message
+from barnabas.rpc.client_request import (
+    ClientRequest,
+    ClientResponse,
+    MessageBuilder,
+    ResponseCallback,
+    UnsupportedVersion,
+)
+from barnabas.rpc.client_selector import ClientSelector
+from barnabas.rpc.connection_states import ConnectionStates
+from barnabas.rpc.in_flight_requests import InFlightRequest, InFlightRequests
+from barnabas.rpc.metadata_updater import MetadataUpdater
+from barnabas.rpc.node import Node
+from barnabas.rpc.node_api_versions import NodeApiVersions
+from barnabas.rpc.request_frame import request_frame
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.frame_reader import Frame, InvalidReceive
+from barnabas.transport.host_addresses import host_addresses
+
+_log = logging.getLogger(__name__)
+
+_MAX_CORRELATION_ID = 2**31 - 1
+_UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION)
+
+
+@dataclass(frozen=True)
+class NetworkClientConfig:
+    """Kafka's client settings of the same names. Times in milliseconds, -1 buffers are the system's."""
+
+    client_id: str = ""
+    max_in_flight: int = 5
+    request_timeout_ms: int = 30_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    connection_setup_timeout_ms: int = 10_000
+    connection_setup_timeout_max_ms: int = 30_000
+    send_buffer_bytes: int = 131_072
+    receive_buffer_bytes: int = 65_536
+
+
+class NetworkClient:
+    """See the module's text. `resolve(host, port)` gives a host's addresses; the `random` is for jitter."""
+
+    def __init__(
+        self,
+        selector: ClientSelector,
+        metadata_updater: MetadataUpdater,
+        config: NetworkClientConfig,
+        clock: Clock,
+        random: Random | None = None,
+        *,
+        resolve: Callable[[str, int], Iterable[str]] = host_addresses,
+    ) -> None:
+        self._selector = selector
+        self._metadata_updater = metadata_updater
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._resolve = resolve
+        self._states = ConnectionStates(
+            (config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+            (config.connection_setup_timeout_ms, config.connection_setup_timeout_max_ms),
+            random,
+        )
+        self._in_flight = InFlightRequests(config.max_in_flight)
+        self._api_versions: dict[int, NodeApiVersions] = {}
+        self._needs_api_versions: dict[int, int] = {}
+        """Nodes to be asked for their versions, with the latest version of ApiVersions they can read."""
+        self._aborted_sends: list[ClientResponse] = []
+        self._correlation_id = 0
+        self._closed = False
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """This client's time: the monotonic clock in milliseconds."""
+        return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
+
+    def ready(self, node: Node, now_ms: int) -> bool:
+        """Whether a request can be sent to the node now; if there is no connection, begins to make one."""
+        if self.is_ready(node, now_ms):
+            return True
+        if self._states.can_connect(node.id, now_ms):
+            self.initiate_connect(node, now_ms)
+        return False
+
+    def is_ready(self, node: Node, now_ms: int) -> bool:
+        """Connected, with room in flight, and metadata not due: that goes first."""
+        return not self._metadata_updater.is_update_due(now_ms) and self.can_send_request(node.id, now_ms)
+
+    def can_send_request(self, node_id: int, now_ms: int) -> bool:
+        """As `is_ready`, whether metadata is due or not."""
+        return (
+            self._states.is_ready(node_id, now_ms)
+            and self._selector.is_channel_ready(str(node_id))
+            and self._in_flight.can_send_more(node_id)
+        )
+
+    def can_connect(self, node_id: int, now_ms: int) -> bool:
+        """Whether there is no connection and the wait after a failure is over."""
+        return self._states.can_connect(node_id, now_ms)
+
+    def connection_failed(self, node: Node, now_ms: int) -> bool:
+        """Whether the last connection, or attempt, failed and its wait is not over."""
+        return self._states.is_blacked_out(node.id, now_ms)
+
+    def is_any_node_connecting(self) -> bool:
+        """Whether a connection is being made."""
+        return self._states.any_preparing()
+
+    def poll_delay_ms(self, node: Node, now_ms: int) -> int | None:
+        """Milliseconds until something can be tried with the node (backoff, throttle); None: an event will tell."""
+        return self._states.poll_delay_ms(node.id, now_ms)
+
+    def has_ready_nodes(self, now_ms: int) -> bool:
+        """Whether any node takes requests now."""
+        return self._states.has_ready_nodes(now_ms)
+
+    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+        """What a connected node supports."""
+        return self._api_versions.get(node_id)
+
+    def least_loaded_node(self, now_ms: int) -> Node | None:
+        """The node with the fewest requests in flight that can take one; else one being connected to, or connectable.
+
+        None when every node is waiting out a failure. Starts at a random node, so that the load spreads.
+        """
+        nodes = self._metadata_updater.nodes()
+        if not nodes:
+            return None
+        ready = connecting = connectable = None
+        fewest = _MAX_CORRELATION_ID
+        offset = self._random.randrange(len(nodes)) if self._random is not None else 0
+        for index in range(len(nodes)):
+            node = nodes[(offset + index) % len(nodes)]
+            if self.can_send_request(node.id, now_ms):
+                count = self._in_flight.count(node.id)
+                if count == 0:
+                    return node
+                if count < fewest:
+                    fewest, ready = count, node
+            elif self._states.state(node.id).is_preparing:
+                connecting = node
+            elif self._states.can_connect(node.id, now_ms) and (
+                connectable is None
+                or self._states.last_attempt_ms(connectable.id) > self._states.last_attempt_ms(node.id)
+            ):
+                connectable = node
+        return ready or connecting or connectable
+
+    def initiate_connect(self, node: Node, now_ms: int) -> None:
+        """Begin to connect; failing to begin counts as a lost connection."""
+        config = self._config
+        self._states.connecting(node.id, now_ms)
+        try:
+            address = self._states.next_address(node.id, lambda: self._resolve(node.host, node.port))
+            self._selector.connect(
+                str(node.id), (address, node.port), config.send_buffer_bytes, config.receive_buffer_bytes
+            )
+        except OSError as error:
+            _log.warning("Cannot connect to node %s: %s", node, error)
+            self._states.disconnected(node.id, now_ms)
+            self._metadata_updater.handle_disconnect(node.id, now_ms)
+
+    def disconnect(self, node_id: int) -> None:
+        """Close the connection; its requests fail in the next poll. The wait before the next attempt begins."""
+        if self._states.state(node_id).is_disconnected:
+            return
+        now_ms = self.now_ms()
+        self._selector.close(str(node_id))
+        self._forget_connection(node_id, now_ms)
+        self._cancel_in_flight(node_id, now_ms, self._aborted_sends)
+
+    def close_connection(self, node_id: int) -> None:
+        """Close the connection of a node that is no longer of interest, and forget its state and its requests."""
+        self._selector.close(str(node_id))
+        now_ms = self.now_ms()
+        self._forget_connection(node_id, now_ms)
+        self._cancel_in_flight(node_id, now_ms, [])
+        self._states.forget(node_id)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def new_request(
+        self,
+        node_id: int,
+        message: Message | type[Message],
+        *,
+        build: MessageBuilder | None = None,
+        versions: tuple[int, int] | None = None,
+        expects_response: bool = True,
+        timeout_ms: int | None = None,
+        callback: ResponseCallback | None = None,
+    ) -> ClientRequest:
+        """A request for `send`: a message, or its class and `build`, called with the version that is agreed on.
+
+        `versions` (oldest, latest) narrows what may be sent; by default all versions of the class may.
+        """
+        message_class = message if isinstance(message, type) else type(message)
+        if build is None:
+            assert not isinstance(message, type)
+            fixed: Message = message
+
+            def build(_version: int) -> Message:
+                return fixed
+
+        self._correlation_id = self._correlation_id + 1 & _MAX_CORRELATION_ID
+        return ClientRequest(
+            node_id,
+            message_class,
+            build,
+            versions if versions is not None else (message_class.min_version, message_class.max_version),
+            self._correlation_id,
+            self.now_ms(),
+            timeout_ms=self._config.request_timeout_ms if timeout_ms is None else timeout_ms,
+            expects_response=expects_response,
+            callback=callback,
+        )
+
+    def send(self, request: ClientRequest, now_ms: int) -> None:
+        """Queue a request to a node that is ready (`can_send_request`), else RuntimeError. The next poll sends it.
+
+        If no version fits, the request's callback hears it in the next poll.
+        """
+        if not self.can_send_request(request.node_id, now_ms):
+            raise RuntimeError(f"Attempt to send a request to node {request.node_id} which is not ready.")
+        self._send(request, now_ms, internal=False)
+
+    def send_metadata_request(self, request: ClientRequest, now_ms: int) -> None:
+        """Queue the metadata updater's own request; its answer goes back to the updater."""
+        self._send(request, now_ms, internal=True)
+
+    def in_flight_count(self, node_id: int | None = None) -> int:
+        """Requests sent and not answered, to one node or to all."""
+        return self._in_flight.count(node_id)
+
+    def wakeup(self) -> None:
+        """Make the current or the next `poll` return at once. Any thread may call it."""
+        self._selector.wakeup()
+
+    def close(self) -> None:
+        """Close all connections. Requests in flight are forgotten; nothing may be called afterwards."""
+        self._closed = True
+        self._selector.close_all()
+
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+        """Send and receive for at most `timeout_ms`; returns what completed, its callbacks having run."""
+        responses: list[ClientResponse] = []
+        if self._aborted_sends:
+            responses, self._aborted_sends = self._aborted_sends, []
+            self._complete_responses(responses)
+            return responses
+        metadata_timeout_ms = self._metadata_updater.maybe_update(self, now_ms)
+        timeout_ms = min(timeout_ms, metadata_timeout_ms, self._config.request_timeout_ms)
+        setup_timeout_ms = self._states.next_setup_timeout_ms(now_ms)
+        if setup_timeout_ms is not None:
+            timeout_ms = min(timeout_ms, setup_timeout_ms + 1)
+        self._selector.poll(timeout_ms)
+        now_ms = self.now_ms()
+        self._handle_completed_sends(responses, now_ms)
+        self._handle_completed_receives(responses, now_ms)
+        self._handle_disconnections(responses, now_ms)
+        self._handle_connections()
+        self._initiate_api_versions_requests(now_ms)
+        self._handle_timed_out_connections(responses, now_ms)
+        self._handle_timed_out_requests(responses, now_ms)
+        self._complete_responses(responses)
+        return responses
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def _send(self, request: ClientRequest, now_ms: int, *, internal: bool) -> None:
+        versions = self._api_versions.get(request.node_id)
+        try:
+            version = versions.latest_usable_version(request) if versions is not None else request.versions[1]
+        except UnsupportedVersion as error:
+            _log.debug("Version mismatch when sending a request to node %d: %s", request.node_id, error)
+            if internal:
+                self._metadata_updater.handle_failed_request(now_ms, error)
+            else:
+                self._aborted_sends.append(ClientResponse(request, now_ms, version_error=error))
+            return
+        frame = request_frame(request.build(version), version, request.correlation_id, self._config.client_id)
+        self._in_flight.add(InFlightRequest(request, version, now_ms, internal=internal))
+        self._selector.send(str(request.node_id), frame)
+
+    # -- the steps of poll -------------------------------------------------------------------------------------------
+
+    def _handle_completed_sends(self, responses: list[ClientResponse], now_ms: int) -> None:
+        """A request that expects no answer (acks=0) is complete once it has left."""
+        for channel in self._selector.completed_sends:
+            node_id = int(channel.connection_id)
+            if not self._in_flight.count(node_id):
+                continue
+            newest = self._in_flight.last_sent(node_id)
+            newest.completed_send = True
+            if not newest.request.expects_response:
+                self._in_flight.complete_last_sent(node_id)
+                responses.append(ClientResponse(newest.request, now_ms, version=newest.version))
+
+    def _handle_completed_receives(self, responses: list[ClientResponse], now_ms: int) -> None:
+        for channel in self._selector.completed_receives:
+            node_id = int(channel.connection_id)
+            try:
+                while (frame := channel.take_receive()) is not None:
+                    self._handle_answer(node_id, frame, channel.reader.release, responses, now_ms)
+            except (DecodeError, InvalidReceive, LookupError) as error:
+                _log.warning("Node %d sent an answer that cannot be read: %s", node_id, error)
+                self._hang_up(node_id, responses, now_ms)
+
+    def _handle_answer(
+        self,
+        node_id: int,
+        frame: Frame,
+        release: Callable[[], None] | None,
+        responses: list[ClientResponse],
+        now_ms: int,
+    ) -> None:
+        in_flight = self._in_flight.next_to_complete(node_id)
+        body = _decode_answer(in_flight, frame)
+        self._in_flight.complete_next(node_id)
+        throttle_time_ms = getattr(body, "throttle_time_ms", 0)
+        if throttle_time_ms > 0:
+            self._states.throttle(node_id, now_ms + throttle_time_ms)
+        if not in_flight.internal:
+            response = ClientResponse(in_flight.request, now_ms, body=body, version=in_flight.version)
+            response.release = release
+            responses.append(response)
+        elif isinstance(body, ApiVersionsResponse):
+            self._handle_api_versions(node_id, in_flight, body, responses, now_ms)
+        else:
+            self._metadata_updater.handle_response(body, now_ms)
+
+    def _handle_api_versions(
+        self,
+        node_id: int,
+        in_flight: InFlightRequest,
+        body: ApiVersionsResponse,
+        responses: list[ClientResponse],
+        now_ms: int,
+    ) -> None:
+        ranges = [(entry.api_key, entry.min_version, entry.max_version) for entry in body.api_keys]
+        if body.error_code == ErrorCode.NONE:
+            self._api_versions[node_id] = NodeApiVersions(ranges)
+            self._states.ready(node_id)
+        elif body.error_code == ErrorCode.UNSUPPORTED_VERSION and in_flight.version > 0:
+            # Error 35 comes in the v0 body, with the range the node has; a node that gives none gets v0 (KIP-511).
+            known = NodeApiVersions(ranges).range_of(ApiKey.API_VERSIONS)
+            latest = known[1] if known is not None else 0
+            self._needs_api_versions[node_id] = min(latest, in_flight.version - 1)
+        else:
+            _log.warning("Node %d answers ApiVersions with error %d", node_id, body.error_code)
+            self._hang_up(node_id, responses, now_ms)
+
+    def _handle_disconnections(self, responses: list[ClientResponse], now_ms: int) -> None:
+        for connection_id, state in self._selector.disconnected.items():
+            node_id = int(connection_id)
+            _log.debug("Node %d disconnected (%s).", node_id, state.value)
+            self._process_disconnection(node_id, state, responses, now_ms)
+
+    def _handle_connections(self) -> None:
+        for connection_id in self._selector.connected:
+            node_id = int(connection_id)
+            self._states.checking_api_versions(node_id)
+            self._needs_api_versions[node_id] = ApiVersionsRequest.max_version
+
+    def _initiate_api_versions_requests(self, now_ms: int) -> None:
+        for node_id, latest in list(self._needs_api_versions.items()):
+            if not self._selector.is_channel_ready(str(node_id)) or not self._in_flight.can_send_more(node_id):
+                continue
+            del self._needs_api_versions[node_id]
+            message = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
+            request = self.new_request(node_id, message, versions=(0, latest))
+            self._send(request, now_ms, internal=True)
+
+    def _handle_timed_out_connections(self, responses: list[ClientResponse], now_ms: int) -> None:
+        for node_id in self._states.setup_timed_out(now_ms):
+            _log.info("Disconnecting from node %d due to socket connection setup timeout.", node_id)
+            self._selector.close(str(node_id))
+            self._process_disconnection(node_id, ChannelState.LOCAL_CLOSE, responses, now_ms, timed_out=True)
+
+    def _handle_timed_out_requests(self, responses: list[ClientResponse], now_ms: int) -> None:
+        for node_id in self._in_flight.timed_out_nodes(now_ms):
+            _log.info("Disconnecting from node %d due to request timeout.", node_id)
+            self._selector.close(str(node_id))
+            self._process_disconnection(node_id, ChannelState.LOCAL_CLOSE, responses, now_ms, timed_out=True)
+
+    def _complete_responses(self, responses: Sequence[ClientResponse]) -> None:
+        for response in responses:
+            try:
+                response.on_complete()
+            except Exception:  # noqa: BLE001 - one callback must not keep the others from being told
+                _log.exception("Uncaught error in request completion")
+
+    # -- losing a connection -----------------------------------------------------------------------------------------
+
+    def _hang_up(self, node_id: int, responses: list[ClientResponse], now_ms: int) -> None:
+        self._selector.close(str(node_id))
+        self._process_disconnection(node_id, ChannelState.LOCAL_CLOSE, responses, now_ms)
+
+    def _process_disconnection(
+        self,
+        node_id: int,
+        state: ChannelState,
+        responses: list[ClientResponse],
+        now_ms: int,
+        *,
+        timed_out: bool = False,
+    ) -> None:
+        failed = state is ChannelState.AUTHENTICATION_FAILED
+        if failed:
+            _log.error("Connection to node %d failed authentication", node_id)
+        elif state is ChannelState.NOT_CONNECTED:
+            _log.warning("Connection to node %d could not be established. Node may not be available.", node_id)
+        self._forget_connection(node_id, now_ms, authentication_failed=failed)
+        self._cancel_in_flight(node_id, now_ms, responses, timed_out=timed_out)
+        self._metadata_updater.handle_disconnect(node_id, now_ms)
+
+    def _forget_connection(self, node_id: int, now_ms: int, *, authentication_failed: bool = False) -> None:
+        self._states.disconnected(node_id, now_ms, authentication_failed=authentication_failed)
+        self._api_versions.pop(node_id, None)
+        self._needs_api_versions.pop(node_id, None)
+
+    def _cancel_in_flight(
+        self, node_id: int, now_ms: int, responses: list[ClientResponse], *, timed_out: bool = False
+    ) -> None:
+        for in_flight in self._in_flight.clear(node_id):
+            if not in_flight.internal:
+                responses.append(ClientResponse(in_flight.request, now_ms, disconnected=True, timed_out=timed_out))
+            elif in_flight.request.api_key == ApiKey.METADATA:
+                self._metadata_updater.handle_failed_request(now_ms, None)
+
+
+def _decode_answer(in_flight: InFlightRequest, frame: Frame) -> Message:
+    """Decode the answer to a request. Raises DecodeError, also when it belongs to another request."""
+    request = in_flight.request
+    version = in_flight.version
+    correlation_id, position = decode_response_header(frame, response_header_version(request.api_key, version))
+    if correlation_id != request.correlation_id:
+        raise DecodeError(f"Correlation id for response ({correlation_id}) does not match request's")
+    if request.api_key == ApiKey.API_VERSIONS:
+        error_code = int.from_bytes(frame[position : position + 2], "big", signed=True)
+        if error_code == _UNSUPPORTED_VERSION:
+            version = 0
+    body, _ = response_class(request.api_key).decode(frame, version, position)
+    return body

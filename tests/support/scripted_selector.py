@@ -1,0 +1,136 @@
+"""A Selector without sockets: a test says what each poll finds, and reads what was sent. Clients are tested on it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from barnabas.protocol.headers import RequestHeader, parse_request_header, response_frame
+from barnabas.protocol.message_index import request_class
+from barnabas.protocol.messages.api_versions import ApiVersionsResponse
+from barnabas.protocol.messages.message import Message
+from barnabas.transport.channel_state import ChannelState
+from tests.support.mock_clock import MockClock
+
+
+class ScriptedChannel:
+    """A channel whose answers a test queues."""
+
+    release = None
+
+    def __init__(self, connection_id: str) -> None:
+        self.connection_id = connection_id
+        self.frames: list[bytes] = []
+        self.reader = self
+
+    def take_receive(self) -> bytes | None:
+        return self.frames.pop(0) if self.frames else None
+
+
+class SentRequest:
+    """A request as the node at the other end would see it."""
+
+    def __init__(self, connection_id: str, frame: Iterable[Any]) -> None:
+        data = b"".join(bytes(piece) for piece in frame)
+        assert struct.unpack_from(">i", data)[0] == len(data) - 4
+        self.connection_id = connection_id
+        self.header: RequestHeader
+        self.header, position = parse_request_header(data[4:])
+        self.body: Any = request_class(self.header.api_key).decode(data[4:], self.header.api_version, position)[0]
+
+
+class ScriptedSelector:
+    """Connects at once and sends at once, unless told otherwise; `poll` lets the mock clock pass when idle."""
+
+    def __init__(self, clock: MockClock) -> None:
+        self.clock = clock
+        self.connects = True
+        """False leaves connections hanging until `finish_connect`."""
+        self.sends = True
+        self.attempts: list[tuple[str, tuple[str, int]]] = []
+        self.sent: list[SentRequest] = []
+        """Requests that no test has looked at yet."""
+        self.channels: dict[str, ScriptedChannel] = {}
+        self.connected: list[str] = []
+        self.disconnected: dict[str, ChannelState] = {}
+        self.completed_receives: list[ScriptedChannel] = []
+        self.completed_sends: list[ScriptedChannel] = []
+        self.closed: list[str] = []
+        self.last_timeout_ms = -1.0
+        self._next_connected: list[str] = []
+        self._next_disconnected: dict[str, ChannelState] = {}
+        self._next_sends: list[ScriptedChannel] = []
+        self.refused: set[str] = set()
+        """Connection ids whose connect raises."""
+
+    def connect(
+        self, connection_id: str, address: tuple[str, int], send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+    ) -> None:
+        self.attempts.append((connection_id, address))
+        if connection_id in self.refused:
+            raise OSError("refused")
+        assert connection_id not in self.channels
+        self.channels[connection_id] = ScriptedChannel(connection_id)
+        if self.connects:
+            self._next_connected.append(connection_id)
+
+    def finish_connect(self, connection_id: str) -> None:
+        self._next_connected.append(connection_id)
+
+    def send(self, connection_id: str, frame: Iterable[Any]) -> None:
+        self.sent.append(SentRequest(connection_id, frame))
+        if self.sends:
+            self._next_sends.append(self.channels[connection_id])
+
+    def poll(self, timeout_ms: float) -> None:
+        self.last_timeout_ms = timeout_ms
+        self.connected, self._next_connected = self._next_connected, []
+        self.disconnected, self._next_disconnected = self._next_disconnected, {}
+        self.completed_sends, self._next_sends = self._next_sends, []
+        self.completed_receives = [channel for channel in self.channels.values() if channel.frames]
+        for connection_id in self.disconnected:
+            self.channels.pop(connection_id, None)
+
+    def close(self, connection_id: str) -> None:
+        self.closed.append(connection_id)
+        self.channels.pop(connection_id, None)
+
+    def close_all(self) -> None:
+        for connection_id in list(self.channels):
+            self.close(connection_id)
+
+    def is_channel_ready(self, connection_id: str) -> bool:
+        return connection_id in self.channels
+
+    def wakeup(self) -> None:
+        """Nobody sleeps."""
+
+    # -- the other end -----------------------------------------------------------------------------------------------
+
+    def take(self) -> SentRequest:
+        """The oldest request that was sent."""
+        return self.sent.pop(0)
+
+    def answer(self, request: SentRequest, response: Message, version: int | None = None) -> None:
+        """Let the next poll receive `response`."""
+        pieces, _ = response_frame(request.header, response, version)
+        self.channels[request.connection_id].frames.append(b"".join(bytes(piece) for piece in pieces)[4:])
+
+    def answer_raw(self, connection_id: str, frame: bytes) -> None:
+        self.channels[connection_id].frames.append(frame)
+
+    def disconnect(self, connection_id: str, state: ChannelState = ChannelState.READY) -> None:
+        """Let the next poll report a lost connection."""
+        self._next_disconnected[connection_id] = state
+
+
+def all_versions(*message_classes: type[Message]) -> ApiVersionsResponse:
+    """An ApiVersions answer that supports all versions of these, and ApiVersions."""
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(int(cls.api_key), cls.min_version, cls.max_version)
+            for cls in message_classes
+        ]
+        + [ApiVersionsResponse.ApiVersion(18, 0, 4)]
+    )

@@ -1,0 +1,327 @@
+"""NetworkClient on a scripted selector: connecting, versions, completion, timeouts, lost connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.mock_clock import MockClock
+from tests.support.scripted_selector import ScriptedSelector, all_versions
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.api_versions import ApiVersionsResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.metadata_updater import ManualMetadataUpdater
+from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.node import Node
+from barnabas.transport.channel_state import ChannelState
+
+NODES = [Node(0, "a", 9092), Node(1, "b", 9092), Node(2, "c", 9092)]
+
+
+class Setting:
+    def __init__(self, **config: Any) -> None:
+        self.clock = MockClock()
+        self.selector = ScriptedSelector(self.clock)
+        self.updater = ManualMetadataUpdater(NODES)
+        self.client = NetworkClient(
+            self.selector,
+            self.updater,
+            NetworkClientConfig(client_id="test", **config),
+            self.clock,
+            resolve=lambda host, port: ("10.0.0.1", "10.0.0.2"),
+        )
+        self.answers: list[ClientResponse] = []
+
+    @property
+    def now(self) -> int:
+        return self.client.now_ms()
+
+    def poll(self) -> list[ClientResponse]:
+        return self.client.poll(100, self.now)
+
+    def make_ready(self, node: Node = NODES[0], versions: ApiVersionsResponse | None = None) -> None:
+        assert not self.client.ready(node, self.now)
+        self.poll()
+        request = self.selector.sent.pop()
+        self.selector.answer(request, versions or all_versions(MetadataRequest, ProduceRequest))
+        self.poll()
+        assert self.client.ready(node, self.now)
+
+    def send(self, node: Node = NODES[0], **options: Any) -> None:
+        request = self.client.new_request(
+            node.id, MetadataRequest(topics=None), callback=self.answers.append, **options
+        )
+        self.client.send(request, self.now)
+
+
+def test_connects_asks_for_versions_and_becomes_ready() -> None:
+    setting = Setting()
+    assert not setting.client.ready(NODES[0], setting.now)
+    assert setting.selector.attempts == [("0", ("10.0.0.1", 9092))]
+    assert not setting.client.ready(NODES[0], setting.now)
+    assert len(setting.selector.attempts) == 1
+    setting.poll()
+    request = setting.selector.take()
+    assert (request.header.api_key, request.header.client_id) == (ApiKey.API_VERSIONS, "test")
+    assert request.header.api_version == 4
+    assert request.body.client_software_name == "barnabas"
+    assert not setting.client.ready(NODES[0], setting.now)
+    setting.selector.answer(request, all_versions(MetadataRequest))
+    setting.poll()
+    assert setting.client.ready(NODES[0], setting.now)
+
+
+@pytest.mark.parametrize(("known", "second"), [([(18, 0, 2)], 2), ([], 0), ([(18, 0, 9)], 3)])
+def test_version_negotiation_falls_back_after_error_35(known: list[tuple[int, int, int]], second: int) -> None:
+    setting = Setting()
+    setting.client.ready(NODES[0], setting.now)
+    setting.poll()
+    request = setting.selector.take()
+    keys = [ApiVersionsResponse.ApiVersion(*entry) for entry in known]
+    setting.selector.answer(request, ApiVersionsResponse(error_code=35, api_keys=keys), version=0)
+    setting.poll()
+    request = setting.selector.take()
+    assert request.header.api_version == second
+    setting.selector.answer(request, all_versions(MetadataRequest))
+    setting.poll()
+    assert setting.client.ready(NODES[0], setting.now)
+
+
+def test_versions_refused_with_another_error_close_the_connection() -> None:
+    setting = Setting()
+    setting.client.ready(NODES[0], setting.now)
+    setting.poll()
+    setting.selector.answer(setting.selector.take(), ApiVersionsResponse(error_code=58))
+    setting.poll()
+    assert setting.selector.closed == ["0"]
+    assert setting.client.connection_failed(NODES[0], setting.now)
+
+
+def test_uses_the_latest_version_both_know_and_reports_when_there_is_none() -> None:
+    setting = Setting()
+    old = ApiVersionsResponse(api_keys=[ApiVersionsResponse.ApiVersion(3, 0, 5)])
+    setting.make_ready(versions=old)
+    setting.send()
+    setting.poll()
+    request = setting.selector.take()
+    assert request.header.api_version == 5
+    setting.selector.answer(request, MetadataResponse(controller_id=7))
+    setting.poll()
+    assert isinstance(setting.answers[0].body, MetadataResponse)
+    assert setting.answers[0].body.controller_id == 7
+    setting.send(versions=(8, 13))
+    produce = setting.client.new_request(0, ProduceRequest(), callback=setting.answers.append)
+    setting.client.send(produce, setting.now)
+    setting.poll()
+    assert "range [8,13]" in str(setting.answers[1].version_error)
+    assert "does not support PRODUCE" in str(setting.answers[2].version_error)
+    assert not setting.selector.sent
+
+
+def test_answers_complete_in_order_and_limit_what_is_in_flight() -> None:
+    setting = Setting(max_in_flight=2)
+    setting.make_ready()
+    setting.send()
+    assert not setting.client.ready(NODES[0], setting.now), "the send is not finished"
+    with pytest.raises(RuntimeError):
+        setting.send()
+    setting.poll()
+    setting.send()
+    setting.poll()
+    assert not setting.client.ready(NODES[0], setting.now), "two are in flight"
+    first, second = setting.selector.take(), setting.selector.take()
+    setting.selector.answer(first, MetadataResponse(controller_id=1))
+    setting.selector.answer(second, MetadataResponse(controller_id=2))
+    setting.poll()
+    assert [answer.body.controller_id for answer in setting.answers] == [1, 2]
+    assert setting.client.in_flight_count() == 0
+
+
+def test_a_request_without_answer_completes_when_sent() -> None:
+    setting = Setting()
+    setting.make_ready()
+    setting.selector.sends = False
+    request = setting.client.new_request(0, ProduceRequest(), expects_response=False, callback=setting.answers.append)
+    setting.client.send(request, setting.now)
+    setting.poll()
+    assert not setting.answers
+    setting.selector._next_sends.append(setting.selector.channels["0"])
+    setting.poll()
+    assert setting.answers[0].body is None
+    assert not setting.answers[0].disconnected
+    assert setting.client.in_flight_count(0) == 0
+
+
+def test_a_lost_connection_fails_its_requests_and_no_others() -> None:
+    setting = Setting()
+    setting.make_ready(NODES[0])
+    setting.make_ready(NODES[1])
+    setting.send(NODES[0])
+    setting.send(NODES[1])
+    setting.poll()
+    setting.send(NODES[0])
+    setting.selector.disconnect("0")
+    setting.poll()
+    assert [(a.request.node_id, a.disconnected, a.timed_out) for a in setting.answers] == [(0, True, False)] * 2
+    assert setting.client.in_flight_count(1) == 1
+    assert not setting.client.ready(NODES[0], setting.now)
+    assert len(setting.selector.attempts) == 2, "it waits first"
+
+
+def test_frames_received_before_the_disconnect_still_count() -> None:
+    setting = Setting()
+    setting.make_ready()
+    setting.send()
+    setting.poll()
+    setting.selector.answer(setting.selector.take(), MetadataResponse())
+    setting.selector.disconnect("0")
+    setting.poll()
+    assert [answer.disconnected for answer in setting.answers] == [False]
+
+
+def test_a_slow_answer_closes_the_connection() -> None:
+    setting = Setting(request_timeout_ms=1000)
+    setting.make_ready()
+    setting.send()
+    setting.poll()
+    setting.send(timeout_ms=5000)
+    setting.clock.advance(1000)
+    setting.poll()
+    assert not setting.answers
+    setting.clock.advance(1)
+    setting.poll()
+    assert [(a.disconnected, a.timed_out) for a in setting.answers] == [(True, True)] * 2
+    assert setting.selector.closed == ["0"]
+
+
+def test_connection_set_up_times_out_and_the_next_address_is_tried_after_a_growing_wait() -> None:
+    setting = Setting(connection_setup_timeout_ms=100, reconnect_backoff_ms=50, reconnect_backoff_max_ms=150)
+    setting.selector.connects = False
+    setting.client.ready(NODES[0], setting.now)
+    setting.poll()
+    assert setting.selector.last_timeout_ms == 100
+    setting.clock.advance(101)
+    setting.poll()
+    assert setting.selector.closed == ["0"]
+    for wait, address in ((50, "10.0.0.2"), (100, "10.0.0.1"), (150, "10.0.0.2"), (150, "10.0.0.1")):
+        setting.clock.advance(wait - 1)
+        assert setting.client.connection_failed(NODES[0], setting.now)
+        assert not setting.client.ready(NODES[0], setting.now)
+        setting.clock.advance(1)
+        attempts = len(setting.selector.attempts)
+        setting.client.ready(NODES[0], setting.now)
+        assert setting.selector.attempts[attempts:] == [("0", (address, 9092))]
+        setting.selector.disconnect("0", ChannelState.NOT_CONNECTED)
+        setting.poll()
+
+
+def test_a_connect_that_cannot_begin_waits_too() -> None:
+    setting = Setting()
+    setting.selector.refused.add("0")
+    setting.client.ready(NODES[0], setting.now)
+    assert setting.client.connection_failed(NODES[0], setting.now)
+    assert setting.client.poll_delay_ms(NODES[0], setting.now) == 50
+
+
+@pytest.mark.parametrize("frame", [b"", b"\x00\x00", b"\x7f\xff\xff\xff" + b"\x00" * 20, b"\xff" * 40])
+def test_an_unreadable_answer_fails_the_request_and_the_connection(frame: bytes) -> None:
+    setting = Setting()
+    setting.make_ready()
+    setting.send()
+    setting.poll()
+    setting.selector.answer_raw("0", frame)
+    setting.poll()
+    assert [answer.disconnected for answer in setting.answers] == [True]
+    assert setting.selector.closed == ["0"]
+
+
+def test_an_answer_nobody_asked_for_closes_the_connection() -> None:
+    setting = Setting()
+    setting.make_ready()
+    setting.selector.answer_raw("0", b"\x00" * 8)
+    setting.poll()
+    assert setting.selector.closed == ["0"]
+
+
+def test_throttling_holds_requests_back() -> None:
+    setting = Setting()
+    setting.make_ready()
+    setting.send()
+    setting.poll()
+    setting.selector.answer(setting.selector.take(), MetadataResponse(throttle_time_ms=500))
+    setting.poll()
+    assert not setting.client.ready(NODES[0], setting.now)
+    assert setting.client.poll_delay_ms(NODES[0], setting.now) == 500
+    setting.clock.advance(500)
+    assert setting.client.ready(NODES[0], setting.now)
+
+
+def test_least_loaded_node() -> None:
+    setting = Setting()
+    client = setting.client
+    assert client.least_loaded_node(setting.now) == NODES[0]
+    setting.selector.refused.update("012")
+    client.initiate_connect(NODES[0], setting.now)
+    setting.clock.advance(1)
+    client.initiate_connect(NODES[1], setting.now)
+    assert client.least_loaded_node(setting.now) == NODES[2], "the only one that may be tried"
+    client.initiate_connect(NODES[2], setting.now)
+    assert client.least_loaded_node(setting.now) is None
+    setting.clock.advance(49)
+    assert client.least_loaded_node(setting.now) == NODES[0], "its wait is over"
+    setting.selector.refused.clear()
+    setting.clock.advance(100)
+    setting.make_ready(NODES[1])
+    assert client.least_loaded_node(setting.now) == NODES[1]
+    setting.send(NODES[1])
+    setting.poll()
+    setting.make_ready(NODES[2])
+    assert client.least_loaded_node(setting.now) == NODES[2]
+    setting.updater.set_nodes([])
+    assert client.least_loaded_node(setting.now) is None
+
+
+def test_disconnecting_fails_requests_in_the_next_poll_and_forgetting_drops_them() -> None:
+    setting = Setting()
+    setting.make_ready()
+    setting.send()
+    setting.client.disconnect(0)
+    assert not setting.answers
+    setting.poll()
+    assert [answer.disconnected for answer in setting.answers] == [True]
+    setting.clock.advance(1000)
+    setting.selector.sent.clear()
+    setting.make_ready()
+    setting.send()
+    setting.client.close_connection(0)
+    setting.poll()
+    assert len(setting.answers) == 1
+    assert setting.client.can_connect(0, setting.now)
+
+
+def test_a_failing_callback_does_not_keep_the_others_from_being_told() -> None:
+    setting = Setting()
+    setting.make_ready()
+
+    def fail(response: ClientResponse) -> None:
+        raise ValueError("callback")
+
+    setting.client.send(setting.client.new_request(0, MetadataRequest(), callback=fail), setting.now)
+    setting.poll()
+    setting.send()
+    setting.selector.disconnect("0")
+    setting.poll()
+    assert len(setting.answers) == 1
+
+
+def test_records_of_a_request_are_pieces_of_the_frame() -> None:
+    from barnabas.rpc.request_frame import request_frame
+
+    records = memoryview(b"r" * 1000)
+    data = ProduceRequest.PartitionProduceData(0, records)
+    message = ProduceRequest(topic_data=[ProduceRequest.TopicProduceData("t", partition_data=[data])])
+    pieces = request_frame(message, 9, 1, "c")
+    assert any(piece is records for piece in pieces)

@@ -1,0 +1,89 @@
+# Everything a developer or a newcomer types. Needs Python 3.11+ and make; the rest is installed into .venv, from the
+# locked files of requirements/. A second run installs nothing: the stamp files in .venv say what is there.
+
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	command -v $$python >/dev/null 2>&1 && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	&& { echo $$python; break; }; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(VENV)/.installed-demo ## run the whole trip: a broker, flights as records, a Spark pipeline, a picture
+	@exec $(BIN)/barnabas demo $(ARGS)
+
+.PHONY: setup
+setup: $(VENV)/.installed-dev ## install everything a developer needs, pre-commit hooks among it
+	@if git rev-parse --git-dir >/dev/null 2>&1; then $(BIN)/pre-commit install; fi
+
+.PHONY: test
+test: lint types ## lint, check types, run the tests (all that fits into 40 minutes)
+	$(BIN)/python -m pytest -m "not slow and not java" $(PYTEST_ARGS)
+
+.PHONY: test-all
+test-all: lint types ## the same with every test: campaigns, Apache Kafka (needs Java and Maven)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.installed-test ## check style and the layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: format
+format: $(VENV)/.installed-test ## rewrite the sources in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: types
+types: $(VENV)/.installed-test ## check types
+	$(BIN)/mypy
+
+.PHONY: bench
+bench: $(VENV)/.installed-test ## measure, side by side with a counterpart where there is one (see benchmarks/)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: docs
+docs: $(VENV)/.installed-test ## rewrite the pages that are made from tables
+	$(BIN)/python -m tests.architecture.generated_docs
+
+.PHONY: lock
+lock: ## resolve the requirements again (pins new versions)
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	PATH="$(CURDIR)/$(VENV)-lock/bin:$$PATH" requirements/lock.sh
+
+.PHONY: clean
+clean: ## remove what the other targets made, .venv among it
+	rm -rf $(VENV) $(VENV)-lock build dist demo-output .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+		.import_linter_cache .grimp_cache
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the virtual environment -----------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; say where it is: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The tools that build this package and the sdists among the others: with them installed, builds need nothing unlocked.
+$(VENV)/.installed-build: requirements/build.txt | $(BIN)/python
+	$(PIP_INSTALL) --require-hashes -r requirements/build.txt
+	@touch $@
+
+$(VENV)/.installed-%: requirements/%.txt pyproject.toml $(VENV)/.installed-build
+	@echo "Installing what '$*' needs (the first time this takes a few minutes: Spark alone is 450 MB)"
+	$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/$*.txt
+	$(PIP_INSTALL) --no-deps --no-build-isolation --quiet --editable .
+	@touch $@
+
+.PRECIOUS: $(VENV)/.installed-%

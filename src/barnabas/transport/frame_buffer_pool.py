@@ -13,7 +13,7 @@ import contextlib
 import logging
 import threading
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FIRST_BYTES = 128 * 1024
 """What a new buffer holds; it grows with the bytes received, never because of a length prefix."""
@@ -64,7 +64,7 @@ class FrameBufferPool:
             self.leaked += 1
             if self.fail_on_leak:
                 raise
-            _log.warning("A receive buffer of %d bytes still has views after its release; not recycled", len(buffer))
+            logger.warning("A receive buffer of %d bytes still has views after its release; not recycled", len(buffer))
             return
         size = len(buffer)
         if size > self.largest_bytes:

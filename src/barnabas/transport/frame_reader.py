@@ -37,7 +37,6 @@ class FrameReader:
 
     __slots__ = (
         "_buffer",
-        "_data",
         "_filled",
         "_max_bytes",
         "_missing",
@@ -47,6 +46,7 @@ class FrameReader:
         "_recv",
         "_recv_into",
         "_size",
+        "buffered",
         "drained",
         "ended",
         "release",
@@ -63,8 +63,8 @@ class FrameReader:
         self._recv_into = recv_into
         self._pool = pool
         self._max_bytes = max_bytes
-        # Received and not cut yet: at most `RECEIVE_BYTES` and one small frame. Empty unless `next_frame` may succeed.
-        self._data = b""
+        self.buffered = b""
+        """Received and not cut yet: at most `RECEIVE_BYTES` and one small frame. Empty: `next_frame` has nothing."""
         self._position = 0
         # The beginning of a small frame, and how many bytes it lacks at least.
         self._pieces: list[bytes] = []
@@ -81,21 +81,16 @@ class FrameReader:
         """Gives the buffer of the frame returned last back; None if that frame is plain `bytes`."""
 
     @property
-    def has_data(self) -> bool:
-        """Whether `next_frame` may find something."""
-        return bool(self._data)
-
-    @property
     def bytes_held(self) -> int:
         """Bytes received that belong to no returned frame yet."""
-        return len(self._data) - self._position + sum(map(len, self._pieces)) + self._filled
+        return len(self.buffered) - self._position + sum(map(len, self._pieces)) + self._filled
 
     def read(self) -> Frame | None:
         """Return a frame received before, or receive once and return the first whole frame, if any.
 
         Raises InvalidReceive for an impossible length, OSError when the connection is gone.
         """
-        if self._data:
+        if self.buffered:
             frame = self.next_frame()
             if frame is not None:
                 return frame
@@ -120,13 +115,13 @@ class FrameReader:
         if not count:
             self.ended = True
             return None
-        self._data = data
+        self.buffered = data
         self._position = 0
         return self.next_frame()
 
     def next_frame(self) -> Frame | None:
         """Cut the next whole frame out of what was received before; None if there is none. Raises InvalidReceive."""
-        data = self._data
+        data = self.buffered
         position = self._position
         held = len(data) - position
         if held < _PREFIX_BYTES:
@@ -140,7 +135,7 @@ class FrameReader:
         end = start + size
         if end <= len(data):
             if end == len(data):
-                self._data = b""
+                self.buffered = b""
                 self._position = 0
             else:
                 self._position = end
@@ -150,13 +145,13 @@ class FrameReader:
             self._keep_rest(_PREFIX_BYTES + size)
         else:
             self._start_large(size, data[start:])
-            self._data = b""
+            self.buffered = b""
             self._position = 0
         return None
 
     def close(self) -> None:
         """Forget what was received; a buffer of the pool goes back."""
-        self._data = b""
+        self.buffered = b""
         self._position = 0
         self._pieces.clear()
         buffer = self._buffer
@@ -166,16 +161,16 @@ class FrameReader:
             self._pool.give_back(buffer)
 
     def _invalid(self, size: int) -> InvalidReceive:
-        self._data = b""
+        self.buffered = b""
         if size < 0:
             return InvalidReceive(f"Invalid receive (size = {size})")
         return InvalidReceive(f"Invalid receive (size = {size} larger than {self._max_bytes})")
 
     def _keep_rest(self, frame_bytes: int) -> None:
-        rest = self._data[self._position :]
+        rest = self.buffered[self._position :]
         self._pieces.append(rest)
         self._missing = frame_bytes - len(rest)
-        self._data = b""
+        self.buffered = b""
         self._position = 0
 
     def _add_piece(self, data: bytes) -> Frame | None:
@@ -189,7 +184,7 @@ class FrameReader:
             if len(pieces) > _PIECES_BEFORE_JOIN:
                 pieces[:] = [b"".join(pieces)]
             return None
-        self._data = b"".join(pieces)
+        self.buffered = b"".join(pieces)
         self._position = 0
         pieces.clear()
         return self.next_frame()
@@ -241,6 +236,6 @@ class FrameReader:
                 return pooled.view
         if following:
             # A small frame, the first bytes of a prefix, or nonsense that `next_frame` will refuse.
-            self._data = following
+            self.buffered = following
             self._position = 0
         return pooled.view

@@ -41,7 +41,7 @@ from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, Poller
 from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 USE_DEFAULT_BUFFER_SIZE = -1
 _ORDINARY_EVENTS = (READABLE, READABLE | WRITABLE)
@@ -210,7 +210,7 @@ class Selector:
     def unmute(self, channel: KafkaChannel) -> None:
         """Read again, starting with what is buffered."""
         channel.muted = False
-        if (channel.readable or channel.reader.has_data) and not channel.in_ready_list and not channel.closed:
+        if (channel.readable or channel.reader.buffered) and not channel.in_ready_list and not channel.closed:
             channel.in_ready_list = True
             self._ready.append(channel)
 
@@ -314,7 +314,7 @@ class Selector:
                 if not channel.in_ready_list:
                     channel.in_ready_list = True
                     self._ready.append(channel)
-            elif event & BROKEN and not channel.reader.has_data and not channel.transport.has_unread():
+            elif event & BROKEN and not channel.reader.buffered and not channel.transport.has_unread():
                 # Gone while its request is being handled, and it left no other: nobody waits for the answer.
                 self._fail(channel, channel.state, None)
 
@@ -336,7 +336,7 @@ class Selector:
                 self._fail(channel, channel.state, error)
                 continue
             except InvalidReceive as error:
-                _log.warning("Closing connection %s: %s", channel.connection_id, error)
+                logger.warning("Closing connection %s: %s", channel.connection_id, error)
                 self._fail(channel, channel.state, None)
                 continue
             channel.last_active_ns = now_ns
@@ -416,7 +416,7 @@ class Selector:
         try:
             channel.prepare()
         except AuthenticationFailed as error:
-            _log.info("Authentication of %s failed: %s", channel.connection_id, error)
+            logger.info("Authentication of %s failed: %s", channel.connection_id, error)
             self._fail(channel, ChannelState.AUTHENTICATION_FAILED, None)
         except OSError as error:
             self._fail(channel, channel.state, error)
@@ -427,7 +427,7 @@ class Selector:
     def _fail(self, channel: KafkaChannel, state: ChannelState, error: OSError | None) -> None:
         """Close a channel that is lost; the end of this poll, or the next one, reports it."""
         if error is not None:
-            _log.debug("Connection %s lost: %s", channel.connection_id, error)
+            logger.debug("Connection %s lost: %s", channel.connection_id, error)
         self._remove(channel, state)
         self._failed.append(channel)
 
@@ -445,7 +445,7 @@ class Selector:
 
     def _close_idle(self, now_ns: int) -> None:
         while (channel := self._idle_expiry.expired(now_ns)) is not None:
-            _log.debug("Closing idle connection %s", channel.connection_id)
+            logger.debug("Closing idle connection %s", channel.connection_id)
             self._remove(channel, ChannelState.EXPIRED)
             self._failed.append(channel)
 

@@ -14,7 +14,7 @@ from typing import Any
 from barnabas.records.file_records import FileRecords
 from barnabas.transport.transport_layer import MORE, TransportLayer
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _MAX_PIECES = 1024  # IOV_MAX of Linux: more in one call is an error
 

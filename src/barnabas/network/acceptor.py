@@ -1,0 +1,198 @@
+"""One listener's door: accepts connections and hands them to its Processors in turn.
+
+Its thread owns the server socket; the list of Processors is guarded by a lock, since they are added and removed while
+running. Kafka: SocketServer.Acceptor, DataPlaneAcceptor.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.config.listeners import EndPoint
+from barnabas.network.connection_quotas import ConnectionQuotas, TooManyConnections
+from barnabas.network.network_config import NetworkConfig
+from barnabas.network.processor import Processor
+from barnabas.network.server_thread import AbstractServerThread, FatalHandler
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.wakeup import Wakeup
+from barnabas.transport.default_poller import default_poller
+
+logger = logging.getLogger(__name__)
+
+SELECT_SECONDS = 0.5
+_MAPPED_IPV4 = "::ffff:"
+
+
+class Acceptor(AbstractServerThread):
+    """Accepts on one end point. `server_socket` listens already: clients may connect before the broker is ready."""
+
+    def __init__(
+        self,
+        end_point: EndPoint,
+        server_socket: Any,
+        config: NetworkConfig,
+        quotas: ConnectionQuotas,
+        new_processor: Callable[[EndPoint], Processor],
+        clock: Clock,
+        on_fatal: FatalHandler,
+        *,
+        prefix: str = "data-plane",
+    ) -> None:
+        listener = f"ListenerName({end_point.listener_name})-{end_point.security_protocol}"
+        super().__init__(f"{prefix}-kafka-socket-acceptor-{listener}-{end_point.port}", on_fatal)
+        self.end_point = end_point
+        self.blocked_ns = 0
+        """Time spent waiting for a Processor to take a connection, for AcceptorBlockedPercent."""
+        self._server_socket = server_socket
+        self._config = config
+        self._quotas = quotas
+        self._new_processor = new_processor
+        self._now = clock.nanoseconds
+        self._poller = default_poller()
+        self._wakeup = Wakeup()
+        self._processors: list[Processor] = []
+        self._processors_started = False
+        self._next_processor = 0
+        self._lock = threading.Lock()
+        self._closed = False
+        self._poller.register(server_socket.fileno())
+        self._poller.register(self._wakeup.fileno())
+
+    @property
+    def processors(self) -> list[Processor]:
+        """The network threads of this listener."""
+        with self._lock:
+            return list(self._processors)
+
+    def add_processors(self, count: int) -> None:
+        """Add network threads; they start now if the others have been started."""
+        with self._lock:
+            for _ in range(count):
+                processor = self._new_processor(self.end_point)
+                self._processors.append(processor)
+                if self._processors_started:
+                    processor.start()
+
+    def start_processors(self) -> None:
+        """Start the network threads; a second call does nothing."""
+        with self._lock:
+            if not self._processors_started:
+                self._processors_started = True
+                for processor in self._processors:
+                    processor.start()
+
+    def remove_processors(self, count: int) -> list[Processor]:
+        """Stop the last `count` network threads, whose connections close; the caller unregisters them."""
+        with self._lock:
+            removed = self._processors[-count:]
+            del self._processors[-count:]
+        for processor in removed:
+            processor.begin_shutdown()
+        for processor in removed:
+            processor.await_shutdown()
+        return removed
+
+    def run(self) -> None:
+        """The loop: whatever accepting runs into is logged, and the loop lives."""
+        while self.is_running:
+            try:
+                for fd, _ in self._poller.poll(SELECT_SECONDS):
+                    if fd == self._wakeup.fileno():
+                        self._wakeup.drain()
+                self.accept_new_connections()
+            except Exception:
+                logger.exception("%s: error while accepting", self.name)
+
+    def accept_new_connections(self) -> None:
+        """Accept until nobody waits any more."""
+        while self.is_running:
+            try:
+                accepted, remote = self._server_socket.accept()
+            except BlockingIOError:
+                if self._poller.needs_rearm:
+                    self._poller.rearm(self._server_socket.fileno(), 1)
+                return
+            except OSError as error:
+                if self.is_running:
+                    logger.warning("Error while accepting on %s: %s", self.end_point.connection_string, error)
+                return
+            self._admit(accepted, remote[0].removeprefix(_MAPPED_IPV4))
+
+    def wakeup(self) -> None:
+        """Interrupt the poll, and the wait for a connection slot."""
+        self._wakeup.wake()
+
+    def close(self) -> None:
+        """Close the server socket."""
+        if not self._closed:
+            self._closed = True
+            self._server_socket.close()
+            self._poller.close()
+            self._wakeup.close()
+
+    def _admit(self, accepted: Any, address: str) -> None:
+        try:
+            self._quotas.increment(self.end_point.listener_name, address)
+        except TooManyConnections as error:
+            logger.info("Rejected connection from %s: %s", address, error)
+            accepted.close()
+            return
+        try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self._config.send_buffer_bytes != -1:
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._config.send_buffer_bytes)
+            assigned = self._assign(accepted, address)
+        except OSError as error:
+            logger.info("Connection from %s was gone before it was accepted: %s", address, error)
+            assigned = False
+        if not assigned:
+            accepted.close()
+            self._quotas.decrement(self.end_point.listener_name, address)
+
+    def _assign(self, accepted: Any, address: str) -> bool:
+        """Round-robin; the next one when a queue is full, waiting only on the last. False while stopping."""
+        with self._lock:
+            count = len(self._processors)
+        for attempts_left in range(count - 1, -1, -1):
+            with self._lock:
+                if not self._processors:
+                    return False
+                self._next_processor %= len(self._processors)
+                processor = self._processors[self._next_processor]
+                self._next_processor += 1
+            started_ns = self._now()
+            if processor.accept(accepted, address, may_block=attempts_left == 0):
+                self.blocked_ns += self._now() - started_ns
+                return True
+        return False
+
+
+def open_server_socket(end_point: EndPoint, config: NetworkConfig) -> socket.socket:
+    """Bind and listen; port 0 takes a free one. Raises OSError naming the end point."""
+    family = socket.AF_INET6 if ":" in end_point.host else socket.AF_INET
+    host = end_point.host
+    if not host and socket.has_dualstack_ipv6():
+        family = socket.AF_INET6
+    server_socket = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            server_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not host else 1)
+        if config.receive_buffer_bytes != -1:
+            # On the listening socket, because the window's scale is settled while connecting.
+            server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes)
+        server_socket.bind((host, end_point.port))
+        server_socket.listen(config.listen_backlog)
+        server_socket.setblocking(False)
+    except OSError as error:
+        server_socket.close()
+        raise OSError(
+            error.errno, f"Socket server failed to bind to {end_point.host_and_port}: {error.strerror}."
+        ) from error
+    return server_socket

@@ -1,0 +1,75 @@
+"""Why a connection is not read: a request of it is being handled, or it is throttled, or both. A pure table.
+
+Applied by the Processor to each connection on its own thread. Kafka: KafkaChannel.ChannelMuteState and
+ChannelMuteEvent. That a channel is muted while its request is in progress is what keeps answers in order.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class MuteState(IntEnum):
+    """Whether a connection may be read, and if not, what it waits for."""
+
+    NOT_MUTED = 0
+    MUTED = 1
+    MUTED_AND_RESPONSE_PENDING = 2
+    MUTED_AND_THROTTLED = 3
+    MUTED_AND_THROTTLED_AND_RESPONSE_PENDING = 4
+
+
+class MuteEvent(IntEnum):
+    """What happens to a connection; after RESPONSE_SENT and THROTTLE_ENDED it is tried whether it can be unmuted."""
+
+    REQUEST_RECEIVED = 0
+    RESPONSE_SENT = 1
+    THROTTLE_STARTED = 2
+    THROTTLE_ENDED = 3
+
+
+class IllegalMuteTransition(RuntimeError):
+    """An event in a state that cannot have it: a bug of ours. The connection closes."""
+
+
+TRANSITIONS: dict[tuple[MuteState, MuteEvent], MuteState] = {
+    (MuteState.MUTED, MuteEvent.REQUEST_RECEIVED): MuteState.MUTED_AND_RESPONSE_PENDING,
+    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT): MuteState.MUTED,
+    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT): MuteState.MUTED_AND_THROTTLED,
+    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_STARTED): (
+        MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
+    ),
+    (MuteState.MUTED_AND_THROTTLED, MuteEvent.THROTTLE_ENDED): MuteState.MUTED,
+    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_ENDED): (
+        MuteState.MUTED_AND_RESPONSE_PENDING
+    ),
+}
+
+EVENTS_BEFORE_UNMUTE = frozenset((MuteEvent.RESPONSE_SENT, MuteEvent.THROTTLE_ENDED))
+
+
+def mute(state: MuteState) -> MuteState:
+    """Stop reading; a connection that is muted already stays as it is."""
+    return MuteState.MUTED if state is MuteState.NOT_MUTED else state
+
+
+def after(state: MuteState, event: MuteEvent) -> MuteState:
+    """The next state. Raises IllegalMuteTransition for an event that the state cannot have."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise IllegalMuteTransition(f"{event.name} in state {state.name}") from None
+
+
+def try_unmute(state: MuteState) -> MuteState:
+    """Read again if nothing else keeps the connection muted."""
+    return MuteState.NOT_MUTED if state is MuteState.MUTED else state
+
+
+def _after_response(state: MuteState) -> MuteState | None:
+    following = TRANSITIONS.get((state, MuteEvent.RESPONSE_SENT))
+    return None if following is None else try_unmute(following)
+
+
+AFTER_RESPONSE: tuple[MuteState | None, ...] = tuple(_after_response(state) for state in MuteState)
+"""RESPONSE_SENT and the attempt to unmute, by state: one look-up for the hot path. None: illegal."""

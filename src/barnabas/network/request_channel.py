@@ -1,0 +1,133 @@
+"""Between network threads and handler threads: one bounded queue of requests, and continuations, which go first.
+
+Any number of Processors put in, any number of handlers take out. Two deques hold the items; a SimpleQueue of tokens,
+one per item, is what handlers wait on, so the wait is one C call. A lock guards the bound.
+Kafka: RequestChannel. It blocks a Processor when the queue is full; ours is told "no", goes on sending answers, and is
+woken by the handler that makes room (a blocked network thread would hold back finished answers of other clients).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+logger = logging.getLogger(__name__)
+
+
+class ShutdownRequest:
+    """Tells the handler that takes it to end."""
+
+    __slots__ = ()
+
+
+class CallbackRequest:
+    """A continuation to run on a handler thread (Kafka: CallbackRequest)."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self.run = run
+
+
+class RegisteredProcessor(Protocol):
+    """What the channel knows of a Processor, for its gauges."""
+
+    processor_id: int
+
+    @property
+    def response_queue_size(self) -> int:
+        """Responses handed over by other threads and not taken yet."""
+
+
+class RequestChannel:
+    """The queue of one plane; `metric_prefix` tells planes apart ("" is the data plane)."""
+
+    def __init__(self, capacity: int = 500, metric_prefix: str = "") -> None:
+        self.capacity = capacity
+        self.metric_prefix = metric_prefix
+        self.waiting_requests: deque[Any] = deque()
+        """The queued requests; falsy while none waits, which is what the inline path asks before every request."""
+        self._callbacks: deque[CallbackRequest] = deque()
+        self._tokens: SimpleQueue[None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._refused: list[Callable[[], None]] = []  # how to wake the Processors that were told "no"
+        self._processors: dict[int, RegisteredProcessor] = {}
+
+    def try_send(self, request: Any, wake: Callable[[], None]) -> bool:
+        """Queue `request` unless the queue is full; then `wake` is called once when there is room."""
+        with self._lock:
+            if len(self.waiting_requests) >= self.capacity:
+                if wake not in self._refused:
+                    self._refused.append(wake)
+                # Look again: a handler that took one before seeing `wake` there will not call it.
+                if len(self.waiting_requests) >= self.capacity:
+                    return False
+                self._refused.remove(wake)
+            self.waiting_requests.append(request)
+        self._tokens.put(None)
+        return True
+
+    def send_callback(self, run: Callable[[], None]) -> None:
+        """Run a continuation on a handler, before any queued request. Unbounded: it belongs to a request let in."""
+        self._callbacks.append(CallbackRequest(run))
+        self._tokens.put(None)
+
+    def send_shutdown_request(self) -> None:
+        """Make one handler end, after what is queued already."""
+        self.waiting_requests.append(ShutdownRequest())
+        self._tokens.put(None)
+
+    def receive(self, timeout_seconds: float) -> Any | None:
+        """Take the next item: a CallbackRequest, a request, a ShutdownRequest; None if none came in time."""
+        try:
+            self._tokens.get(timeout=timeout_seconds)
+        except Empty:
+            return None
+        # A token stands for one item in one of the two, so one of them has something for its holder.
+        try:
+            return self._callbacks.popleft()
+        except IndexError:
+            pass
+        item = self.waiting_requests.popleft()
+        if self._refused:
+            self._wake_refused()
+        return item
+
+    def clear(self) -> list[Any]:
+        """Take out everything (at the end of a stop, when no handler runs any more), for its buffers to be released."""
+        items = []
+        while (item := self.receive(0)) is not None:
+            items.append(item)
+        return items
+
+    @property
+    def request_queue_size(self) -> int:
+        """Gauge RequestQueueSize."""
+        return len(self.waiting_requests) + len(self._callbacks)
+
+    @property
+    def response_queue_sizes(self) -> dict[int, int]:
+        """Gauge ResponseQueueSize by processor id."""
+        with self._lock:
+            return {number: processor.response_queue_size for number, processor in self._processors.items()}
+
+    def add_processor(self, processor: RegisteredProcessor) -> None:
+        """Register a Processor; an id in use is kept as it is, with a warning."""
+        with self._lock:
+            if self._processors.setdefault(processor.processor_id, processor) is not processor:
+                logger.warning("Unexpected processor with processorId %d", processor.processor_id)
+
+    def remove_processor(self, processor_id: int) -> None:
+        """Forget a Processor and its gauge."""
+        with self._lock:
+            self._processors.pop(processor_id, None)
+
+    def _wake_refused(self) -> None:
+        with self._lock:
+            refused, self._refused = self._refused, []
+        for wake in refused:
+            wake()

@@ -1,0 +1,89 @@
+"""The threads that handle requests, `num.io.threads` of them, and how many of them at a time.
+
+Started, resized and shut down by `broker/` (and by dynamic configuration later); a lock keeps two of these apart.
+Kafka: KafkaRequestHandlerPool.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.network.request_channel import RequestChannel
+from barnabas.network.request_handler import RequestHandler
+from barnabas.network.server_thread import FatalHandler
+from barnabas.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class RequestHandlerPool:
+    """Handlers of one plane. `prefix` begins their names."""
+
+    def __init__(
+        self,
+        request_channel: RequestChannel,
+        handle: Callable[[Any], None],
+        clock: Clock,
+        count: int,
+        on_fatal: FatalHandler,
+        *,
+        prefix: str = "data-plane",
+    ) -> None:
+        self._request_channel = request_channel
+        self._handle = handle
+        self._clock = clock
+        self._initial_count = count
+        self._on_fatal = on_fatal
+        self._prefix = prefix
+        self._handlers: list[RequestHandler] = []
+        self._retired: list[RequestHandler] = []
+        self._retired_idle_ns = 0
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start the initial number of threads."""
+        self.resize(self._initial_count)
+
+    @property
+    def size(self) -> int:
+        """Handlers at work."""
+        return len(self._handlers)
+
+    @property
+    def idle_ns(self) -> int:
+        """Waiting time of all handlers, summed. Divided by the pool's size and the time passed it is the idle share."""
+        with self._lock:
+            return self._retired_idle_ns + sum(handler.idle_ns for handler in self._handlers)
+
+    def resize(self, count: int) -> None:
+        """Have `count` handlers; surplus ones end, from the last, once they have handled what they hold."""
+        if count < 1:
+            raise ValueError(f"A pool needs at least one handler, not {count}")
+        with self._lock:
+            before = len(self._handlers)
+            for index in range(before, count):
+                name = f"{self._prefix}-kafka-request-handler-{index}"
+                handler = RequestHandler(name, self._request_channel, self._handle, self._clock, self._on_fatal)
+                self._handlers.append(handler)
+                handler.start()
+            while len(self._handlers) > count:
+                handler = self._handlers.pop()
+                handler.stop()
+                self._retired_idle_ns += handler.idle_ns
+                self._retired.append(handler)
+            self._retired = [handler for handler in self._retired if not handler.join(0)]
+        if before and before != count:
+            logger.info("Resized request handler thread pool from %d to %d", before, count)
+
+    def shutdown(self) -> None:
+        """Ask every handler through the queue, so that what is queued is handled first; then wait for all."""
+        with self._lock:
+            handlers, self._handlers = self._handlers, []
+            retired, self._retired = self._retired, []
+        for _ in handlers:
+            self._request_channel.send_shutdown_request()
+        for handler in handlers + retired:
+            handler.join()

@@ -1,0 +1,81 @@
+"""A network thread's beginning and end, shared by Acceptor and Processor.
+
+Started and stopped by the SocketServer. Its state is two latches, set by the thread itself, and one by whoever stops
+it; no lock. Kafka: AbstractServerThread with its start-up and shutdown latches.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+FatalHandler = Callable[[BaseException], None]
+"""Stops the broker; given in by `broker/`, the only one to end the process."""
+
+
+class AbstractServerThread(ABC):
+    """One non-daemon thread that loops until told to stop."""
+
+    def __init__(self, name: str, on_fatal: FatalHandler) -> None:
+        self.name = name
+        self._on_fatal = on_fatal
+        self._started = threading.Event()
+        self._finished = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._main, name=name, daemon=False)
+
+    def start(self) -> None:
+        """Start the loop; a second start is harmless."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def await_startup(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until the loop runs."""
+        return self._started.wait(timeout_seconds)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the loop may take another turn."""
+        return not self._stopping.is_set()
+
+    def begin_shutdown(self) -> None:
+        """Ask the loop to end after its current turn."""
+        self._stopping.set()
+        self.wakeup()
+
+    def await_shutdown(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until the loop has ended and let go of everything; at once if it never ran."""
+        if self._thread.ident is None:
+            self.close()
+            return True
+        return self._finished.wait(timeout_seconds)
+
+    @abstractmethod
+    def run(self) -> None:
+        """The loop."""
+
+    @abstractmethod
+    def wakeup(self) -> None:
+        """Interrupt the loop's wait. Any thread may call it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of sockets and the poller, when the loop has ended; a second call is harmless."""
+
+    def _main(self) -> None:
+        self._started.set()
+        try:
+            self.run()
+        except BaseException as error:
+            # A network thread that dies unnoticed is a broker that hangs.
+            logger.critical("%s died", self.name, exc_info=True)
+            self._on_fatal(error)
+        finally:
+            try:
+                self.close()
+            finally:
+                self._finished.set()

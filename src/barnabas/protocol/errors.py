@@ -16,8 +16,8 @@ class ErrorCode(IntEnum):
     retriable: bool
     message: str
 
-    def __new__(cls, code: int, retriable: bool, message: str) -> Self:
-        """Keep the mark and the text beside the number."""
+    def __new__(cls, code: int, retriable: bool = False, message: str = "") -> Self:
+        """Keep the mark and the text beside the number. (The defaults are for `ErrorCode(number)`, a look-up.)"""
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable

@@ -1,0 +1,186 @@
+"""Hostile bytes against every request decoder: nothing but DecodeError may come out, nor memory beyond the frame.
+
+A mutant is a valid request frame with a few places changed. Nearly all changes are in the body, so that mutants get
+past the header; the header has a fuzz of its own. The path is the broker's: header, version check, body decoder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import tracemalloc
+from collections import Counter
+
+import pytest
+
+from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.headers import decode_response_header, encode_request_header, parse_request_header
+from barnabas.protocol.message_index import MESSAGES, request_class
+from barnabas.protocol.messages.message import Message
+from tests.wire.random_messages import RandomMessages, all_versions, encoded
+
+_SAMPLE_PER_VERSION = 20
+_CAMPAIGN_PER_VERSION = 400
+_CAMPAIGN_TOTAL = 100_000
+_MUTANTS_PER_FRAME = 10
+_LEAST_SHARE_IN_BODY = 0.8
+# A struct of a few empty fields takes 3 bytes on the wire and some 200 in memory, with its list entry and lists.
+_MEMORY_PER_BYTE = 150
+_MEMORY_ALLOWANCE = 16 * 1024
+
+_LYING_LENGTHS = (
+    b"\xff\xff\xff\xff",  # null, or a varint that goes on
+    b"\x7f\xff\xff\xff",  # 2**31 - 1
+    b"\x80\x00\x00\x00",
+    b"\xff\xff\xff\xff\x07",  # 2**31 - 1 as a varint
+    b"\xff\xff\xff\xff\x0f",  # 2**32 - 1 as a varint: what makes kio abort
+    b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+    b"\x80\x80\x80\x80\x80\x00",  # an over-long zero
+    b"\x00\x0f\xff\xff",
+    b"\x7f\xff",
+)
+
+
+class Mutator:
+    """Makes mutants of a frame from a seeded source."""
+
+    def __init__(self, source: random.Random) -> None:
+        self._random = source
+
+    def mutate(self, frame: bytes, first: int) -> bytes:
+        """Change one to four places at or behind `first`."""
+        mutant = bytearray(frame)
+        for _ in range(self._random.randint(1, 4)):
+            self._change(mutant, self._random.randint(min(first, len(mutant)), len(mutant)))
+        return bytes(mutant)
+
+    def _change(self, mutant: bytearray, place: int) -> None:
+        chance = self._random
+        match chance.randrange(7):
+            case 0 if place < len(mutant):
+                mutant[place] ^= 1 << chance.randrange(8)
+            case 1 if place < len(mutant):
+                mutant[place] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+            case 2:
+                del mutant[place:]
+            case 3:
+                del mutant[place : place + chance.randint(1, 4)]
+            case 4:
+                mutant[place:place] = chance.randbytes(chance.randint(1, 8))
+            case 5:
+                lie = chance.choice(_LYING_LENGTHS)
+                mutant[place : place + len(lie)] = lie
+            case _:
+                mutant += mutant[place:] * chance.randint(1, 20)
+
+
+def _parse(frame: bytes) -> tuple[type[Message], Message] | None:
+    """What the broker does with a frame; None when it ends before the body. Raises DecodeError."""
+    header, body = parse_request_header(frame)
+    if header.api_key not in MESSAGES:
+        return None
+    message = request_class(header.api_key)
+    if not message.min_version <= header.api_version <= message.max_version:
+        return None
+    decoded, end = message.decode(frame, header.api_version, body)
+    assert body <= end <= len(frame)
+    return message, decoded
+
+
+def _campaign(per_version: int, seed: int) -> Counter[tuple[str, int]]:
+    """Fuzz every request decoder; returns how many mutants reached the body of each."""
+    source = random.Random(seed)
+    random_messages, mutator = RandomMessages(seed), Mutator(source)
+    reached: Counter[tuple[str, int]] = Counter()
+    tracemalloc.start()
+    try:
+        for message, version in all_versions(requests_only=True):
+            header = encode_request_header(message.api_key, version, 1, "fuzz")
+            message.decoder(version)
+            for _ in range(per_version // _MUTANTS_PER_FRAME):
+                frame = header + encoded(random_messages.make(message, version), version)
+                for _ in range(_MUTANTS_PER_FRAME):
+                    mutant = mutator.mutate(frame, 0 if source.random() < 0.05 else len(header))
+                    reached[message.__name__, version] += mutant.startswith(header)
+                    _run_bounded(mutant)
+    finally:
+        tracemalloc.stop()
+    return reached
+
+
+def _run_bounded(mutant: bytes) -> None:
+    """Decode; hold what it allocates against the size of the frame."""
+    tracemalloc.reset_peak()
+    before, _ = tracemalloc.get_traced_memory()
+    with contextlib.suppress(DecodeError):
+        _parse(mutant)
+    _, peak = tracemalloc.get_traced_memory()
+    assert peak - before <= _MEMORY_ALLOWANCE + _MEMORY_PER_BYTE * len(mutant), mutant.hex()
+
+
+def _warm_up() -> None:
+    """Import and compile everything: that memory is not the frame's."""
+    for message, version in all_versions(requests_only=True):
+        message.decoder(version)
+        message.encoder(version)
+
+
+def test_mutated_requests_raise_decode_errors_only() -> None:
+    _warm_up()
+    reached = _campaign(_SAMPLE_PER_VERSION, seed=11)
+    assert sum(reached.values()) >= _LEAST_SHARE_IN_BODY * _SAMPLE_PER_VERSION * len(reached)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_mutated_requests_campaign() -> None:
+    _warm_up()
+    reached = _campaign(_CAMPAIGN_PER_VERSION, seed=12)
+    assert len(reached) == len(list(all_versions(requests_only=True)))
+    assert min(reached.values()) >= 100
+    assert sum(reached.values()) >= _LEAST_SHARE_IN_BODY * _CAMPAIGN_PER_VERSION * len(reached)
+    assert _CAMPAIGN_PER_VERSION * len(reached) >= _CAMPAIGN_TOTAL
+
+
+def test_mutated_responses_raise_decode_errors_only() -> None:
+    """Our clients read what any server sends."""
+    source = random.Random(13)
+    random_messages, mutator = RandomMessages(13), Mutator(source)
+    for message, version in all_versions():
+        body = encoded(random_messages.make(message, version), version)
+        for _ in range(5):
+            try:
+                _, end = message.decode(mutator.mutate(body, 0), version)
+                assert end >= 0
+            except DecodeError:
+                pass
+
+
+def test_random_bytes_as_headers_raise_decode_errors_only() -> None:
+    source = random.Random(14)
+    mutator = Mutator(source)
+    keys = [*(int(key) for key in MESSAGES), -1, 93, 32767]
+    for _ in range(20_000):
+        version = source.choice((0, 1, 2, 3, 9, 12, 99, -1))
+        header = encode_request_header(source.choice(keys), version, 5, source.choice((None, "", "client")))
+        for frame in (mutator.mutate(header, 0), source.randbytes(source.randrange(24))):
+            for read in (parse_request_header, lambda buffer: decode_response_header(buffer, 1)):
+                try:
+                    _, end = read(frame)
+                    assert 0 <= end <= len(frame)
+                except DecodeError:
+                    pass
+
+
+@pytest.mark.parametrize("count", [b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f"])
+def test_an_array_longer_than_the_frame_costs_nothing(count: bytes) -> None:
+    """The 12 bytes that make another decoder allocate 34 GB: one of every API that begins with an array."""
+    _warm_up()
+    tracemalloc.start()
+    try:
+        for message, version in all_versions(requests_only=True):
+            header = encode_request_header(message.api_key, version, 1, None)
+            for padding in range(12):
+                _run_bounded(header + bytes(padding) + count + b"\x01\x01")
+    finally:
+        tracemalloc.stop()

@@ -45,22 +45,23 @@ def parse_properties(text: str, source: str = "properties") -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines joined over continuations, comments and blank ones left out, with the number of the first."""
-    pieces: list[str] = []
+    joined = ""
     first = 0
-    for number, natural in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
+    naturals = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for number, natural in enumerate(naturals, start=1):
         line = natural.lstrip(_BLANKS)
-        if not pieces:
+        if not joined:
             first = number
             if not line or line[0] in "#!":
                 continue
         trailing = len(line) - len(line.rstrip("\\"))
-        if trailing % 2:  # the last backslash is not escaped itself: the line goes on
-            pieces.append(line[:-1])
-            continue
-        yield first, "".join(pieces) + line
-        pieces = []
-    if any(pieces):
-        yield first, "".join(pieces)
+        if trailing % 2 and number < len(naturals):  # the last backslash is not escaped itself: the line goes on
+            joined += line[:-1]
+        else:
+            yield first, joined + (line[:-1] if trailing % 2 else line)
+            joined = ""
+    if joined:
+        yield first, joined
 
 
 def _end_of_key(line: str) -> int:

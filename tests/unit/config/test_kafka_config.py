@@ -1,0 +1,140 @@
+"""The broker's settings: types, bounds, Kafka's messages, and help for wrong names."""
+
+import pytest
+
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
+
+
+def test_defaults_are_kafkas() -> None:
+    config = KafkaConfig.parse({})
+    assert config.integer("num.io.threads") == 8
+    assert config.integer("queued.max.requests") == 500
+    assert config.integer("socket.request.max.bytes") == 104857600
+    assert config.boolean("auto.create.topics.enable")
+    assert config.list("group.coordinator.rebalance.protocols") == ["classic"]
+    assert config.floating("log.cleaner.io.buffer.load.factor") == 0.9
+    assert config.optional_integer("log.retention.ms") is None
+    assert config.log_dirs == ["/tmp/kafka-logs"]
+    assert config.boolean("inline.requests.enable")
+
+
+def test_table_is_complete_and_its_defaults_pass_their_own_validators() -> None:
+    assert len(BROKER_CONFIG_KEYS) == 332  # Kafka 3.9's 329, and three of ours
+    for key in BROKER_CONFIG_KEYS.values():
+        text = key.text(key.default)
+        if text is not None:
+            assert key.parse(text) == key.default, key.name
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("num.io.threads", "x", "Invalid value x for configuration num.io.threads: Not a number of type INT"),
+        ("num.io.threads", "1_0", "Invalid value 1_0 for configuration num.io.threads: Not a number of type INT"),
+        ("num.io.threads", "2147483648", "Not a number of type INT"),
+        ("num.io.threads", "0", "Invalid value 0 for configuration num.io.threads: Value must be at least 1"),
+        ("log.cleaner.min.cleanable.ratio", "2", "Value must be no more than 1"),
+        ("compression.gzip.level", "10", "Value must be between 1 and 9 or equal to -1"),
+        ("delete.topic.enable", "yes", "Expected value to be either true or false"),
+        (
+            "compression.type",
+            "lzma",
+            "lzma for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer",
+        ),
+        ("log.cleanup.policy", "compact,shred", "Invalid value shred for configuration log.cleanup.policy"),
+        ("inter.broker.protocol.version", "3.9-IV1", "is not a valid version"),
+        ("log.retention.hours", "0", "must be unlimited"),
+        ("queued.max.request.bytes", "10", "must be larger or equal to socket.request.max.bytes"),
+    ],
+)
+def test_wrong_values_are_refused_in_kafkas_words(name: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        KafkaConfig.parse({name: text})
+    assert message in str(caught.value)
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("num.partition", "num.partitions"),
+        ("NUM_IO_THREADS", "num.io.threads"),
+        ("log.retention.hour", "log.retention.hours"),
+        ("port", "listeners"),
+        ("inline.request.enable", "inline.requests.enable"),
+    ],
+)
+def test_unknown_settings_are_named_with_the_nearest_right_one(name: str, nearest: str) -> None:
+    with pytest.raises(ConfigError, match=f"^Unknown setting {name} in a.properties; did you mean {nearest}\\?$"):
+        KafkaConfig.parse({name: "1"}, source="a.properties")
+
+
+def test_a_setting_like_no_other_gets_no_suggestion() -> None:
+    with pytest.raises(ConfigError, match=r"^Unknown setting espresso in properties$"):
+        KafkaConfig.parse({"espresso": "1"})
+
+
+def test_zookeeper_is_refused_and_the_embedded_store_named() -> None:
+    with pytest.raises(ConfigError, match=r"metadata\.store=embedded") as caught:
+        KafkaConfig.parse({"zookeeper.connect": "localhost:2181"})
+    assert caught.value.name == "zookeeper.connect"
+    told = KafkaConfig.parse({"zookeeper.connect": "localhost:2181", "metadata.store": "embedded"})
+    assert told.string("metadata.store") == "embedded"
+    with pytest.raises(ConfigError, match=r"metadata\.store=embedded"):
+        KafkaConfig.parse({"metadata.store": "zookeeper"})
+
+
+def test_kraft_is_refused_with_all_its_settings_named() -> None:
+    with pytest.raises(ConfigError, match=r"Remove the KRaft settings \(process.roles, controller.quorum.voters\)"):
+        KafkaConfig.parse({"process.roles": "broker,controller", "controller.quorum.voters": "1@localhost:9093"})
+
+
+def test_node_id_is_another_name_of_broker_id() -> None:
+    assert KafkaConfig.parse({"node.id": "7"}).integer("broker.id") == 7
+    with pytest.raises(ConfigError, match="must be equal"):
+        KafkaConfig.parse({"node.id": "7", "broker.id": "8"})
+
+
+def test_prefixed_settings() -> None:
+    config = KafkaConfig.parse(
+        {
+            "listener.name.plaintext.max.connections": "5",
+            "listener.name.plaintext.scram-sha-256.sasl.jaas.config": "secret",
+            "rsm.config.anything": "goes",
+        }
+    )
+    assert config.for_listener("PLAINTEXT", "max.connections") == 5
+    assert config.for_listener("OTHER", "max.connections") == 2147483647
+    assert config.integer("max.connections") == 2147483647
+    with pytest.raises(ConfigError, match="Unknown setting"):
+        KafkaConfig.parse({"listener.name.plaintext.max.connection": "5"})
+
+
+def test_secrets_are_not_shown() -> None:
+    config = KafkaConfig.parse({"ssl.key.password": "hunter2", "rsm.config.key": "hunter2", "num.partitions": "2"})
+    assert "hunter2" not in repr(config)
+    assert config.text("ssl.key.password") is None
+    assert config.text("num.partitions") == "2"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308"),
+        ("log.cleaner.min.cleanable.ratio", "0.5"),
+        ("ssl.enabled.protocols", "TLSv1.2,TLSv1.3"),
+        ("auto.create.topics.enable", "true"),
+        ("log.dirs", None),
+    ],
+)
+def test_values_as_text_are_javas(name: str, text: str | None) -> None:
+    assert KafkaConfig.parse({}).text(name) == text
+
+
+def test_changes_make_a_new_snapshot() -> None:
+    before = KafkaConfig.parse({"num.io.threads": "4"})
+    after = before.with_changes({"num.io.threads": "6", "num.partitions": "3"})
+    assert (before.integer("num.io.threads"), after.integer("num.io.threads")) == (4, 6)
+    assert after.with_changes({"num.partitions": None}).integer("num.partitions") == 1

@@ -1,0 +1,89 @@
+"""The machine's files: positioned writes, the truncation after a failed one, atomic replacement."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from barnabas.runtime.files import MAX_BUFFERS_PER_WRITE, OperatingSystemFiles
+
+FILES = OperatingSystemFiles()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path: Path / "log")
+
+
+def test_writes_many_buffers_at_a_position(path: str) -> None:
+    file = FILES.open(path, create=True)
+    assert file.write([b"head"], 0) == 4
+    count = MAX_BUFFERS_PER_WRITE + 5
+    assert file.write([b"", bytearray(b"ab"), *[memoryview(b"c")] * count], 4) == count + 2
+    assert file.size() == count + 6
+    assert file.read(2, 4) == b"adab"
+    assert file.read(4, 10_000) == b"ab" + b"c" * count
+    assert file.read(10_000, 1) == b""
+    file.close()
+    file.close()
+
+
+def test_a_short_write_is_completed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FILES.open(path, create=True)
+    real = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: real(fd, [bytes(buffers[0])[:1]], at))
+    assert file.write([b"abc", b"def"], 0) == 6
+    assert file.read(0, 10) == b"abcdef"
+    file.close()
+
+
+def test_a_full_disk_truncates_back(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FILES.open(path, create=True)
+    file.write([b"whole"], 0)
+    real = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: real(fd, [bytes(buffers[0])[:2]], at))
+
+    def full(fd: int, data: memoryview, at: int) -> int:
+        raise OSError(errno.ENOSPC, "disk full")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="disk full"):
+        file.write([b"torn"], 5)
+    assert file.size() == 5
+    file.close()
+
+
+def test_open_needs_create(path: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        FILES.open(path)
+    FILES.open(path, create=True).close()
+    FILES.write_atomically(path, b"kept")
+    FILES.open(path, create=True).close()
+    assert FILES.read_bytes(path) == b"kept"
+    FILES.open(path, truncate=True).close()
+    assert FILES.read_bytes(path) == b""
+
+
+def test_write_atomically_leaves_no_temporary_file(tmp_path: Path) -> None:
+    path = str(tmp_path: Path / "checkpoint")
+    FILES.write_atomically(path, b"one")
+    FILES.write_atomically(path, b"two")
+    assert FILES.list_dir(str(tmp_path: Path)) == ["checkpoint"]
+    assert FILES.read_bytes(path) == b"two"
+
+
+def test_directories(tmp_path: Path) -> None:
+    directory = str(tmp_path: Path / "a" / "b")
+    FILES.make_dirs(directory)
+    FILES.make_dirs(directory)
+    assert FILES.is_dir(directory)
+    FILES.sync_dir(directory)
+    FILES.write_atomically(directory + "/x", b"")
+    FILES.rename(directory + "/x", directory + "/y")
+    assert FILES.exists(directory + "/y")
+    FILES.unlink(directory + "/y")
+    assert not FILES.exists(directory + "/y")
+    FILES.remove_tree(str(tmp_path: Path / "a"))
+    FILES.remove_tree(str(tmp_path: Path / "a"))
+    assert FILES.free_bytes(str(tmp_path: Path)) > 0

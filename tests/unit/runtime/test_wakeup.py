@@ -1,0 +1,44 @@
+"""The wake-up descriptor in both its forms."""
+
+import select
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.runtime.wakeup import Wakeup
+
+
+@pytest.fixture(params=[False, True], ids=["eventfd", "pipe"])
+def wakeup(request: pytest.FixtureRequest) -> Iterator[Wakeup]:
+    wakeup = Wakeup(portable=request.param)
+    yield wakeup
+    wakeup.close()
+
+
+def is_readable(wakeup: Wakeup) -> bool:
+    return bool(select.select([wakeup.fileno()], [], [], 0)[0])
+
+
+def test_wake_makes_it_readable_until_drained(wakeup: Wakeup) -> None:
+    assert not is_readable(wakeup)
+    wakeup.wake()
+    wakeup.wake()
+    assert is_readable(wakeup)
+    wakeup.drain()
+    assert not is_readable(wakeup)
+    wakeup.drain()
+    wakeup.wake()
+    assert is_readable(wakeup)
+
+
+def test_wakes_beyond_the_capacity_of_a_pipe_are_one(wakeup: Wakeup) -> None:
+    for _ in range(20_000):
+        wakeup.wake()
+    wakeup.drain()
+    assert not is_readable(wakeup)
+
+
+def test_a_late_wake_is_harmless(wakeup: Wakeup) -> None:
+    wakeup.close()
+    wakeup.wake()
+    wakeup.close()

@@ -41,7 +41,7 @@ def test_table_is_complete_and_its_defaults_pass_their_own_validators() -> None:
         (
             "compression.type",
             "lzma",
-            "lzma for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer",
+            "compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer",
         ),
         ("log.cleanup.policy", "compact,shred", "Invalid value shred for configuration log.cleanup.policy"),
         ("inter.broker.protocol.version", "3.9-IV1", "is not a valid version"),

@@ -13,7 +13,7 @@ FILES = OperatingSystemFiles()
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    return str(tmp_path: Path / "log")
+    return str(tmp_path / "log")
 
 
 def test_writes_many_buffers_at_a_position(path: str) -> None:
@@ -66,15 +66,15 @@ def test_open_needs_create(path: str) -> None:
 
 
 def test_write_atomically_leaves_no_temporary_file(tmp_path: Path) -> None:
-    path = str(tmp_path: Path / "checkpoint")
+    path = str(tmp_path / "checkpoint")
     FILES.write_atomically(path, b"one")
     FILES.write_atomically(path, b"two")
-    assert FILES.list_dir(str(tmp_path: Path)) == ["checkpoint"]
+    assert FILES.list_dir(str(tmp_path)) == ["checkpoint"]
     assert FILES.read_bytes(path) == b"two"
 
 
 def test_directories(tmp_path: Path) -> None:
-    directory = str(tmp_path: Path / "a" / "b")
+    directory = str(tmp_path / "a" / "b")
     FILES.make_dirs(directory)
     FILES.make_dirs(directory)
     assert FILES.is_dir(directory)
@@ -84,6 +84,6 @@ def test_directories(tmp_path: Path) -> None:
     assert FILES.exists(directory + "/y")
     FILES.unlink(directory + "/y")
     assert not FILES.exists(directory + "/y")
-    FILES.remove_tree(str(tmp_path: Path / "a"))
-    FILES.remove_tree(str(tmp_path: Path / "a"))
-    assert FILES.free_bytes(str(tmp_path: Path)) > 0
+    FILES.remove_tree(str(tmp_path / "a"))
+    FILES.remove_tree(str(tmp_path / "a"))
+    assert FILES.free_bytes(str(tmp_path)) > 0

@@ -34,14 +34,17 @@ from barnabas.protocol.codec_runtime import (
     array_unpackers, read_unsigned_varint, refuse_length, refuse_null, refuse_tag,
 )
 from barnabas.protocol.errors import DecodeError
+
+new = object.__new__
 """
 
 
 class DecoderSource:
     """Writes one decoder: `text()` is a module that defines `decode(buffer, position=0)`.
 
-    Variables of the generated text: `buffer`, `size` (of the frame), `p` (position), `view` (of the frame, for
-    records), `v1`... (values), `n1`... (lengths, counts; one more than that while compact).
+    Variables of the generated text: `buffer`, `size` (of the frame), `flat` (it is a bytes object), `p` (position),
+    `view` (of the frame, for records), `v1`... (objects), `n1`... (lengths, counts; one more while compact), `e1`...
+    (ends), `a1`... (arrays), `t1`... (tags).
     """
 
     def __init__(self, message: type[Message], version: int) -> None:
@@ -56,44 +59,50 @@ class DecoderSource:
         title = f"{self._message.__name__} v{self._version}"
         self._line(0, "def decode(buffer, p=0):")
         self._line(1, "size = len(buffer)")
+        self._line(1, "flat = buffer.__class__ is bytes")
         if has_records(self._message, self._version):
             self._line(1, "view = memoryview(buffer)")
         self._line(1, "try:")
-        value = self._struct(self._message, 2)
-        self._line(2, f"message = {value}")
+        message = self._struct(self._message, 2)
         self._line(1, "except (IndexError, StructError) as error:")
         self._line(2, f'raise DecodeError(f"{title} ends early, within its {{size}} bytes") from error')
         self._line(1, "except UnicodeDecodeError as error:")
         self._line(2, f'raise DecodeError(f"{title} has a string that is no UTF-8 before byte {{p}}") from error')
         self._line(1, "if p > size:")
         self._line(2, f'raise DecodeError(f"{title} ends early: {{size}} bytes of {{p}}")')
-        self._line(1, "return message, p")
+        self._line(1, f"return {message}, p")
         return self._writer.module(f"Decoder of {title}, generated.", _IMPORTS)
 
     def _struct(self, struct: type[Struct], depth: int) -> str:
-        """Read a struct; returns the expression that makes it."""
-        values: dict[str, str] = {}
-        pending: list[tuple[str, str, int]] = []  # name, format, size: fixed fields not read yet
+        """Read a struct into a new object, field by field; returns its variable.
+
+        The object is made without its constructor, whose call costs more than reading the fields.
+        """
+        made = self._writer.name("v")
+        self._line(depth, f"{made} = new({self._writer.constructor(struct)})")
+        for field in fields_of(struct):
+            if not field.is_present(self._version) or field.is_tagged(self._version):
+                self._line(depth, f"{made}.{field.name} = {default_literal(field)}")
+        pending: list[tuple[str, str, int]] = []  # target, format, size: fixed fields not read yet
         for field in untagged_fields(struct, self._version):
-            name = values[field.name] = self._writer.name("v")
+            target = f"{made}.{field.name}"
             if not field.is_array and field.wire_type.is_fixed:
-                pending.append((name, field.wire_type.format, field.wire_type.size))
+                pending.append((target, field.wire_type.format, field.wire_type.size))
             elif not field.is_array and field.struct is not None:
-                self._nested(field, name, pending, depth)
+                self._nested(field, target, pending, depth)
             else:
                 length = self._writer.name("n")
                 pending.append((length, *self._length_format(field)))
                 self._read(pending, depth)
-                self._sized(field, name, length, depth)
+                self._sized(field, target, length, depth)
         if self._flexible:
             count = self._writer.name("n")
             pending.append((count, "B", 1))
             self._read(pending, depth)
-            self._tags(struct, values, count, depth)
+            self._tags(struct, made, count, depth)
         else:
             self._read(pending, depth)
-        arguments = ", ".join(values.get(field.name) or default_literal(field) for field in fields_of(struct))
-        return f"{self._writer.constructor(struct)}({arguments})"
+        return made
 
     def _read(self, pending: list[tuple[str, str, int]], depth: int) -> None:
         """Read the fixed fields gathered so far, by one struct."""
@@ -182,10 +191,11 @@ class DecoderSource:
             self._line(depth, f"{name} = list({unpackers}[{count}](buffer, p))")
             self._line(depth, f"p += {least} * {count}")
             return
-        self._line(depth, f"{name} = []")
+        array = self._writer.name("a")
+        self._line(depth, f"{name} = {array} = []")
         self._line(depth, f"for _ in range({count}):")
         if field.struct is not None:
-            self._line(depth + 1, f"{name}.append({self._struct(field.struct, depth + 1)})")
+            self._line(depth + 1, f"{array}.append({self._struct(field.struct, depth + 1)})")
             return
         element, length = self._writer.name("v"), self._writer.name("n")
         width = "B" if self._flexible else ("h" if field.wire_type is WireType.STRING else "i")
@@ -194,14 +204,11 @@ class DecoderSource:
         self._line(depth + 1, f"if not {length}:" if self._flexible else f"if {length} < 0:")
         self._line(depth + 2, f'refuse_null("{field.name} element")')
         self._blob(field, element, length, depth + 1)
-        self._line(depth + 1, f"{name}.append({element})")
+        self._line(depth + 1, f"{array}.append({element})")
 
-    def _tags(self, struct: type[Struct], values: dict[str, str], count: str, depth: int) -> None:
-        """Read the tagged fields: known ones into their variables, unknown ones are skipped."""
+    def _tags(self, struct: type[Struct], made: str, count: str, depth: int) -> None:
+        """Read the tagged fields: known ones into the object, unknown ones are skipped."""
         tagged = tagged_fields(struct, self._version)
-        for field in tagged:
-            name = values[field.name] = self._writer.name("v")
-            self._line(depth, f"{name} = {default_literal(field)}")
         tag, end = self._writer.name("t"), self._writer.name("e")
         self._line(depth, f"if {count}:")
         self._line(depth + 1, f"if {count} > 127:")
@@ -212,7 +219,7 @@ class DecoderSource:
         self._line(depth + 2, f"{end} += p")
         for number, field in enumerate(tagged):
             self._line(depth + 2, f"{'elif' if number else 'if'} {tag} == {field.declaration.tag}:")
-            self._tag_value(field, values[field.name], depth + 3)
+            self._tag_value(field, f"{made}.{field.name}", depth + 3)
             self._line(depth + 3, f"if p != {end}:")
             self._line(depth + 4, f"refuse_tag({tag})")
         if tagged:
@@ -234,9 +241,9 @@ class DecoderSource:
 
 
 def _slice(wire_type: WireType, end: str) -> str:
-    """The expression for the bytes from `p` to `end`. `bytes` and `str` of a slice also take memoryviews."""
+    """The expression for the bytes from `p` to `end`. What works for every buffer is slower than what bytes can do."""
     if wire_type is WireType.STRING:
-        return f'str(buffer[p:{end}], "utf-8")'
+        return f'buffer[p:{end}].decode() if flat else str(buffer[p:{end}], "utf-8")'
     if wire_type is WireType.RECORDS:
         return f"view[p:{end}]"
-    return f"bytes(buffer[p:{end}])"
+    return f"buffer[p:{end}] if flat else bytes(buffer[p:{end}])"

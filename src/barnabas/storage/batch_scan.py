@@ -1,0 +1,104 @@
+"""Walks the batches of a log file, of any format, in few reads: to find an offset, and to look at every batch.
+
+Used by segments, recovery and the dump tool on whatever thread they run. Pure but for the reads of the given file.
+Kafka: FileRecords.searchForOffsetWithSize, FileLogInputStream.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.legacy_records import LegacyBatch
+from barnabas.records.memory_records import batch_at
+from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, RecordBatch
+
+MIN_BATCH_SIZE = 26
+"""Of magic 0: offset, size, and the 14 bytes every message has."""
+SEARCH_CHUNK_BYTES = 8192
+"""An index entry is at most `index.interval.bytes` (4096) and one batch before what is looked for."""
+SCAN_CHUNK_BYTES = 1 << 20
+
+_PLACE = struct.Struct(">qi4xb6xi")
+"""Base offset, length, magic, last offset delta (which in magic 0 and 1 is something else)."""
+_LENGTH = struct.Struct(">8xi")
+
+
+class Readable(Protocol):
+    """A file, or what stands for one."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end."""
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies in its file, in bytes, and its offsets (of an old message both are the last)."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+def find_batch(file: Readable, offset: int, position: int, end: int) -> BatchPlace | None:
+    """The first batch from `position` on whose last offset is at least `offset`; None when there is none before `end`.
+
+    Raises CorruptRecord when a size makes no sense.
+    """
+    chunk = b""
+    chunk_start = position
+    unpack = _PLACE.unpack_from
+    while position + MIN_BATCH_SIZE <= end:
+        at = position - chunk_start
+        if at + _PLACE.size > len(chunk):
+            chunk = file.read(position, min(SEARCH_CHUNK_BYTES, end - position))
+            if len(chunk) < MIN_BATCH_SIZE:
+                return None
+            chunk += bytes(_PLACE.size)
+            chunk_start = position
+            at = 0
+        base_offset, length, magic, delta = unpack(chunk, at)
+        last_offset = base_offset + delta if magic == 2 else base_offset
+        if length + LOG_OVERHEAD < MIN_BATCH_SIZE:
+            raise CorruptRecord(f"a batch at position {position} claims {length} bytes")
+        if last_offset >= offset:
+            return BatchPlace(position, length + LOG_OVERHEAD, base_offset, last_offset)
+        position += length + LOG_OVERHEAD
+    return None
+
+
+def scan_batches(
+    file: Readable, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
+) -> Iterator[RecordBatch | LegacyBatch]:
+    """Every batch from `position` to `end`, whole, as views of large reads. Checksums are the caller's to check.
+
+    A view's own `position` is within its buffer: sum the lengths to know the place in the file. Raises CorruptRecord
+    at the first batch that is cut off or lies about its size.
+    """
+    chunk = b""
+    at = 0
+    while position < end:
+        size = _size_at(chunk, at)
+        if size < 0 or at + size > len(chunk):
+            wanted = max(chunk_bytes, size)
+            chunk = file.read(position, min(wanted, end - position))
+            at = 0
+            size = _size_at(chunk, 0)
+            if size > len(chunk) and position + size <= end:
+                chunk = file.read(position, size)
+            if size < MIN_BATCH_SIZE or size > len(chunk):
+                raise CorruptRecord(f"the batch at position {position} is cut off or claims an impossible size")
+        batch = batch_at(chunk, at)
+        yield batch
+        at += size
+        position += size
+
+
+def _size_at(chunk: bytes, at: int) -> int:
+    """Size of the batch at `at`, with its first 12 bytes; -1 when they are not there."""
+    if at + HEADER_SIZE > len(chunk) and at + MIN_BATCH_SIZE > len(chunk):
+        return -1
+    length: int = _LENGTH.unpack_from(chunk, at)[0]
+    return length + LOG_OVERHEAD

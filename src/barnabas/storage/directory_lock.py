@@ -1,0 +1,46 @@
+"""`.lock`: keeps a second broker, of either kind, out of a log directory.
+
+Taken by LogManager at start, on its starting thread. A POSIX record lock, as Java's FileChannel.tryLock takes it;
+since those don't exclude within one process, `_held` does, guarded by `_held_lock`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+
+from barnabas.storage.errors import LogDirectoryLocked
+
+FILE_NAME = ".lock"
+
+_held: set[str] = set()
+_held_lock = threading.Lock()
+
+
+class DirectoryLock:
+    """The lock of one directory, held from construction to `release`. Raises LogDirectoryLocked, OSError."""
+
+    def __init__(self, directory: str) -> None:
+        self._path = os.path.join(os.path.realpath(directory), FILE_NAME)
+        refused = LogDirectoryLocked(
+            f"Failed to acquire lock on file {FILE_NAME} in {directory}. A Kafka instance in another process or thread"
+            " is using this directory."
+        )
+        with _held_lock:
+            if self._path in _held:
+                raise refused
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(self._fd)
+                raise refused from None
+            _held.add(self._path)
+
+    def release(self) -> None:
+        """Let others in; a second call does nothing."""
+        with _held_lock:
+            if self._path in _held:
+                _held.discard(self._path)
+                os.close(self._fd)

@@ -1,0 +1,59 @@
+"""Names of the files and directories of a log directory. Pure.
+
+Used by everything in this package. Kafka: LogFileUtils, LocalLog.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.topic_partition import TopicPartition
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+"""A file renamed so waits `file.delete.delay.ms` for its readers to finish."""
+CLEANED_SUFFIX = ".cleaned"
+"""A file the cleaner has not finished."""
+SWAP_SUFFIX = ".swap"
+"""A file the cleaner has finished, about to replace others."""
+
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+DELETE_DIR_SUFFIX = "-delete"
+FUTURE_DIR_SUFFIX = "-future"
+STRAY_DIR_SUFFIX = "-stray"
+
+_MAX_NAME_LENGTH = 255
+_OFFSET_DIGITS = 20
+
+
+def segment_file_name(base_offset: int, suffix: str) -> str:
+    """`00000000000000000042.log` for 42 and `.log`."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def base_offset_of(file_name: str) -> int | None:
+    """The offset that a segment's file (or a snapshot) is named by; None for other files."""
+    digits = file_name.split(".", 1)[0]
+    if len(digits) == _OFFSET_DIGITS and digits.isascii() and digits.isdigit():
+        return int(digits)
+    return None
+
+
+def parse_partition_dir(name: str) -> TopicPartition | None:
+    """The partition whose directory is called `topic-0`; None for other directories."""
+    topic, dash, number = name.rpartition("-")
+    if dash and topic and number.isascii() and number.isdigit():
+        return TopicPartition(topic, int(number))
+    return None
+
+
+def deleted_dir_name(topic_partition: TopicPartition, unique: str) -> str:
+    """The name a partition's directory gets when its topic is deleted: `topic-0.<unique>-delete`.
+
+    `unique` is 32 hexadecimal digits. The topic's name is cut where the whole would not fit a file system.
+    """
+    suffix = f"-{topic_partition.partition}.{unique}{DELETE_DIR_SUFFIX}"
+    return topic_partition.topic[: _MAX_NAME_LENGTH - len(suffix)] + suffix

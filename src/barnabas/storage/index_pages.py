@@ -1,0 +1,47 @@
+"""The pages of indexes that were read lately, of all segments together, in bounded memory.
+
+One per log manager; any thread; `_lock` guards the order. Kafka maps its indexes into memory instead, which we must
+not: a full disk under a mapping kills the process.
+"""
+
+from __future__ import annotations
+
+import threading
+
+PAGE_ENTRIES = 512
+DEFAULT_LIMIT_PAGES = 2048
+"""8 to 12 MiB when full: pages of 4 KiB (offset indexes) and 6 KiB (time indexes)."""
+
+
+class IndexPages:
+    """Recently used pages, by the number of their index and their place in it."""
+
+    __slots__ = ("_limit", "_lock", "_next_number", "_pages")
+
+    def __init__(self, limit_pages: int = DEFAULT_LIMIT_PAGES) -> None:
+        self._limit = limit_pages
+        self._lock = threading.Lock()
+        self._pages: dict[tuple[int, int], bytes] = {}
+        self._next_number = 0
+
+    def new_number(self) -> int:
+        """A number for an index. An index that forgets its pages takes another one; the old pages grow old."""
+        with self._lock:
+            self._next_number += 1
+            return self._next_number
+
+    def get(self, index_number: int, page_number: int) -> bytes | None:
+        """The page, if it is here; it counts as used."""
+        key = (index_number, page_number)
+        with self._lock:
+            page = self._pages.pop(key, None)
+            if page is not None:
+                self._pages[key] = page
+            return page
+
+    def put(self, index_number: int, page_number: int, page: bytes) -> None:
+        """Keep a page, and drop the one unused longest."""
+        with self._lock:
+            self._pages[(index_number, page_number)] = page
+            if len(self._pages) > self._limit:
+                del self._pages[next(iter(self._pages))]

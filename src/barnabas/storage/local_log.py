@@ -1,0 +1,264 @@
+"""The segments of one log as one sequence: append, roll, read, flush, truncate, delete. Knows no epochs and watermarks.
+
+Owned by a UnifiedLog: changed under its lock, read without. `flush` is ordered by `_flush_lock`, inside the log's
+lock where both are held, and never takes the log's lock: an fsync need not stop appends. Kafka: LocalLog.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from barnabas.config.log_config import LogConfig
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.files import Buffer
+from barnabas.storage.fetch_data import FetchDataInfo
+from barnabas.storage.file_names import DELETED_SUFFIX
+from barnabas.storage.log_environment import LogEnvironment
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.log_segment import LogSegment
+from barnabas.storage.log_segments import LogSegments
+
+logger = logging.getLogger(__name__)
+
+_new_tuple = tuple.__new__
+
+
+class LocalLog:
+    """A log's files. end: the log end offset and its place. recovery_point: what lies before it is on stable storage.
+
+    Everything that touches files raises OSError.
+    """
+
+    __slots__ = (
+        "_directory_synced",
+        "_environment",
+        "_flush_lock",
+        "config",
+        "directory",
+        "end",
+        "last_flush_ms",
+        "recovery_point",
+        "segments",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        segments: LogSegments,
+        end: LogOffsetMetadata,
+        recovery_point: int,
+        environment: LogEnvironment,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.segments = segments
+        self.end = end
+        self.recovery_point = recovery_point
+        self.last_flush_ms = environment.clock.milliseconds()
+        self._environment = environment
+        self._flush_lock = threading.Lock()
+        self._directory_synced = False
+
+    # -- appending, under the log's lock
+
+    def append(self, buffers: Sequence[Buffer], size: int, first: int, last: int, max_timestamp: int) -> None:
+        """Append one batch to the active segment and move the log end offset behind it."""
+        segment = self.segments.active
+        segment.append(buffers, size, first, last, max_timestamp)
+        self.end = _new_tuple(LogOffsetMetadata, (last + 1, segment.base_offset, segment.size))
+
+    def must_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
+        """Whether the next batch needs a new segment: full, old enough, index full, or offset out of range."""
+        segment = self.segments.active
+        config = self.config
+        if segment.size > config.segment_bytes - size or segment.indexes_full or not segment.can_hold(last_offset):
+            return True
+        if segment.size == 0:
+            return False
+        roll_ms = config.segment_ms
+        if config.is_compacted and 0 < config.max_compaction_lag_ms < roll_ms:
+            roll_ms = config.max_compaction_lag_ms
+        started = segment.rolling_timestamp
+        if started is not None and started >= 0:
+            return max_timestamp - started > roll_ms - segment.roll_jitter_ms
+        waited = segment.time_waited_for_roll(self._environment.clock.milliseconds(), max_timestamp)
+        return waited > roll_ms - segment.roll_jitter_ms
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Begin a new active segment at the log end offset, or at `expected_next_offset` if that is larger.
+
+        An empty active segment of the same base offset is made anew. The old segment's indexes are written.
+        """
+        base_offset = max(expected_next_offset, self.end.message_offset)
+        active = self.segments.active
+        if active.base_offset == base_offset:
+            if active.size:
+                raise ValueError(f"segment {base_offset} of {self.topic_partition} holds batches already")
+            logger.warning("Empty segment %d of %s is made anew", base_offset, self.topic_partition)
+            self.segments.remove(base_offset)
+            active.delete()
+        elif base_offset < active.base_offset:
+            raise ValueError(f"roll of {self.topic_partition} to {base_offset}, before {active.base_offset}")
+        else:
+            active.on_become_inactive()
+            if self.recovery_point >= self.end.message_offset:
+                # No flush will come to this segment any more: it lies before the recovery point already.
+                active.flush()
+        segment = self._environment.segments.create(self.directory, base_offset, self.config)
+        self.segments.add(segment)
+        self.end = LogOffsetMetadata(self.end.message_offset, base_offset, 0)
+        return segment
+
+    # -- reading, any thread
+
+    def read(
+        self, start_offset: int, max_bytes: int, limit: LogOffsetMetadata, *, min_one_message: bool
+    ) -> FetchDataInfo:
+        """Batches from `start_offset` on, before `limit`, which is above it; `start_offset` is within the log.
+
+        Offsets that compaction removed are skipped, over segments if need be.
+        """
+        segment: LogSegment | None = self.segments.active
+        if start_offset < segment.base_offset:  # type: ignore[union-attr]
+            segment = self.segments.floor(start_offset)
+            if segment is None:
+                segment = self.segments.first
+        while segment is not None and segment.base_offset <= limit.segment_base_offset:
+            if segment.base_offset == limit.segment_base_offset:
+                max_position = limit.position_in_segment
+            else:
+                max_position = segment.size
+            data = segment.read(start_offset, max_bytes, max_position, min_one_message=min_one_message)
+            if data is not None:
+                return data
+            segment = self.segments.higher(segment.base_offset)
+        return FetchDataInfo(limit, b"")
+
+    def place_of(self, offset: int) -> LogOffsetMetadata:
+        """Where the batch of `offset` begins; without a place when there is no such offset."""
+        end = self.end
+        if offset == end.message_offset:
+            return end
+        segment = self.segments.floor(offset)
+        while segment is not None:
+            place = segment.translate_offset(offset)
+            if place is not None:
+                return LogOffsetMetadata(offset, segment.base_offset, place.position)
+            segment = self.segments.higher(segment.base_offset)
+        return LogOffsetMetadata(offset)
+
+    # -- durability
+
+    @property
+    def unflushed_messages(self) -> int:
+        """Offsets that are not known to be on stable storage."""
+        return self.end.message_offset - self.recovery_point
+
+    def flush(self, offset: int | None = None, before: Callable[[], None] = lambda: None) -> None:
+        """Bring everything below `offset` (None: everything there is) to stable storage and move the recovery point.
+
+        Concurrent callers share one fsync: whoever finds its offsets flushed by another returns at once. `before` is
+        called first, for what must be durable before the recovery point moves.
+        """
+        wanted = self.end.message_offset if offset is None else offset
+        if wanted <= self.recovery_point:
+            return
+        with self._flush_lock:
+            if wanted <= self.recovery_point:
+                return
+            upto = self.end.message_offset if offset is None else offset
+            before()
+            self._flush_segments(self.segments.values(self.recovery_point, upto))
+            self.recovery_point = upto
+            self.last_flush_ms = self._environment.clock.milliseconds()
+
+    def _flush_segments(self, segments: Sequence[LogSegment]) -> None:
+        for segment in segments:
+            segment.flush()
+        files = self._environment.files
+        if not self._directory_synced:
+            files.sync_dir(os.path.dirname(self.directory))
+        if not self._directory_synced or any(segment.base_offset >= self.recovery_point for segment in segments):
+            files.sync_dir(self.directory)
+        self._directory_synced = True
+
+    # -- truncating and deleting, under the log's lock
+
+    def truncate_to(self, offset: int) -> list[LogSegment]:
+        """Drop the batches that hold `offset` and all behind; returns the segments deleted.
+
+        The first segment must not begin above `offset`.
+        """
+        deletable = [segment for segment in self.segments if segment.base_offset > offset]
+        self.delete_segments(deletable, delayed=True)
+        with self._flush_lock:
+            active = self.segments.active
+            active.truncate_to(offset, self._environment.clock.milliseconds())
+            end_offset = active.next_offset()
+            self.end = LogOffsetMetadata(end_offset, active.base_offset, active.size)
+            self.recovery_point = min(self.recovery_point, end_offset)
+            # What was cut off must not come back behind new batches after a crash.
+            active.flush()
+            self._environment.files.sync_dir(self.directory)
+        return deletable
+
+    def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
+        """Drop everything; the log begins and ends at `offset`. Returns the segments deleted."""
+        deleted = list(self.segments)
+        with self._flush_lock:
+            for segment in deleted:
+                segment.delete()
+            fresh = self._environment.segments.create(self.directory, offset, self.config)
+            self.segments.clear()
+            self.segments.add(fresh)
+            self.end = LogOffsetMetadata(offset, offset, 0)
+            self.recovery_point = min(self.recovery_point, offset)
+        return deleted
+
+    def delete_segments(self, segments: Iterable[LogSegment], *, delayed: bool) -> None:
+        """Take segments out, rename their files to `.deleted` and remove them, `delayed` by file.delete.delay.ms."""
+        doomed = list(segments)
+        for segment in doomed:
+            self.segments.remove(segment.base_offset)
+        for segment in doomed:
+            segment.change_suffix("", DELETED_SUFFIX)
+        if not delayed:
+            delete_files(doomed)
+        elif doomed:
+            self._environment.scheduler.schedule(
+                "delete-file", lambda: delete_files(doomed), delay_ms=self.config.file_delete_delay_ms
+            )
+
+    def moved_to(self, directory: str) -> None:
+        """The directory has been renamed to this."""
+        self.directory = directory
+        self._directory_synced = False
+        for segment in self.segments:
+            segment.moved_to(directory)
+
+    def close(self) -> None:
+        """Write what indexes hold in memory only, and close all files."""
+        for segment in self.segments:
+            segment.close()
+
+    def close_handlers(self) -> None:
+        """Close all files and write nothing."""
+        for segment in self.segments:
+            segment.close_handlers()
+
+
+def delete_files(segments: Iterable[LogSegment]) -> None:
+    """Remove the files of segments that are out of their log already. A file that cannot be removed is reported."""
+    for segment in segments:
+        logger.info("Deleting segment files %s", segment.file.path)
+        try:
+            segment.delete()
+        except OSError:
+            logger.exception("Could not delete %s", segment.file.path)

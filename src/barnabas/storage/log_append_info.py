@@ -1,0 +1,80 @@
+"""What came of an append. Made by the log on the appending thread and owned by it afterwards.
+
+Kafka: LogAppendInfo, AppendOrigin, LeaderHwChange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+RecordError = tuple[int, str | None]
+"""Index of a refused record in its batch, and why (KIP-467)."""
+
+
+class AppendOrigin(Enum):
+    """Who appends; only clients are held to all rules."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class InvalidRecords(ApiError):
+    """A batch refused because of some of its records, which `record_errors` names."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class LogAppendInfo:
+    """Offsets, times and sizes of one append.
+
+    first_offset: -1 when nothing was appended. log_append_time_ms: -1 unless the topic stamps append time.
+    valid_bytes: size of what was appended, as produced. converted: whether records had to be rebuilt (another format
+    or codec). leader_hw_increased: set by the partition when the append moved its high watermark.
+    """
+
+    __slots__ = (
+        "converted",
+        "first_offset",
+        "last_offset",
+        "leader_hw_increased",
+        "log_append_time_ms",
+        "log_start_offset",
+        "max_timestamp",
+        "record_count",
+        "record_errors",
+        "valid_bytes",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        valid_bytes: int,
+        record_count: int,
+        converted: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.valid_bytes = valid_bytes
+        self.record_count = record_count
+        self.converted = converted
+        self.record_errors: Sequence[RecordError] = ()
+        self.leader_hw_increased = False
+
+    def __repr__(self) -> str:
+        return (
+            f"LogAppendInfo(offsets {self.first_offset}-{self.last_offset}, {self.record_count} records,"
+            f" {self.valid_bytes} bytes, max timestamp {self.max_timestamp})"
+        )

@@ -1,0 +1,104 @@
+"""One directory of `log.dirs`: its lock, its checkpoints, its marks, and the partitions' directories in it.
+
+Owned by LogManager: used on its starting thread, by the checkpoint tasks of the scheduler and at shutdown.
+Kafka spreads this over LogManager.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.files import Files
+from barnabas.storage.checkpoints import (
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    MalformedCheckpoint,
+    OffsetCheckpointFile,
+)
+from barnabas.storage.clean_shutdown import take_clean_shutdown
+from barnabas.storage.file_names import (
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    parse_partition_dir,
+)
+from barnabas.storage.log_loader import LoadTerms
+from barnabas.storage.meta_properties import MetaProperties, read_meta_properties
+
+logger = logging.getLogger(__name__)
+
+
+class Lock(Protocol):
+    """A held lock on a directory."""
+
+    def release(self) -> None:
+        """Let others in."""
+
+
+class LogDirectory:
+    """A log directory that is in use. is_online: False from the first disk error on."""
+
+    def __init__(self, path: str, files: Files, lock_directory: Callable[[str], Lock]) -> None:
+        """Make the directory if need be and lock it. Raises LogDirectoryLocked, OSError."""
+        self.path = path
+        self.is_online = True
+        self._files = files
+        files.make_dirs(path)
+        self._lock = lock_directory(path)
+        self.recovery_points = OffsetCheckpointFile(path, RECOVERY_POINT_FILE, files)
+        self.log_start_offsets = OffsetCheckpointFile(path, LOG_START_OFFSET_FILE, files)
+        self.had_clean_shutdown = False
+        self._terms: tuple[dict[TopicPartition, int], dict[TopicPartition, int]] = ({}, {})
+
+    def open(self) -> None:
+        """Read marks and checkpoints. Raises OSError."""
+        self.had_clean_shutdown = take_clean_shutdown(self._files, self.path) is not None
+        if self.had_clean_shutdown:
+            logger.info("Skipping recovery of logs in %s: clean shutdown file was found", self.path)
+        self._terms = (self._read(self.recovery_points), self._read(self.log_start_offsets))
+
+    def load_terms(self, topic_partition: TopicPartition) -> LoadTerms:
+        """What the checkpoints of the last run say about a log."""
+        recovery_points, start_offsets = self._terms
+        return LoadTerms(
+            self.had_clean_shutdown, recovery_points.get(topic_partition, 0), start_offsets.get(topic_partition, 0)
+        )
+
+    def meta_properties(self) -> MetaProperties | None:
+        """Whose directory this is. Raises InconsistentMetaProperties, OSError."""
+        return read_meta_properties(self._files, self.path)
+
+    def partition_dirs(self) -> list[tuple[TopicPartition, str]]:
+        """The partitions that have a log here, with their directories."""
+        found = []
+        for name in self._files.list_dir(self.path):
+            path = os.path.join(self.path, name)
+            if not self._files.is_dir(path) or name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
+                continue
+            topic_partition = parse_partition_dir(name)
+            if topic_partition is not None:
+                found.append((topic_partition, path))
+            elif name.endswith(FUTURE_DIR_SUFFIX):
+                logger.warning("Leaving alone %s: a replica on its way from another log directory", path)
+        return found
+
+    def deleted_dirs(self) -> list[str]:
+        """Directories of logs that were being deleted when the broker stopped."""
+        names = [name for name in self._files.list_dir(self.path) if name.endswith(DELETE_DIR_SUFFIX)]
+        return [path for path in (os.path.join(self.path, name) for name in names) if self._files.is_dir(path)]
+
+    def release(self) -> None:
+        """Unlock the directory."""
+        self._lock.release()
+
+    def _read(self, checkpoint: OffsetCheckpointFile) -> dict[TopicPartition, int]:
+        """The checkpoint; an unreadable one counts as empty: more is recovered than need be."""
+        try:
+            return checkpoint.read()
+        except MalformedCheckpoint as error:
+            logger.warning("%s; starting from offset 0", error)
+            return {}

@@ -1,0 +1,25 @@
+"""What the logs of one manager share: disk, time, background tasks, segments' common parts, where failures go.
+
+Immutable; made by LogManager, read by its logs on any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.files import Files
+from barnabas.runtime.scheduler import Scheduler
+from barnabas.storage.segment_factory import SegmentFactory
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnvironment:
+    """on_failure: told log directory, what was being done, and the error, when a disk fails (more than being full)."""
+
+    files: Files
+    clock: Clock
+    scheduler: Scheduler
+    segments: SegmentFactory
+    on_failure: Callable[[str, str, OSError], None]

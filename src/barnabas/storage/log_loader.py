@@ -1,0 +1,273 @@
+"""Opens a log from its directory: finishes or undoes what a crash interrupted, checks indexes, recovers the tail.
+
+Runs at start-up on the log manager's loading threads, one log on one thread; nothing else touches the directory.
+Kafka: LogLoader.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from barnabas.config.log_config import LogConfig
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.record_batch import RecordBatch
+from barnabas.storage.checkpoints import LeaderEpochCheckpointFile, MalformedCheckpoint
+from barnabas.storage.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    base_offset_of,
+    segment_file_name,
+)
+from barnabas.storage.index_file import CorruptIndex
+from barnabas.storage.leader_epochs import LeaderEpochCache
+from barnabas.storage.local_log import LocalLog
+from barnabas.storage.log_environment import LogEnvironment
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.log_segment import Batch, LogSegment
+from barnabas.storage.log_segments import LogSegments
+from barnabas.storage.partition_metadata import read_partition_metadata
+from barnabas.storage.producer_snapshots import delete_snapshots
+from barnabas.storage.unified_log import UnifiedLog
+
+logger = logging.getLogger(__name__)
+
+TEMPORARY_SUFFIXES = (CLEANED_SUFFIX, DELETED_SUFFIX, ".tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTerms:
+    """What checkpoints say about a log, and whether its directory was left in order."""
+
+    had_clean_shutdown: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+
+
+def load_log(
+    directory: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    terms: LoadTerms,
+    environment: LogEnvironment,
+) -> UnifiedLog:
+    """Open the log in `directory`, which exists and may be empty. Raises OSError, MalformedCheckpoint."""
+    return LogLoader(directory, topic_partition, config, terms, environment).load()
+
+
+class LogLoader:
+    """Loads one log, once."""
+
+    def __init__(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        terms: LoadTerms,
+        environment: LogEnvironment,
+    ) -> None:
+        self._directory = directory
+        self._topic_partition = topic_partition
+        self._config = config
+        self._terms = terms
+        self._environment = environment
+        self._files = environment.files
+        self._segments = LogSegments()
+        self._epochs = LeaderEpochCache(LeaderEpochCheckpointFile(directory, environment.files))
+        self._rebuild_epochs = False
+
+    def load(self) -> UnifiedLog:
+        """Temporary files, interrupted swaps, segments, recovery, epochs: in this order."""
+        self._remove_temporary_files()
+        self._complete_swaps()
+        self._load_epochs()
+        self._load_segments()
+        self._check_indexes()
+        recovery_point, end_offset = self._recover()
+        if self._rebuild_epochs:
+            self._assign_epochs_of_all_batches()
+        active = self._segments.active
+        start_offset = max(self._terms.log_start_offset, self._segments.first.base_offset)
+        self._epochs.truncate_from_end(end_offset)
+        self._epochs.truncate_from_start(self._terms.log_start_offset)
+        delete_snapshots(self._files, self._directory, above=end_offset)
+        local = LocalLog(
+            self._directory,
+            self._topic_partition,
+            self._config,
+            self._segments,
+            LogOffsetMetadata(end_offset, active.base_offset, active.size),
+            recovery_point,
+            self._environment,
+        )
+        topic_id = read_partition_metadata(self._files, self._directory)
+        return UnifiedLog(local, self._epochs, start_offset, topic_id, self._environment)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+    def _remove_temporary_files(self) -> None:
+        """Drop what was being written, or deleted, when the broker stopped.
+
+        A swap file at or above the oldest unfinished one belongs to a replacement that was not complete (KAFKA-6264).
+        """
+        names = self._files.list_dir(self._directory)
+        unfinished = [base_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+        oldest = min((offset for offset in unfinished if offset is not None), default=None)
+        for name in names:
+            offset = base_offset_of(name)
+            incomplete = oldest is not None and offset is not None and offset >= oldest
+            if name.endswith(TEMPORARY_SUFFIXES) or (name.endswith(SWAP_SUFFIX) and incomplete):
+                logger.info("Deleting left-over file %s", self._path(name))
+                self._files.unlink(self._path(name))
+
+    def _complete_swaps(self) -> None:
+        """Put segments that the cleaner had finished into the place of those they were made from.
+
+        The old segments are those that begin within the new one's offsets; they go first, so that doing this again
+        after another crash has the same result. Indexes that are missing are rebuilt when the segment is loaded.
+        """
+        names = self._files.list_dir(self._directory)
+        for name in names:
+            base_offset = base_offset_of(name)
+            if base_offset is None or not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+                continue
+            swapped = self._environment.segments.open(self._directory, base_offset, self._config, SWAP_SUFFIX)
+            try:
+                end_offset = max(swapped.next_offset(), base_offset + 1)
+            except (CorruptIndex, FileNotFoundError):
+                swapped.recover(lambda _batch: None)
+                end_offset = max(swapped.next_offset(), base_offset + 1)
+            swapped.close_handlers()
+            logger.info("Completing interrupted swap of segment %d in %s", base_offset, self._directory)
+            for old in names:
+                offset = base_offset_of(old)
+                if offset is not None and base_offset <= offset < end_offset and old.endswith(SEGMENT_SUFFIXES):
+                    self._files.unlink(self._path(old))
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+                final = self._path(segment_file_name(base_offset, suffix))
+                if self._files.exists(final + SWAP_SUFFIX):
+                    self._files.replace(final + SWAP_SUFFIX, final)
+            self._files.sync_dir(self._directory)
+        for name in self._files.list_dir(self._directory):
+            if name.endswith(SWAP_SUFFIX):
+                self._files.unlink(self._path(name))
+
+    def _load_epochs(self) -> None:
+        try:
+            self._epochs.load()
+        except MalformedCheckpoint as error:
+            logger.warning("%s; leader epochs will be taken from the batches", error)
+            self._epochs.clear()
+            self._rebuild_epochs = True
+
+    def _load_segments(self) -> None:
+        """Open every segment, in order."""
+        names = self._files.list_dir(self._directory)
+        present = set(names)
+        for name in names:
+            base_offset = base_offset_of(name)
+            if base_offset is None:
+                continue
+            if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
+                if segment_file_name(base_offset, LOG_SUFFIX) not in present:
+                    logger.warning("Deleting index %s, which has no log file", self._path(name))
+                    self._files.unlink(self._path(name))
+            elif name.endswith(LOG_SUFFIX):
+                self._segments.add(self._environment.segments.open(self._directory, base_offset, self._config))
+
+    def _check_indexes(self) -> None:
+        """Recover segments whose indexes are missing or impossible, but those that are recovered anyway."""
+        unflushed: tuple[LogSegment, ...] = ()
+        if not self._terms.had_clean_shutdown:
+            unflushed = self._unflushed()
+        for segment in self._segments:
+            if segment in unflushed:
+                continue
+            try:
+                segment.sanity_check()
+            except CorruptIndex as error:
+                logger.warning("%s; rebuilding the indexes of segment %d", error, segment.base_offset)
+                self._recover_segment(segment)
+
+    def _unflushed(self) -> tuple[LogSegment, ...]:
+        return self._segments.values(self._terms.recovery_point, 2**63 - 1)
+
+    def _recover_segment(self, segment: LogSegment) -> int:
+        cut = segment.recover(self._assign_epoch_of)
+        if cut:
+            logger.warning("Cut %d bytes off segment %s: no whole, valid batch", cut, segment.file.path)
+        return cut
+
+    def _assign_epoch_of(self, batch: Batch) -> None:
+        if isinstance(batch, RecordBatch) and batch.partition_leader_epoch > self._epochs.latest_epoch:
+            self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+
+    def _assign_epochs_of_all_batches(self) -> None:
+        self._epochs.clear()
+        for segment in self._segments:
+            for batch in segment.batches():
+                self._assign_epoch_of(batch)
+
+    def _recover(self) -> tuple[int, int]:
+        """Recover the segments from the recovery point on, unless the broker stopped in order.
+
+        Returns recovery point and log end offset. The recovery point only moves forward with a flush: what was
+        recovered may still be in no more than the page cache.
+        """
+        terms = self._terms
+        if not terms.had_clean_shutdown:
+            self._recover_unflushed()
+        end_offset = self._segments.active.next_offset() if len(self._segments) else None
+        if end_offset is not None and end_offset < terms.log_start_offset:
+            logger.warning(
+                "Deleting all segments of %s: they end at %d, before log start offset %d",
+                self._directory,
+                end_offset,
+                terms.log_start_offset,
+            )
+            for segment in self._segments:
+                segment.delete()
+            self._segments.clear()
+            self._epochs.clear()
+            end_offset = None
+        if end_offset is None:
+            end_offset = terms.log_start_offset
+            self._segments.add(self._environment.segments.create(self._directory, end_offset, self._config))
+            return min(terms.recovery_point, end_offset), end_offset
+        if terms.had_clean_shutdown:
+            return end_offset, end_offset
+        return min(terms.recovery_point, end_offset), end_offset
+
+    def _recover_unflushed(self) -> None:
+        """Recover segment by segment; nothing behind a corruption is kept, nor behind a hole.
+
+        A hole is what is left when the end of a segment was lost at the boundary of a batch, while a later segment
+        reached the disk. Compacted logs have holes by nature.
+        """
+        unflushed = self._unflushed()
+        for segment, following in zip_longest(unflushed, unflushed[1:]):
+            logger.info("Recovering unflushed segment %d of %s", segment.base_offset, self._topic_partition)
+            cut = self._recover_segment(segment)
+            hole = (
+                following is not None
+                and not self._config.is_compacted
+                and segment.next_offset() < following.base_offset
+            )
+            if cut or hole:
+                self._delete_from(segment.base_offset + 1)
+                return
+
+    def _delete_from(self, offset: int) -> None:
+        for segment in self._segments.values(offset, 2**63 - 1):
+            if segment.base_offset >= offset:
+                logger.warning("Deleting segment %s: it lies behind a corruption", segment.file.path)
+                self._segments.remove(segment.base_offset)
+                segment.delete()

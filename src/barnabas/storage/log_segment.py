@@ -1,0 +1,350 @@
+"""A piece of a log: a file of batches from a base offset on, with its offset and time index.
+
+Changed under the log's lock; read from any thread, up to positions that were published after the bytes had been
+written. Kafka: LogSegment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.file_records import FileRecords
+from barnabas.records.legacy_records import LegacyBatch
+from barnabas.records.record_batch import RecordBatch
+from barnabas.runtime.files import Buffer
+from barnabas.storage.batch_scan import BatchPlace, find_batch, scan_batches
+from barnabas.storage.fetch_data import FetchDataInfo
+from barnabas.storage.index_file import CorruptIndex
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.offset_index import OffsetIndex
+from barnabas.storage.segment_file import SegmentFile
+from barnabas.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+RECENT_BATCHES = 128
+"""Places of the newest batches kept in memory, so that a consumer at the end of the log is served without a search."""
+
+Batch = RecordBatch | LegacyBatch
+
+
+class LogSegment:
+    """One segment. Made by `SegmentFactory`.
+
+    size: bytes of whole batches in the log file. rolling_timestamp: timestamp that decides when the segment is old
+    enough to roll, None as long as it is empty or not looked at. recent: base offset -> (position, size); keys are
+    set and read one at a time, which dictionaries do atomically.
+    """
+
+    __slots__ = (
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "base_offset",
+        "bytes_since_last_index_entry",
+        "created_ms",
+        "file",
+        "index_interval_bytes",
+        "indexes_full",
+        "offset_index",
+        "recent",
+        "roll_jitter_ms",
+        "rolling_timestamp",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        file: SegmentFile,
+        offset_index: OffsetIndex,
+        time_index: TimeIndex,
+        *,
+        size: int,
+        created_ms: int,
+        index_interval_bytes: int,
+        roll_jitter_ms: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.file = file
+        self.offset_index = offset_index
+        self.time_index = time_index
+        self.size = size
+        self.created_ms = created_ms
+        self.index_interval_bytes = index_interval_bytes
+        self.roll_jitter_ms = roll_jitter_ms
+        self.rolling_timestamp: int | None = None
+        self.bytes_since_last_index_entry = 0
+        self.indexes_full = False
+        self.recent: dict[int, tuple[int, int]] = {}
+        self._max_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
+        self._offset_of_max_timestamp = base_offset
+
+    # -- appending, under the log's lock
+
+    def append(
+        self,
+        buffers: Sequence[Buffer],
+        size: int,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+    ) -> None:
+        """Append one batch, given as `buffers` of `size` bytes together. Raises OSError, and then nothing has changed.
+
+        Order of article-facts P6: rolling timestamp, write, max timestamp, index entry when more than the interval lies
+        behind the last one, then this batch's size is counted.
+        """
+        position = self.size
+        if position == 0:
+            self.rolling_timestamp = max_timestamp
+        self.file.write(buffers, position)
+        if self._max_timestamp is None:
+            self.max_timestamp_and_offset()
+        if max_timestamp > self._max_timestamp:  # type: ignore[operator]  # loaded just above
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        since = self.bytes_since_last_index_entry
+        if since > self.index_interval_bytes:
+            self._append_index_entries(last_offset, position)
+            since = 0
+        self.bytes_since_last_index_entry = since + size
+        recent = self.recent
+        recent[first_offset] = (position, size)
+        if len(recent) > RECENT_BATCHES:
+            del recent[next(iter(recent))]
+        self.size = position + size
+
+    def can_hold(self, last_offset: int) -> bool:
+        """Whether the offset, relative to the base offset, fits the four bytes of an index entry."""
+        return 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
+        """Milliseconds since the first batch, by timestamps; without one, since the segment was made."""
+        if self.rolling_timestamp is None and self.size:
+            self.rolling_timestamp = self.first_batch_timestamp()
+        if self.rolling_timestamp is not None and self.rolling_timestamp >= 0:
+            return message_timestamp - self.rolling_timestamp
+        return now_ms - self.created_ms
+
+    def on_become_inactive(self) -> None:
+        """Nothing will be appended any more: enter the largest timestamp, write the indexes, keep nothing in memory."""
+        self._enter_max_timestamp()
+        self.offset_index.forget_tail()
+        self.time_index.forget_tail()
+        self.recent.clear()
+
+    def _append_index_entries(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset, position)
+        largest = self.max_timestamp_and_offset()
+        self.time_index.maybe_append(largest.timestamp, largest.offset)
+        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+
+    def _enter_max_timestamp(self) -> None:
+        if self._max_timestamp is not None:
+            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+
+    # -- reading, any thread
+
+    def read(
+        self, start_offset: int, max_bytes: int, max_position: int, *, min_one_message: bool
+    ) -> FetchDataInfo | None:
+        """Batches from the one that holds `start_offset` on, at most `max_bytes` and not beyond `max_position`.
+
+        None when the segment has no such offset. The first batch is whole with `min_one_message`, whatever the limit.
+        """
+        place = self.recent.get(start_offset)
+        if place is None:
+            found = self.translate_offset(start_offset)
+            if found is None:
+                return None
+            position, batch_size = found.position, found.size
+        else:
+            position, batch_size = place
+        limit = max_bytes if not min_one_message or max_bytes > batch_size else batch_size
+        size = min(max_position - position, limit)
+        metadata = LogOffsetMetadata(start_offset, self.base_offset, position)
+        if size <= 0:
+            return FetchDataInfo(metadata, b"", first_entry_incomplete=limit < batch_size)
+        return FetchDataInfo(metadata, FileRecords(self.file.borrow(), position, size), limit < batch_size)
+
+    def translate_offset(self, offset: int, from_position: int = 0) -> BatchPlace | None:
+        """The first batch whose last offset is at least `offset`; None when there is none."""
+        mapping = self.offset_index.lookup(offset)
+        return find_batch(self.file, offset, max(mapping.position, from_position), self.size)
+
+    def next_offset(self) -> int:
+        """The offset behind the last batch; the base offset when the segment is empty."""
+        position = self.offset_index.lookup(self.offset_index.last_offset).position
+        last = self.base_offset - 1
+        while (found := find_batch(self.file, last + 1, position, self.size)) is not None:
+            last, position = found.last_offset, found.position + found.size
+        return last + 1
+
+    def batches(self, from_position: int = 0) -> Sequence[Batch]:
+        """All whole batches from a position on; for tests and small ranges."""
+        return list(scan_batches(self.file, from_position, self.size))
+
+    def first_batch_timestamp(self) -> int:
+        """Largest timestamp of the first batch, -1 when it has none or the segment is empty."""
+        if self.size == 0:
+            return NO_TIMESTAMP
+        return next(iter(scan_batches(self.file, 0, self.size, chunk_bytes=4096))).max_timestamp
+
+    def max_timestamp_and_offset(self) -> TimestampOffset:
+        """The largest timestamp, and the last offset of the batch that has it; (-1, base offset) when there is none."""
+        if self._max_timestamp is None:
+            # A segment that was closed has its largest timestamp as the last entry.
+            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry
+        return TimestampOffset(self._max_timestamp, self._offset_of_max_timestamp)
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp; without one, when the segment was made or loaded, in milliseconds."""
+        timestamp = self.max_timestamp_and_offset().timestamp
+        return timestamp if timestamp >= 0 else self.created_ms
+
+    def find_offset_by_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record at or behind `from_offset` that is not older."""
+        start = self.time_index.lookup(timestamp)
+        position = self.offset_index.lookup(max(start.offset, from_offset)).position
+        for batch in scan_batches(self.file, position, self.size):
+            if batch.max_timestamp < timestamp or batch.last_offset < from_offset or batch.is_control:
+                continue
+            for record in batch.records():
+                if record.timestamp >= timestamp and record.offset >= from_offset:
+                    return record.timestamp, record.offset, getattr(batch, "partition_leader_epoch", -1)
+        return None
+
+    # -- loading, recovery, truncation
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex when an index is missing or cannot belong to the segment."""
+        for index in (self.offset_index, self.time_index):
+            try:
+                index.sanity_check()
+            except FileNotFoundError:
+                raise CorruptIndex(f"index file {index.path} does not exist") from None
+
+    def recover(self, on_batch: Callable[[Batch], None]) -> int:
+        """Check every batch, cut the file behind the last good one, rebuild the indexes; returns the bytes cut off.
+
+        Good means whole, with its checksum, behind the batch before it in offset and leader epoch, and within the
+        segment's range. `on_batch` is called with every good batch, in order.
+        """
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.recent.clear()
+        self.indexes_full = False
+        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+        valid_bytes = last_entry_at = 0
+        next_offset = self.base_offset
+        epoch = -1
+        file_size = self.file.size()
+        try:
+            for batch in scan_batches(self.file, 0, file_size):
+                epoch = self._check_recovered(batch, next_offset, epoch)
+                if batch.max_timestamp > self._max_timestamp:
+                    self._max_timestamp, self._offset_of_max_timestamp = batch.max_timestamp, batch.last_offset
+                if valid_bytes - last_entry_at > self.index_interval_bytes:
+                    self._append_index_entries(batch.last_offset, valid_bytes)
+                    last_entry_at = valid_bytes
+                valid_bytes += batch.length
+                next_offset = batch.last_offset + 1
+                on_batch(batch)
+        except CorruptRecord:
+            pass  # the end of what can be kept: the caller reports the bytes cut off
+        self.bytes_since_last_index_entry = valid_bytes - last_entry_at
+        if valid_bytes < file_size:
+            self.file.truncate(valid_bytes)
+        self.size = valid_bytes
+        self.rolling_timestamp = None
+        self._enter_max_timestamp()
+        self.offset_index.write_pending()
+        self.time_index.write_pending()
+        return file_size - valid_bytes
+
+    def _check_recovered(self, batch: Batch, next_offset: int, epoch: int) -> int:
+        """Raise CorruptRecord unless the batch may follow; returns its leader epoch.
+
+        Epochs only rise: an older one is left from before a truncation that did not reach the disk.
+        """
+        batch.check()
+        first, batch_epoch = batch.last_offset, epoch
+        if isinstance(batch, RecordBatch):
+            first, batch_epoch = batch.base_offset, batch.partition_leader_epoch
+        if first < next_offset or batch.last_offset < first or not self.can_hold(batch.last_offset):
+            raise CorruptRecord(f"batch {first}-{batch.last_offset} where offset {next_offset} was expected")
+        if 0 <= batch_epoch < epoch:
+            raise CorruptRecord(f"batch {first} of leader epoch {batch_epoch} behind one of {epoch}")
+        return max(epoch, batch_epoch)
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Drop the batches that hold `offset` and what is behind it; returns the bytes cut off."""
+        place = self.translate_offset(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.recent.clear()
+        self.indexes_full = False
+        cut = 0
+        if place is not None:
+            cut = self.size - place.position
+            self.size = place.position
+            self.file.truncate(place.position)
+        if self.size == 0:
+            self.created_ms = now_ms
+            self.rolling_timestamp = None
+        self.bytes_since_last_index_entry = 0
+        self._reload_max_timestamp()
+        return cut
+
+    def _reload_max_timestamp(self) -> None:
+        largest, offset = self.time_index.last_entry
+        position = self.offset_index.lookup(offset).position
+        for batch in scan_batches(self.file, position, self.size):
+            if batch.max_timestamp > largest:
+                largest, offset = batch.max_timestamp, batch.last_offset
+        self._max_timestamp, self._offset_of_max_timestamp = largest, offset
+
+    # -- files
+
+    def flush(self) -> None:
+        """Return when log file and indexes are on stable storage. Needs no lock of the log."""
+        self.file.sync()
+        self.offset_index.sync()
+        self.time_index.sync()
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename the files, from `old` at the end of their names to `new`."""
+        self.file.rename(self.file.path.removesuffix(old) + new)
+        self.offset_index.rename(self.offset_index.path.removesuffix(old) + new)
+        self.time_index.rename(self.time_index.path.removesuffix(old) + new)
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory has been renamed to this."""
+        for file in (self.file, self.offset_index, self.time_index):
+            file.moved_to(os.path.join(directory, os.path.basename(file.path)))
+
+    def close(self) -> None:
+        """Enter the largest timestamp, bring the indexes to stable storage, close the files."""
+        if self.size:
+            self._enter_max_timestamp()
+        self.offset_index.close()
+        self.time_index.close()
+        self.file.close()
+
+    def close_handlers(self) -> None:
+        """Close the files and write nothing."""
+        self.offset_index.close_handlers()
+        self.time_index.close_handlers()
+        self.file.close()
+
+    def delete(self) -> None:
+        """Remove the files."""
+        self.file.delete()
+        self.offset_index.delete()
+        self.time_index.delete()
+
+    def __repr__(self) -> str:
+        return f"LogSegment(baseOffset={self.base_offset}, size={self.size})"

@@ -1,0 +1,328 @@
+"""Checks what a leader is asked to append and brings it into the form in which it is stored.
+
+One per log and configuration, immutable, called by `UnifiedLog.append_as_leader` on the appending thread. How deep
+it looks is `record.validation`: `header` (always: size, magic, checksum, offsets, count), `framing` (also the record
+lengths of uncompressed batches) or `full` (every field of every record, decompressed). Settings of the topic may need
+more: compaction's null keys, timestamp limits, another codec or format.
+Kafka: UnifiedLog.analyzeAndValidateRecords, LogValidator.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from barnabas.config.log_config import LogConfig
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.compression import Codec
+from barnabas.records.crc import crc32c
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.legacy_records import legacy_batches
+from barnabas.records.record_batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CONTROL_MASK,
+    CREATE_TIME,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    RecordBatch,
+    is_whole_batch,
+)
+from barnabas.records.record_conversion import up_convert
+from barnabas.records.record_framing import count_records
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.files import Buffer
+from barnabas.storage.log_append_info import AppendOrigin
+from barnabas.storage.record_checks import RecordChecks, rebuild_batch
+
+UNLIMITED_MS = 2**63 - 1
+
+ValidatedBatch = tuple[Sequence[Buffer], int, int, int, int, int, bool]
+"""A batch ready to be stored: what follows its first 16 bytes (base offset, length, leader epoch), its whole size,
+last offset delta, record count, max timestamp, log append time (-1: create time), whether it had to be rebuilt."""
+
+_UNPACK = HEADER.unpack_from
+_MIN_SIZE = HEADER_SIZE
+_CLIENT = AppendOrigin.CLIENT
+_REWRITTEN = struct.Struct(">bIhiqq")
+"""Magic, CRC, attributes, last offset delta, base and max timestamp: bytes 16 to 43 of the header."""
+_REWRITTEN_CRC_START = 5
+
+
+class LogValidator:
+    """What a topic's settings demand of its batches."""
+
+    __slots__ = (
+        "_append_time",
+        "_checks",
+        "_clock",
+        "_framing",
+        "_look_closer",
+        "_max_after_ms",
+        "_max_message_bytes",
+        "_target_codec",
+        "_topic_partition",
+    )
+
+    def __init__(self, config: LogConfig, topic_partition: TopicPartition, clock: Clock) -> None:
+        self._topic_partition = topic_partition
+        self._clock = clock
+        self._max_message_bytes = config.max_message_bytes
+        self._framing = config.record_validation != "header"
+        self._append_time = config.message_timestamp_type == "LogAppendTime"
+        self._target_codec = _target_codec(config.compression_type)
+        self._max_after_ms = config.message_timestamp_after_max_ms
+        before_ms = config.message_timestamp_before_max_ms
+        compacted = "compact" in config.cleanup_policy
+        self._look_closer = config.record_validation == "full" or compacted
+        if not self._append_time and before_ms < UNLIMITED_MS:
+            self._look_closer = True
+        self._checks = RecordChecks(
+            topic_partition,
+            compacted=compacted,
+            append_time=self._append_time,
+            before_max_ms=before_ms,
+            after_max_ms=self._max_after_ms,
+        )
+
+    def validate(  # noqa: C901 - one function, because every produced batch goes through it
+        self, records: Buffer | None, origin: AppendOrigin
+    ) -> ValidatedBatch | None:
+        """Check `records`, which must hold one batch (or a message set of an old client).
+
+        None when there is not even one whole batch. Bytes behind the batch that are no whole batch are dropped, as
+        Kafka does. Raises ApiError with Kafka's codes; the order of the checks is Kafka's.
+        """
+        if records is None:
+            return None
+        try:
+            header = _UNPACK(records, 0)
+        except struct.error:
+            return self._validate_short(records, origin)
+        base_offset, length, _, magic, crc, attributes, last_delta, _, max_timestamp, _, _, _, count = header
+        if magic != 2:
+            return self._validate_legacy(records, origin)
+        size = length + LOG_OVERHEAD
+        if size > len(records):
+            return None
+        view = records if type(records) is memoryview else memoryview(records)
+        if origin is _CLIENT and base_offset:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD,
+                f"The baseOffset of the record batch in the append to {self._topic_partition} should be 0,"
+                f" but it is {base_offset}",
+            )
+        if size > self._max_message_bytes:
+            raise self._too_large(size)
+        if size < _MIN_SIZE or crc32c(view[ATTRIBUTES_POSITION:size]) != crc:
+            raise self._corrupt(f"stored crc = {crc}")
+        if size != len(records) and is_whole_batch(records, size):
+            raise ApiError(ErrorCode.INVALID_RECORD, "Compressed outer record has more than one batch")
+        if count != last_delta + 1 or count <= 0 or attributes & CONTROL_MASK or header[9] >= 0 > header[11]:
+            self._check_claims(RecordBatch(view), origin)
+        codec = attributes & CODEC_MASK
+        if codec > Codec.ZSTD:
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}")
+        if not codec and self._framing:
+            try:
+                counted = count_records(view, HEADER_SIZE, size)
+            except CorruptRecord as error:
+                raise self._invalid(str(error)) from None
+            if counted != count:
+                raise self._invalid(f"the batch holds {counted} records, its header says {count}")
+        target = self._target_codec
+        if self._look_closer or (target is not None and target != codec):
+            return self._validate_closely(RecordBatch(view[:size]), origin)
+        if self._append_time or attributes & TIMESTAMP_TYPE_MASK:
+            return self._stamp(RecordBatch(view[:size]))
+        if self._max_after_ms != UNLIMITED_MS and max_timestamp - self._clock.milliseconds() > self._max_after_ms:
+            return self._validate_closely(RecordBatch(view[:size]), origin)
+        return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False
+
+    def _validate_short(self, records: Buffer, origin: AppendOrigin) -> ValidatedBatch | None:
+        """Fewer bytes than a v2 header: a small old message, or nothing whole."""
+        if not is_whole_batch(records, 0):
+            return None
+        if records[MAGIC_POSITION] >= 2:
+            raise self._corrupt(f"{len(records)} bytes are no record batch")
+        return self._validate_legacy(records, origin)
+
+    def _check_claims(self, batch: RecordBatch, origin: AppendOrigin) -> None:
+        """Refuse what only brokers may write, and counts that contradict the offsets (Kafka: validateBatch)."""
+        if origin is not _CLIENT:
+            return
+        where = f"in topic partition {self._topic_partition}"
+        span = f"[{batch.base_offset}, {batch.last_offset}]"
+        if batch.last_offset_delta < 0:
+            raise self._invalid(f"Batch has an invalid offset range: {span} {where}")
+        if batch.count <= 0:
+            raise self._invalid(f"Invalid reported count for record batch: {batch.count} {where}")
+        if batch.last_offset_delta + 1 != batch.count:
+            raise self._invalid(f"Inconsistent batch offset range {span} and count of records {batch.count} {where}")
+        if batch.is_control:
+            raise self._invalid(f"Clients are not allowed to write control records {where}")
+        if batch.producer_id >= 0 > batch.base_sequence:
+            raise self._invalid(
+                f"Invalid sequence number {batch.base_sequence} in record batch with producerId {batch.producer_id}"
+                f" {where}"
+            )
+
+    def _stamp(self, batch: RecordBatch) -> ValidatedBatch:
+        """Set the timestamp type that the topic wants, and with it the append time; the records stay untouched."""
+        if not self._append_time:
+            stamped = self._rewrite(batch, batch.attributes & ~TIMESTAMP_TYPE_MASK, batch.max_timestamp)
+            return stamped, batch.length, batch.last_offset_delta, batch.count, batch.max_timestamp, NO_TIMESTAMP, False
+        if batch.attributes & TIMESTAMP_TYPE_MASK:
+            self._checks.refuse_append_time_of_client(batch)
+        now = self._clock.milliseconds()
+        stamped = self._rewrite(batch, batch.attributes | TIMESTAMP_TYPE_MASK, now)
+        return stamped, batch.length, batch.last_offset_delta, batch.count, now, now, False
+
+    @staticmethod
+    def _rewrite(batch: RecordBatch, attributes: int, max_timestamp: int) -> Sequence[Buffer]:
+        """The batch from its magic on, with another header and the checksum that belongs to it."""
+        view = memoryview(batch.buffer)
+        rest = view[MAGIC_POSITION + _REWRITTEN.size : batch.length]
+        head = bytearray(_REWRITTEN.size)
+        fields = (attributes, batch.last_offset_delta, batch.base_timestamp, max_timestamp)
+        _REWRITTEN.pack_into(head, 0, 2, 0, *fields)
+        crc = crc32c(rest, crc32c(head[_REWRITTEN_CRC_START:]))
+        head[1:5] = crc.to_bytes(4, "big")
+        return head, rest
+
+    def _validate_closely(self, batch: RecordBatch, origin: AppendOrigin) -> ValidatedBatch:
+        """Look at every record; rebuild the batch where its codec or its offsets are not to be kept."""
+        now = self._clock.milliseconds()
+        codec, target = batch.codec, self._target_codec
+        try:
+            checked = self._checks.check(batch, now, strict=origin is _CLIENT)
+        except CorruptRecord as error:
+            raise self._invalid(str(error)) from None
+        is_control = batch.is_control
+        if not is_control and ((target is not None and target != codec) or not checked.offsets_consecutive):
+            append_time = now if self._append_time else NO_TIMESTAMP
+            data = rebuild_batch(batch, codec if target is None else target, append_time)
+            return self._rebuilt(data, append_time)
+        if self._append_time:
+            return self._stamp(batch)
+        max_timestamp = checked.max_timestamp
+        size, delta, count = batch.length, batch.last_offset_delta, batch.count
+        if max_timestamp == batch.max_timestamp and not batch.attributes & TIMESTAMP_TYPE_MASK:
+            whole = (memoryview(batch.buffer)[MAGIC_POSITION:size],)
+            return whole, size, delta, count, max_timestamp, NO_TIMESTAMP, False
+        corrected = self._rewrite(batch, batch.attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp)
+        return corrected, size, delta, count, max_timestamp, NO_TIMESTAMP, False
+
+    def _validate_legacy(self, records: Buffer, origin: AppendOrigin) -> ValidatedBatch | None:
+        """A message set of magic 0 or 1 becomes one batch of magic 2."""
+        now = self._clock.milliseconds()
+        try:
+            end = self._check_messages(records)
+            if end == 0:
+                return None
+            append_time = now if self._append_time else NO_TIMESTAMP
+            data = up_convert(
+                records[:end],
+                codec=self._target_codec,
+                timestamp_type=LOG_APPEND_TIME if self._append_time else CREATE_TIME,
+                log_append_time=append_time,
+            )
+            if self._checks.any_limits:
+                self._checks.check(RecordBatch(data), now, strict=origin is _CLIENT)
+        except CorruptRecord as error:
+            raise self._corrupt(str(error)) from None
+        return self._rebuilt(data, append_time)
+
+    def _check_messages(self, records: Buffer) -> int:
+        """Sizes, magic and checksums of the outer messages; returns where the last whole one ends."""
+        end = 0
+        compressed = False
+        magic = None
+        if is_whole_batch(records, 0) and records[MAGIC_POSITION] > 1:
+            raise CorruptRecord(f"Invalid magic found in record: {records[MAGIC_POSITION]}")
+        for message in legacy_batches(records):
+            if message.length > self._max_message_bytes:
+                raise self._too_large(message.length)
+            message.check()
+            if message.magic != (message.magic if magic is None else magic):
+                raise self._invalid(
+                    f"Batch magic {message.magic} is not the same as the first batch's magic byte {magic}"
+                )
+            magic = message.magic
+            if compressed or (end and message.codec):
+                raise self._invalid("Compressed outer record has more than one batch")
+            compressed = bool(message.codec)
+            end = message.end
+        return end
+
+    def _rebuilt(self, data: bytes, append_time: int) -> ValidatedBatch:
+        """The sizes are checked again: they may have grown."""
+        batch = RecordBatch(data)
+        if batch.length > self._max_message_bytes:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"Message batch size is {batch.length} bytes in append to partition {self._topic_partition} which"
+                f" exceeds the maximum configured size of {self._max_message_bytes}.",
+            )
+        whole = (memoryview(data)[MAGIC_POSITION:],)
+        return whole, batch.length, batch.last_offset_delta, batch.count, batch.max_timestamp, append_time, True
+
+    def _too_large(self, size: int) -> ApiError:
+        return ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {self._topic_partition} is {size} bytes which exceeds the maximum"
+            f" configured value of {self._max_message_bytes}.",
+        )
+
+    def _corrupt(self, why: str) -> ApiError:
+        return ApiError(
+            ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt ({why}) in topic partition {self._topic_partition}."
+        )
+
+    @staticmethod
+    def _invalid(why: str) -> ApiError:
+        return ApiError(ErrorCode.INVALID_RECORD, why)
+
+
+def _target_codec(compression_type: str) -> Codec | None:
+    """The codec a topic stores its batches in; None keeps the producer's."""
+    if compression_type == "producer":
+        return None
+    return Codec.NONE if compression_type == "uncompressed" else Codec.from_name(compression_type)
+
+
+def check_produce_format(records: Buffer | None, version: int) -> None:
+    """What Produce v3 and later may carry per partition: exactly one batch of magic 2; zstd from v7 on.
+
+    Raises ApiError: INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE. Kafka: ProduceRequest.validateRecords.
+    """
+    if version < 3:
+        return
+    if records is None or not is_whole_batch(records, 0):
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must have at least one record batch per partition",
+        )
+    if records[MAGIC_POSITION] != 2:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
+        )
+    if version < 7 and len(records) >= HEADER_SIZE and records[ATTRIBUTES_POSITION + 1] & CODEC_MASK == Codec.ZSTD:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    size = int.from_bytes(records[8:12], "big") + LOG_OVERHEAD
+    if size < len(records) and is_whole_batch(records, size):
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain exactly one record batch per"
+            " partition",
+        )

@@ -1,0 +1,89 @@
+"""Where in a segment's log file the batch of an offset lies: a sparse `.index` of 8-byte entries.
+
+An entry is the last offset of a batch, relative to the segment's base offset, and the batch's position. Threads and
+lock: see `index_file`. Kafka: OffsetIndex.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.storage.index_file import CorruptIndex, IndexFile
+from barnabas.storage.index_pages import IndexPages
+from barnabas.storage.segment_file import SegmentFile
+
+ENTRY_FORMAT = ">ii"
+ENTRY_SIZE = 8
+
+
+class OffsetPosition(NamedTuple):
+    """The last offset of a batch, and where the batch begins in the log file."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(IndexFile):
+    """The offset index of one segment."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, file: SegmentFile, base_offset: int, max_bytes: int, pages: IndexPages, *, is_new: bool = False
+    ) -> None:
+        super().__init__(file, base_offset, max_bytes, ENTRY_FORMAT, pages, is_new=is_new)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment must roll."""
+        return self.entries >= self.max_entries
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last entry; the base offset when there is none."""
+        with self._lock:
+            self._load()
+            return self.base_offset + (self._last[0] if self._last else 0)
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry. Raises ValueError unless the offset is larger than the last one."""
+        relative = offset - self.base_offset
+        with self._lock:
+            self._load()
+            if self._last is not None and relative <= self._last[0]:
+                raise ValueError(f"offset {offset} is not behind {self.base_offset + self._last[0]} in {self.path}")
+            self._append(relative, position)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or before `offset`; (base offset, 0) when there is none."""
+        with self._lock:
+            found = self._search(offset - self.base_offset)
+        if found is None:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(self.base_offset + found[0], found[1])
+
+    def entry(self, number: int) -> OffsetPosition:
+        """The entry of this number. Raises IndexError."""
+        relative, position = self.entry_at(number)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at and behind `offset`."""
+        with self._lock:
+            self._load()
+            self._truncate_to_entries(self._number_of_last(0, offset - self.base_offset - 1) + 1)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex when the file cannot be an offset index of this segment.
+
+        An entry never points at position 0, and never at the base offset: a batch is entered only when others lie
+        before it. That is how zeros at the end are told, which a crash of Kafka leaves behind.
+        """
+        self._check_size()
+        with self._lock:
+            self._load()
+            if self._last is not None and (self._last[0] <= 0 or self._last[1] <= 0):
+                raise CorruptIndex(
+                    f"index file {self.path} ends in offset {self.base_offset + self._last[0]}, position"
+                    f" {self._last[1]}, which cannot be in a segment that begins at {self.base_offset}"
+                )

@@ -1,0 +1,54 @@
+"""An open descriptor that closes when its last holder releases it.
+
+A segment's file holds it while it may be needed again; every range of it on its way to a socket holds it too. So a
+descriptor number is never reused by another topic's file while an answer still refers to it. Any thread retains and
+releases; `_lock` guards the count.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from barnabas.runtime.files import File
+
+
+class OpenFile:
+    """A counted open file; implements `records.file_records.CountedFile`. Its maker is the first holder."""
+
+    __slots__ = ("_holders", "_lock", "file", "fileno", "read")
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.fileno = file.fileno
+        self.read = file.read
+        self._lock = threading.Lock()
+        self._holders = 1
+
+    def try_retain(self) -> bool:
+        """Add a holder; False if the file is closed already."""
+        with self._lock:
+            if self._holders == 0:
+                return False
+            self._holders += 1
+            return True
+
+    def retain(self) -> None:
+        """Add a holder; only for somebody who knows of another one."""
+        if not self.try_retain():
+            raise ValueError("the file is closed")
+
+    def release(self) -> None:
+        """Remove a holder; the last one closes the file."""
+        with self._lock:
+            if self._holders == 0:
+                raise ValueError("the file was released more often than retained")
+            self._holders -= 1
+            if self._holders:
+                return
+        self.file.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the last holder is gone."""
+        with self._lock:
+            return self._holders == 0

@@ -1,0 +1,66 @@
+"""Bounds how many files a log manager keeps open: those unused longest are closed, and opened again on demand.
+
+One per log manager, shared by all its logs; any thread. `_lock` guards the order; it is never held while a file is
+opened or closed, and inside it no other lock is taken.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+from barnabas.runtime.files import Files
+
+DEFAULT_LIMIT = 4096
+
+
+class Closable(Protocol):
+    """A file that can do without its descriptor for a while."""
+
+    recently_used: bool
+
+    def let_go(self) -> None:
+        """Give the descriptor up; whoever still reads from it keeps it open that long."""
+
+
+class OpenFiles:
+    """Knows the files that hold a descriptor, oldest first, and gives each a second chance if it was used since.
+
+    limit: descriptors held at most, beside those that answers on their way to a socket keep alive.
+    """
+
+    __slots__ = ("_holding", "_lock", "files", "limit")
+
+    def __init__(self, files: Files, limit: int = DEFAULT_LIMIT) -> None:
+        self.files = files
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._holding: dict[Closable, None] = {}
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._holding)
+
+    def opened(self, file: Closable) -> None:
+        """`file` has opened its descriptor; too many others may have to close theirs. Call without any file's lock."""
+        victims: list[Closable] = []
+        with self._lock:
+            holding = self._holding
+            holding[file] = None
+            chances = len(holding)
+            while len(holding) > self.limit:
+                oldest = next(iter(holding))
+                del holding[oldest]
+                if chances > 0 and (oldest.recently_used or oldest is file):
+                    oldest.recently_used = False
+                    holding[oldest] = None
+                    chances -= 1
+                else:
+                    victims.append(oldest)
+        for victim in victims:
+            victim.let_go()
+
+    def closed(self, file: Closable) -> None:
+        """`file` has closed its descriptor for good."""
+        with self._lock:
+            self._holding.pop(file, None)

@@ -1,0 +1,563 @@
+"""One partition's log: appends with offsets and epochs, reads up to a watermark, start and end, flushing, deletion.
+
+Appends, rolls, truncation and everything that moves an offset hold `lock`, which lies inside the partition's lock and
+is re-entrant: a partition that must check its leadership and append in one go holds it around both. Reads take no
+lock: end and watermarks are immutable and replaced by one assignment. Kafka: UnifiedLog.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import struct
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NoReturn
+
+from barnabas.config.log_config import LogConfig
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.memory_records import any_batches
+from barnabas.records.record_batch import RecordBatch
+from barnabas.runtime.files import Buffer
+from barnabas.storage import retention
+from barnabas.storage.errors import InconsistentTopicId, OffsetsOutOfOrder, UnexpectedAppendOffset
+from barnabas.storage.fetch_data import AbortedTransaction, FetchDataInfo, FetchIsolation
+from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochCache
+from barnabas.storage.local_log import LocalLog
+from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
+from barnabas.storage.log_environment import LogEnvironment
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.log_validator import LogValidator
+from barnabas.storage.partition_metadata import write_partition_metadata
+from barnabas.storage.producer_snapshots import delete_snapshots
+from barnabas.storage.timestamp_search import TimestampAndOffset, find_offset
+
+logger = logging.getLogger(__name__)
+
+_CLIENT = AppendOrigin.CLIENT
+_PREFIX = struct.Struct(">qii")
+"""Base offset, length, leader epoch: what an append writes anew."""
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The append is refused and the log goes on when there is room; other errors take the directory offline."""
+
+
+class UnifiedLog:
+    """A log. Made by `log_loader.load_log`.
+
+    config is replaced by `update_config`, log_start_offset by retention and DeleteRecords; both are single
+    assignments, safe to read anywhere.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_environment",
+        "_high_watermark",
+        "_local",
+        "_metadata_pending",
+        "_validator",
+        "config",
+        "first_unstable_offset",
+        "leader_epochs",
+        "lock",
+        "log_start_offset",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        local: LocalLog,
+        leader_epochs: LeaderEpochCache,
+        log_start_offset: int,
+        topic_id: bytes | None,
+        environment: LogEnvironment,
+    ) -> None:
+        self.lock = threading.RLock()
+        self.topic_partition: TopicPartition = local.topic_partition
+        self.topic_id = topic_id
+        self.config = local.config
+        self.leader_epochs = leader_epochs
+        self.log_start_offset = log_start_offset
+        self.first_unstable_offset: LogOffsetMetadata | None = None
+        """Where the oldest open transaction begins; None as long as producer state is not tracked."""
+        self._local = local
+        self._environment = environment
+        self._validator = LogValidator(local.config, local.topic_partition, environment.clock)
+        self._metadata_pending = False
+        self._closed = False
+        self._high_watermark = local.place_of(max(log_start_offset, 0))
+
+    # -- where things are
+
+    @property
+    def directory(self) -> str:
+        """The log's own directory, `<log dir>/topic-0`."""
+        return self._local.directory
+
+    @property
+    def parent_dir(self) -> str:
+        """The log directory of `log.dirs` that holds it."""
+        return os.path.dirname(self._local.directory)
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset the next record gets."""
+        return self._local.end.message_offset
+
+    @property
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        """The log end offset and its place."""
+        return self._local.end
+
+    @property
+    def high_watermark(self) -> int:
+        """Consumers see what lies below."""
+        return self._high_watermark.message_offset
+
+    @property
+    def high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark and its place."""
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Consumers that read committed transactions see what lies below."""
+        return self.last_stable_offset_metadata.message_offset
+
+    @property
+    def last_stable_offset_metadata(self) -> LogOffsetMetadata:
+        """The last stable offset and its place: the high watermark, or the oldest open transaction before it."""
+        unstable, high_watermark = self.first_unstable_offset, self._high_watermark
+        if unstable is not None and unstable.message_offset < high_watermark.message_offset:
+            return unstable
+        return high_watermark
+
+    @property
+    def recovery_point(self) -> int:
+        """What lies below is on stable storage; a start after a crash checks the segments from here on."""
+        return self._local.recovery_point
+
+    @property
+    def last_flush_ms(self) -> int:
+        """Wall time of the last flush (or of the opening of the log), in milliseconds."""
+        return self._local.last_flush_ms
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments' log files."""
+        return self._local.segments.size
+
+    @property
+    def segment_count(self) -> int:
+        """Number of segments."""
+        return len(self._local.segments)
+
+    @property
+    def local(self) -> LocalLog:
+        """The files below; for the cleaner, retention and tests."""
+        return self._local
+
+    # -- appending
+
+    def append_as_leader(
+        self,
+        records: Buffer | None,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = _CLIENT,
+        guard: Callable[[], None] | None = None,
+    ) -> LogAppendInfo:
+        """Give the batch in `records` its offsets and append it. Nothing is kept of `records`.
+
+        Order of article-facts P4-P6. The batch stays where it is: 16 new bytes and the untouched rest go out in one
+        write. `guard` is called under the lock before anything changes, and may raise: for callers that check their
+        leadership without holding the lock around this call, so that a flush happens outside it.
+        Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR; with `record_errors` where single records are to blame.
+        """
+        batch = self._validator.validate(records, origin)
+        if batch is None:
+            return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
+        rest, size, last_delta, count, max_timestamp, append_time, converted = batch
+        with self.lock:
+            if guard is not None:
+                guard()
+            local = self._local
+            if size > local.config.segment_bytes:
+                raise self._segment_too_small(size)
+            first = local.end.message_offset
+            last = first + last_delta
+            try:
+                if self._metadata_pending:
+                    self.flush_partition_metadata()
+                if local.must_roll(size, max_timestamp, last):
+                    self.roll(first)
+                elif self._closed:
+                    self._refuse_closed()
+                if leader_epoch != self.leader_epochs.latest_epoch:
+                    self._assign_epoch(leader_epoch, first)
+                local.append((_PREFIX.pack(first, size - 12, leader_epoch), *rest), size, first, last, max_timestamp)
+            except OSError as error:
+                self._fail("appending records", error)
+            info = LogAppendInfo(first, last, max_timestamp, append_time, self.log_start_offset, size, count, converted)
+        if last + 1 - local.recovery_point >= local.config.flush_messages:
+            self.flush()
+        return info
+
+    def append_as_follower(self, records: Buffer) -> LogAppendInfo:
+        """Append whole batches with the offsets and epochs the leader gave them.
+
+        Raises OffsetsOutOfOrder, UnexpectedAppendOffset, ApiError: CORRUPT_MESSAGE, RECORD_LIST_TOO_LARGE,
+        KAFKA_STORAGE_ERROR. Batches are appended one by one: a disk error leaves those before it in the log.
+        """
+        try:
+            batches = list(any_batches(records))
+            for batch in batches:
+                batch.check()
+        except CorruptRecord as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {self.topic_partition}") from None
+        if not batches:
+            return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
+        if any(later.last_offset <= earlier.last_offset for earlier, later in pairwise(batches)):
+            raise OffsetsOutOfOrder(f"Out of order offsets found in append to {self.topic_partition}")
+        view = memoryview(records)
+        with self.lock:
+            local = self._local
+            first, last = batches[0].base_offset, batches[-1].last_offset
+            if first < local.end.message_offset:
+                raise UnexpectedAppendOffset(
+                    f"Unexpected offset in append to {self.topic_partition}. First offset {first} is less than the"
+                    f" next offset {local.end.message_offset}",
+                    first,
+                    last,
+                )
+            try:
+                for batch in batches:
+                    self._append_replicated(batch, view[batch.position : batch.end])
+            except OSError as error:
+                self._fail("appending records as follower", error)
+            max_timestamp = max(batch.max_timestamp for batch in batches)
+            count = sum(batch.count if isinstance(batch, RecordBatch) else 1 for batch in batches)
+            info = LogAppendInfo(first, last, max_timestamp, -1, self.log_start_offset, batches[-1].end, count)
+        if last + 1 - local.recovery_point >= local.config.flush_messages:
+            self.flush()
+        return info
+
+    def _append_replicated(self, batch: object, data: memoryview) -> None:
+        local = self._local
+        size = len(data)
+        if size > local.config.segment_bytes:
+            raise self._segment_too_small(size)
+        if isinstance(batch, RecordBatch):
+            first, last = batch.base_offset, batch.last_offset
+            if batch.partition_leader_epoch > self.leader_epochs.latest_epoch:
+                self._assign_epoch(batch.partition_leader_epoch, first)
+            max_timestamp = batch.max_timestamp
+        else:
+            legacy = next(iter(any_batches(data)))
+            first = last = legacy.last_offset
+            max_timestamp = legacy.max_timestamp
+            self.leader_epochs.clear()
+        if local.must_roll(size, max_timestamp, last):
+            self.roll(first)
+        local.append((data,), size, first, last, max_timestamp)
+
+    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+        if self.leader_epochs.assign(epoch, start_offset):
+            self._environment.scheduler.schedule("flush-leader-epochs", self._flush_leader_epochs)
+
+    def _flush_leader_epochs(self) -> None:
+        if not self._closed:
+            try:
+                self.leader_epochs.flush()
+            except OSError as error:
+                self._report_failure("writing leader epochs", error)
+
+    def roll(self, expected_next_offset: int = 0) -> None:
+        """Begin a new segment; the old ones are flushed in the background. Raises OSError."""
+        with self.lock:
+            if self._closed:
+                self._refuse_closed()
+            at_end = self._high_watermark.message_offset >= self._local.end.message_offset
+            segment = self._local.roll(expected_next_offset)
+            if at_end:
+                self._high_watermark = self._local.end
+        self._environment.scheduler.schedule("flush-log", lambda: self._flush_before(segment.base_offset))
+
+    def _flush_before(self, base_offset: int) -> None:
+        if not self._closed:
+            self.flush(base_offset)
+
+    # -- reading
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        min_one_message: bool = True,
+    ) -> FetchDataInfo:
+        """Whole batches from the one that holds `start_offset`, up to the end that `isolation` sets.
+
+        At most `max_bytes`, and the last batch may be cut off there; the first one is whole with `min_one_message`.
+        Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        end = self._local.end
+        if start_offset < self.log_start_offset or start_offset > end.message_offset:
+            raise self._out_of_range(start_offset)
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            limit = self._high_watermark
+        elif isolation is FetchIsolation.LOG_END:
+            limit = end
+        else:
+            limit = self.last_stable_offset_metadata
+        aborted: list[AbortedTransaction] | None = [] if isolation is FetchIsolation.TXN_COMMITTED else None
+        try:
+            if start_offset >= limit.message_offset:
+                place = limit if start_offset == limit.message_offset else self._local.place_of(start_offset)
+                data = FetchDataInfo(place, b"")
+            else:
+                data = self._local.read(start_offset, max_bytes, limit, min_one_message=min_one_message)
+        except FileNotFoundError as error:
+            # Retention has removed the segment meanwhile.
+            if start_offset < self.log_start_offset:
+                raise self._out_of_range(start_offset) from None
+            self._fail("reading records", error)
+        except OSError as error:
+            self._fail("reading records", error)
+        data.aborted_transactions = aborted
+        return data
+
+    def _out_of_range(self, offset: int) -> ApiError:
+        return ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Received request for offset {offset} for partition {self.topic_partition}, but we only have log segments"
+            f" in the range {self.log_start_offset} to {self.log_end_offset}.",
+        )
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        """The first record that is not older, or the answer to a special timestamp of ListOffsets (negative).
+
+        None when there is no such record. Raises ApiError: KAFKA_STORAGE_ERROR.
+        """
+        try:
+            return find_offset(self, timestamp_ms)
+        except OSError as error:
+            self._fail("searching an offset by timestamp", error)
+
+    # -- watermarks and start
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, kept between log start and end; returns it. For restarts and followers."""
+        with self.lock:
+            end = self._local.end
+            bounded = min(max(offset, self.log_start_offset), end.message_offset)
+            if bounded != self._high_watermark.message_offset or self._high_watermark.is_offset_only:
+                self._high_watermark = self._local.place_of(bounded)
+            return bounded
+
+    def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> LogOffsetMetadata | None:
+        """Raise the high watermark to `new`, or put it into a newer segment; returns the old one if it changed."""
+        with self.lock:
+            old = self._high_watermark
+            if new.message_offset > self._local.end.message_offset:
+                raise ValueError(
+                    f"high watermark {new.message_offset} beyond the end of {self.topic_partition},"
+                    f" {self._local.end.message_offset}"
+                )
+            if old.message_offset < new.message_offset or (
+                old.message_offset == new.message_offset and old.on_older_segment(new)
+            ):
+                self._high_watermark = self._local.place_of(new.message_offset) if new.is_offset_only else new
+                return old
+            return None
+
+    def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
+        """Raise the log start offset; what lies below is gone for readers at once, and deleted with whole segments.
+
+        Raises ApiError: OFFSET_OUT_OF_RANGE when it is beyond the high watermark.
+        """
+        with self.lock:
+            if offset > self.high_watermark:
+                raise ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"Cannot increment the log start offset to {offset} of partition {self.topic_partition} since it"
+                    f" is larger than the high watermark {self.high_watermark}",
+                )
+            if offset <= self.log_start_offset:
+                return False
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+            logger.info("Incremented log start offset of %s to %d due to %s", self.topic_partition, offset, reason)
+            return True
+
+    # -- leader epochs
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest leader epoch of the log."""
+        epoch = self.leader_epochs.latest_epoch
+        return epoch if epoch >= 0 else None
+
+    def assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
+        """A leader of `epoch` begins at `start_offset` (KIP-101). Written to disk in the background."""
+        with self.lock:
+            self._assign_epoch(epoch, start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEntry | None:
+        """The largest epoch of the log not above `epoch`, and where it ends; None when nothing is known."""
+        entry = self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+        return entry if entry.start_offset >= 0 else None
+
+    # -- truncation, retention, flushing
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop everything from `offset` on; True if there was something. Raises ApiError: KAFKA_STORAGE_ERROR."""
+        if offset < 0:
+            raise ValueError(f"truncation of {self.topic_partition} to {offset}")
+        with self.lock:
+            if offset >= self.log_end_offset:
+                self.leader_epochs.truncate_from_end(self.log_end_offset)
+                return False
+            logger.info("Truncating %s to offset %d", self.topic_partition, offset)
+            if offset < self._local.segments.first.base_offset:
+                self.truncate_fully_and_start_at(offset)
+                return True
+            try:
+                deleted = self._local.truncate_to(offset)
+                delete_snapshots(self._environment.files, self.directory, above=self.log_end_offset)
+            except OSError as error:
+                self._fail("truncating the log", error)
+            logger.debug("Truncation deleted %d segments", len(deleted))
+            self.leader_epochs.truncate_from_end(offset)
+            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+            if self.high_watermark >= self.log_end_offset:
+                self._high_watermark = self._local.end
+            return True
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Drop everything; the log begins anew at `offset`. Raises ApiError: KAFKA_STORAGE_ERROR."""
+        with self.lock:
+            try:
+                self._local.truncate_fully_and_start_at(offset)
+                delete_snapshots(self._environment.files, self.directory, above=-1)
+            except OSError as error:
+                self._fail("truncating the whole log", error)
+            self.leader_epochs.clear()
+            self.log_start_offset = offset if log_start_offset is None else log_start_offset
+            self._high_watermark = self._local.end
+
+    def delete_old_segments(self) -> int:
+        """Delete the segments that retention no longer wants; returns their number. Raises ApiError, as above."""
+        with self.lock:
+            if self._closed:
+                return 0
+            try:
+                return retention.delete_old_segments(self, self._environment)
+            except OSError as error:
+                self._fail("deleting segments", error)
+
+    def flush(self, offset: int | None = None) -> None:
+        """Bring everything below `offset` (None: all) to stable storage. Appends go on meanwhile.
+
+        Topic id and epochs go first: what lies before the recovery point is not looked for in the batches again.
+        Raises ApiError: KAFKA_STORAGE_ERROR.
+        """
+        try:
+            if self._metadata_pending:
+                self.flush_partition_metadata()
+            self._local.flush(offset, before=self.leader_epochs.flush)
+        except OSError as error:
+            self._fail("flushing the log", error)
+
+    # -- settings, identity, life
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take new settings; they hold from the next append on."""
+        with self.lock:
+            self._validator = LogValidator(config, self.topic_partition, self._environment.clock)
+            self._local.config = config
+            self.config = config
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """Note the topic's id; written before the first append, or soon. Raises InconsistentTopicId."""
+        with self.lock:
+            if self.topic_id is None:
+                self.topic_id = topic_id
+                self._metadata_pending = True
+            elif self.topic_id != topic_id:
+                raise InconsistentTopicId(
+                    f"{self.topic_partition} is of topic {self.topic_id.hex()}, not of {topic_id.hex()}"
+                )
+        if self._metadata_pending:
+            self._environment.scheduler.schedule("flush-metadata-file", self._flush_partition_metadata_later)
+
+    def flush_partition_metadata(self) -> None:
+        """Write `partition.metadata` if it is due. Raises OSError."""
+        with self.lock:
+            if self._metadata_pending and self.topic_id is not None:
+                write_partition_metadata(self._environment.files, self.directory, self.topic_id)
+                self._metadata_pending = False
+
+    def _flush_partition_metadata_later(self) -> None:
+        if not self._closed:
+            try:
+                self.flush_partition_metadata()
+            except OSError as error:
+                self._report_failure("writing partition metadata", error)
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory has been renamed to this (its topic is being deleted)."""
+        with self.lock:
+            self._local.moved_to(directory)
+            self.leader_epochs.moved_to(directory)
+
+    def close(self) -> None:
+        """Write what is only in memory and close the files; nothing can be appended afterwards. Raises OSError."""
+        with self.lock:
+            if not self._closed:
+                self._closed = True
+                if self._metadata_pending:
+                    self.flush_partition_metadata()
+                self.leader_epochs.flush()
+                self._local.close()
+
+    def close_handlers(self) -> None:
+        """Close the files and write nothing: the directory has failed, or the log is being deleted."""
+        with self.lock:
+            self._closed = True
+            self._local.close_handlers()
+
+    def _refuse_closed(self) -> NoReturn:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self.topic_partition} is closed")
+
+    def _segment_too_small(self, size: int) -> ApiError:
+        return ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {size} bytes in append to partition {self.topic_partition}, which exceeds the"
+            f" maximum configured segment size of {self._local.config.segment_bytes}.",
+        )
+
+    def _fail(self, doing: str, error: OSError) -> NoReturn:
+        """Report a disk error and turn it into what clients are told."""
+        self._report_failure(doing, error)
+        raise ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Error while {doing} for {self.topic_partition} in dir {self.parent_dir}: {error}",
+        ) from error
+
+    def _report_failure(self, doing: str, error: OSError) -> None:
+        if error.errno in _DISK_FULL:
+            logger.error("No room while %s for %s in %s: %s", doing, self.topic_partition, self.parent_dir, error)
+        else:
+            self._environment.on_failure(self.parent_dir, f"{doing} for {self.topic_partition}", error)
+
+    def __repr__(self) -> str:
+        return (
+            f"UnifiedLog({self.topic_partition} in {self.parent_dir}, offsets {self.log_start_offset} to"
+            f" {self.log_end_offset}, high watermark {self.high_watermark})"
+        )

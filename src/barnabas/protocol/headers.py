@@ -26,7 +26,9 @@ _REQUEST_START_AND_LENGTH: Final = Struct(">hhih")
 _INT32: Final = Struct(">i")
 _RESPONSE_V0: Final = Struct(">ii")
 _RESPONSE_V1: Final = Struct(">iiB")
-_pack_size_into = Struct(">i").pack_into
+_unpack_request_start = _REQUEST_START_AND_LENGTH.unpack_from
+_pack_size_into = _INT32.pack_into
+_BODY_IF_NO_CLIENT_ID: Final = _REQUEST_START_AND_LENGTH.size
 
 _FLEXIBLE_FROM: Final = {int(key): entry.flexible_from for key, entry in MESSAGES.items()}
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
@@ -73,44 +75,42 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     An API key without messages is read as far as header v1 allows: the caller decides. Raises DecodeError.
     """
     try:
-        api_key, api_version, correlation_id, length = _REQUEST_START_AND_LENGTH.unpack_from(buffer, 0)
+        api_key, api_version, correlation_id, length = _unpack_request_start(buffer, 0)
         flexible_from = _FLEXIBLE_FROM.get(api_key)
-        header_version = 1
-        if flexible_from is not None and api_version >= flexible_from:
-            header_version = 2
-        elif api_version == 0 and api_key == _CONTROLLED_SHUTDOWN:
-            return RequestHeader(api_key, api_version, correlation_id, None, 0), _REQUEST_START.size
-        position = _REQUEST_START_AND_LENGTH.size
+        is_flexible = flexible_from is not None and api_version >= flexible_from
+        if api_version == 0 and api_key == _CONTROLLED_SHUTDOWN:
+            return _header_v0(buffer)
+        position = _BODY_IF_NO_CLIENT_ID
         client_id = None
         if length >= 0:
             end = position + length
-            client_id = str(buffer[position:end], "utf-8")
+            raw = buffer[position:end]
+            client_id = raw.decode() if raw.__class__ is bytes else str(raw, "utf-8")
             position = end
-        if header_version == 2:
-            position = _skip_tags(buffer, position)
+        if is_flexible:
+            position = _skip_tags(buffer, position) if buffer[position] else position + 1
     except (error, IndexError) as short:
-        if len(buffer) >= _REQUEST_START.size and _is_header_v0(buffer):
-            api_key, api_version, correlation_id = _REQUEST_START.unpack_from(buffer, 0)
-            return RequestHeader(api_key, api_version, correlation_id, None, 0), _REQUEST_START.size
+        if len(buffer) >= _REQUEST_START.size and _REQUEST_START.unpack_from(buffer, 0)[:2] == (
+            _CONTROLLED_SHUTDOWN,
+            0,
+        ):
+            return _header_v0(buffer)
         raise DecodeError(f"request header ends early: {len(buffer)} bytes") from short
     except UnicodeDecodeError as malformed:
         raise DecodeError("client id is no UTF-8") from malformed
     if position > len(buffer):
         raise DecodeError(f"request header ends early: {len(buffer)} bytes of {position}")
-    return RequestHeader(api_key, api_version, correlation_id, client_id, header_version), position
+    return RequestHeader(api_key, api_version, correlation_id, client_id, 2 if is_flexible else 1), position
 
 
-def _is_header_v0(buffer: Buffer) -> bool:
-    """Whether a frame that is too short for header v1 is a ControlledShutdown v0."""
-    api_key, api_version, _ = _REQUEST_START.unpack_from(buffer, 0)
-    return bool(api_key == _CONTROLLED_SHUTDOWN and api_version == 0)
+def _header_v0(buffer: Buffer) -> tuple[RequestHeader, int]:
+    """Read the header of a ControlledShutdown v0, which has no client id."""
+    api_key, api_version, correlation_id = _REQUEST_START.unpack_from(buffer, 0)
+    return RequestHeader(api_key, api_version, correlation_id, None, 0), _REQUEST_START.size
 
 
 def _skip_tags(buffer: Buffer, position: int) -> int:
     """Step over tagged fields, none of which we know."""
-    count = buffer[position]
-    if not count:
-        return position + 1
     count, position = read_unsigned_varint(buffer, position)
     for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NOT_MUTED = MuteState.NOT_MUTED
+_PENDING = MuteState.MUTED_AND_RESPONSE_PENDING
+
 UNSENT_BYTES_LIMIT = 64 * 1024
 """With more than this unsent, an answer counts as sent only once its bytes have left: a peer that asks without
 reading is not served any further."""
@@ -98,10 +101,12 @@ class Connection:
         outgoing = channel.outgoing
         outgoing.add(frame)
         self.inflight.append(request)
-        if outgoing.unsent <= UNSENT_BYTES_LIMIT:
-            self.response_sent()
-        else:
+        if outgoing.unsent > UNSENT_BYTES_LIMIT:
             self.sent_event_due = True
+        elif self.mute_state is _PENDING:
+            self.mute_state = _NOT_MUTED  # as `response_sent` would have it, without the call
+        else:
+            self.response_sent()
         if processor.current is not self:
             processor.touched.append(self)
 

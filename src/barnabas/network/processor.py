@@ -8,13 +8,14 @@ Kafka's, in-flight responses, is a list of each Connection. Kafka: SocketServer.
 is handled right here, if none waits in the queue and this turn of the loop has not lasted too long. It is muted,
 counted and answered like any other; the answers of one connection leave in one write. A turn that many brief requests
 have used up leaves the rest for the next turn, after new responses and ready sockets had theirs; if one request alone
-used it up, what follows in this turn goes through the queue. `inline.requests.enable` turns it off.
+was slow, what follows in this turn goes through the queue. `inline.requests.enable` turns it off.
 """
 
 from __future__ import annotations
 
 import logging
 import queue
+import threading
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
@@ -41,8 +42,13 @@ _TRACE = 5  # Kafka's TRACE; Python has no name for it
 CONNECTION_QUEUE_SIZE = 20
 """New connections that may wait for a Processor, and that it configures in one turn."""
 POLL_MS = 300
+_NOT_MUTED = MuteState.NOT_MUTED
+_PENDING = MuteState.MUTED_AND_RESPONSE_PENDING
 TURN_NS = 1_000_000
 """What a turn of the loop may spend on requests run at once."""
+SLOW_REQUEST_NS = 5_000_000
+"""A single request that takes this long is waiting for something: others must not wait behind it. (Being descheduled
+for a time slice on a busy machine takes up to 4 ms, and proves nothing.)"""
 
 
 class Parse(Protocol):
@@ -114,11 +120,21 @@ class Processor(AbstractServerThread):
         self._listener_name, self._security_protocol = listener
         self._selector = selector
         self._path = path
+        self._parse = path.parse
+        self._handle = path.handle
+        self._inline = path.inline
+        self._on_complete = path.on_complete
+        self._waiting_requests = path.channel.waiting_requests
         self._quotas = quotas
-        self._new_connections: queue.Queue[tuple[StreamSocket, str]] = queue.Queue(CONNECTION_QUEUE_SIZE)
+        self._new_connections: deque[tuple[StreamSocket, str]] = deque()
+        self._room_for_connections = threading.Semaphore(CONNECTION_QUEUE_SIZE)
         self._connections: dict[str, Connection] = {}
         self._staged: deque[Request[Any]] = deque()  # requests for which the queue had no room yet
         self._postponed: list[KafkaChannel] = []  # channels whose frames wait for the next turn
+        # Of this turn: until when requests may be run at once, when the last one began, whether the queue takes over.
+        self._turn_ends_ns = 0
+        self._request_began_ns = 0
+        self._queue_the_rest = False
         self._connection_index = 0
         self._draining = False
         self._closed = False
@@ -129,14 +145,13 @@ class Processor(AbstractServerThread):
     def accept(self, stream_socket: StreamSocket, address: str, may_block: bool) -> bool:
         """Take over an accepted connection from `address`; False if too many wait already and it may not block."""
         while self.is_running:
-            try:
-                self._new_connections.put((stream_socket, address), timeout=POLL_MS / 1000 if may_block else 0)
-            except queue.Full:
-                if not may_block:
-                    return False
-            else:
+            # In slices, so that a stop ends the wait.
+            if self._room_for_connections.acquire(may_block, POLL_MS / 1000 if may_block else None):
+                self._new_connections.append((stream_socket, address))
                 self._selector.wakeup()
                 return True
+            if not may_block:
+                return False
         return False
 
     def enqueue_response(self, response: Response) -> None:
@@ -212,13 +227,9 @@ class Processor(AbstractServerThread):
 
     def configure_new_connections(self) -> None:
         """Register at most CONNECTION_QUEUE_SIZE connections with the Selector."""
-        if self._new_connections.empty():
-            return
-        for _ in range(CONNECTION_QUEUE_SIZE):
-            try:
-                stream_socket, address = self._new_connections.get_nowait()
-            except queue.Empty:
-                return
+        for _ in range(min(len(self._new_connections), CONNECTION_QUEUE_SIZE)):
+            stream_socket, address = self._new_connections.popleft()
+            self._room_for_connections.release()
             try:
                 self._configure(stream_socket, address)
             except Exception:
@@ -242,12 +253,13 @@ class Processor(AbstractServerThread):
 
     def poll(self) -> None:
         """Move bytes; wait for some if there is nothing else to do."""
-        busy = self._postponed or not self._new_connections.empty()
-        self._selector.poll(0 if busy else POLL_MS)
-        for connection_id in self._selector.connected:
-            channel = self._selector.channel(connection_id)
-            if channel is not None:
-                channel.attachment.context.principal = channel.principal
+        selector = self._selector
+        selector.poll(0 if self._postponed or self._new_connections else POLL_MS)
+        if selector.connected:
+            for connection_id in selector.connected:
+                channel = selector.channel(connection_id)
+                if channel is not None:
+                    channel.attachment.context.principal = channel.principal
 
     def process_completed_receives(self) -> None:
         """Parse each request that has arrived whole, and run it at once or put it into the queue."""
@@ -259,14 +271,16 @@ class Processor(AbstractServerThread):
             self._postponed = []
         if not work or self._draining:
             return
-        turn = _Turn(self.now())
+        self._request_began_ns = now_ns = self.now()
+        self._turn_ends_ns = now_ns + TURN_NS
+        self._queue_the_rest = False
         for channel in work:
             connection: Connection = channel.attachment
-            if channel.closed or connection.mute_state is not MuteState.NOT_MUTED:
+            if channel.closed or connection.mute_state is not _NOT_MUTED:
                 continue
             self.current = connection
             try:
-                self._run_requests(channel, connection, turn)
+                self._run_requests(channel, connection)
             except InvalidRequest as error:
                 self._refuse(connection, error)
             except InvalidReceive as error:
@@ -313,8 +327,8 @@ class Processor(AbstractServerThread):
         self._closed = True
         for connection in list(self._connections.values()):
             self._close(connection)
-        while not self._new_connections.empty():
-            stream_socket, address = self._new_connections.get_nowait()
+        while self._new_connections:
+            stream_socket, address = self._new_connections.popleft()
             stream_socket.close()
             self._quotas.decrement(self._listener_name, address)
         while self.responses:  # answers that came too late: their files go back
@@ -325,12 +339,9 @@ class Processor(AbstractServerThread):
 
     # -- requests in -------------------------------------------------------------------------------------------------
 
-    def _run_requests(self, channel: KafkaChannel, connection: Connection, turn: _Turn) -> None:
+    def _run_requests(self, channel: KafkaChannel, connection: Connection) -> None:
         """The frame that completed, and those buffered behind it, until one is not answered at once."""
-        path = self._path
-        waiting = path.channel.waiting_requests
-        parse, handle, now = path.parse, path.handle, self.now
-        reader, context = channel.reader, connection.context
+        reader = channel.reader
         frame = channel.receive
         channel.receive = None
         while True:
@@ -339,32 +350,32 @@ class Processor(AbstractServerThread):
                 frame = reader.next_frame() if reader.buffered else None
                 if frame is None:
                     return
-            received_ns = now()
-            if received_ns > turn.ends_ns and not turn.queue_the_rest:
-                if received_ns - turn.last_ns <= TURN_NS:
+            received_ns = self.now()
+            if received_ns > self._turn_ends_ns and not self._queue_the_rest:
+                if received_ns - self._request_began_ns < SLOW_REQUEST_NS:
                     channel.receive = frame
                     self._postponed.append(channel)
                     return
-                turn.queue_the_rest = True
-            turn.last_ns = received_ns
-            connection.mute_state = MuteState.MUTED_AND_RESPONSE_PENDING  # mute, REQUEST_RECEIVED
-            request = parse(
+                self._queue_the_rest = True
+            self._request_began_ns = received_ns
+            connection.mute_state = _PENDING  # mute, and REQUEST_RECEIVED
+            request = self._parse(
                 frame,
-                context,
+                connection.context,
                 channel=connection,
                 received_ns=received_ns,
                 processor_id=self.processor_id,
                 release=reader.release,
             )
             frame = None
-            if not (path.inline and request.brief) or waiting or turn.queue_the_rest:
+            if self._waiting_requests or not request.brief or not self._inline or self._queue_the_rest:
                 self._selector.mute(channel)
                 self._enqueue(request)
                 return
             self.metrics.inline_requests += 1
             request.dequeued_ns = received_ns
-            handle(request)
-            if connection.mute_state is not MuteState.NOT_MUTED or connection.close_requested:
+            self._handle(request)
+            if connection.mute_state is not _NOT_MUTED or connection.close_requested:
                 # It waits in a purgatory, is throttled, or its peer does not read: frames behind it wait too.
                 self._selector.mute(channel)
                 return
@@ -441,7 +452,7 @@ class Processor(AbstractServerThread):
         if not inflight:
             raise RuntimeError(f"Send completed on connection {connection.context.connection_id} without a response")
         now_ns = self.now()
-        on_complete = self._path.on_complete
+        on_complete = self._on_complete
         for request in inflight:
             request.sent_ns = now_ns
             if on_complete is not None:
@@ -458,7 +469,7 @@ class Processor(AbstractServerThread):
     def complete(self, request: Request[Any]) -> None:
         """A request is over without (or in spite of) an answer's bytes."""
         request.sent_ns = self.now()
-        on_complete = self._path.on_complete
+        on_complete = self._on_complete
         if on_complete is not None:
             on_complete(request)
 
@@ -501,14 +512,3 @@ class Processor(AbstractServerThread):
             self._selector.mute(connection.channel)
         if not (self._staged or self.responses or any(c.is_answer_pending for c in self._connections.values())):
             self._drained.put(None)
-
-
-class _Turn:
-    """How long this turn has been running requests at once."""
-
-    __slots__ = ("ends_ns", "last_ns", "queue_the_rest")
-
-    def __init__(self, now_ns: int) -> None:
-        self.ends_ns = now_ns + TURN_NS
-        self.last_ns = now_ns
-        self.queue_the_rest = False

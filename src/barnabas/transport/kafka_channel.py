@@ -38,6 +38,7 @@ class KafkaChannel:
         "read",
         "readable",
         "reader",
+        "ready",
         "receive",
         "state",
         "transport",
@@ -58,6 +59,8 @@ class KafkaChannel:
         self.authenticator = authenticator
         self.fd = transport.fileno()
         self.state = ChannelState.AUTHENTICATE
+        self.ready = False
+        """Connected and authenticated: the state is READY. Apart, because every event asks for it."""
         self.reader = FrameReader(transport.recv, transport.recv_into, pool, max_receive_bytes)
         self.outgoing = Send(transport)
         # Bound once: the Selector calls these for every request.
@@ -88,11 +91,6 @@ class KafkaChannel:
         return frame
 
     @property
-    def ready(self) -> bool:
-        """Connected and authenticated."""
-        return self.state is ChannelState.READY
-
-    @property
     def principal(self) -> str:
         """Who the authenticator says is at the other end."""
         return self.authenticator.principal
@@ -106,6 +104,7 @@ class KafkaChannel:
             self.authenticator.authenticate()
         if transport.ready and self.authenticator.complete:
             self.state = ChannelState.READY
+            self.ready = True
 
     def close(self, state: ChannelState | None = None) -> None:
         """Close the socket, give files and buffers back. A second call is harmless."""

@@ -91,7 +91,7 @@ class Selector:
         self._failed: list[KafkaChannel] = []  # closed between polls; reported by the next one
         self._idle_expiry = IdleExpiry(max_idle_ms)
         self.idle_ns = 0
-        """Time spent waiting in `poll`, for NetworkProcessorAvgIdlePercent."""
+        """Time spent in the Poller, for NetworkProcessorAvgIdlePercent."""
         self.connected: list[str] = []
         """Connections ready for use since the last poll (connects of ours, and accepted ones once authenticated)."""
         self.disconnected: dict[str, ChannelState] = {}
@@ -224,29 +224,34 @@ class Selector:
 
     def poll(self, timeout_ms: float) -> None:
         """Do what can be done, waiting at most `timeout_ms` for it. The results are in the public lists."""
-        self._clear_results()
+        self.completed_receives = []
+        if self.completed_sends or self.connected or self.disconnected:
+            self._clear_results()
         if self._to_write:
             self._write_waiting()
-        if self._ready or self._to_write or self._immediately_connected or self._failed or self._has_results():
-            timeout_ms = 0
-        events = self._wait(timeout_ms)
+        started_ns = self._now()
+        if timeout_ms <= 0 or self._ready or self._has_work():
+            self._wakeup_requested = False
+            events = self._poller.poll(0)
+        else:
+            events = self._wait(timeout_ms)
+        now_ns = self._now()
+        self.idle_ns += now_ns - started_ns
         if events:
             by_fd = self._by_fd
-            ready = self._ready
             for fd, event in events:
                 channel = by_fd.get(fd)
                 if channel is None:
                     self._drain_wakeup(fd)
-                elif event not in _ORDINARY_EVENTS or not channel.outgoing.writable or not channel.ready:
-                    self._handle_rare_event(channel, event)
-                else:
+                elif event in _ORDINARY_EVENTS and channel.ready and channel.outgoing.writable:
                     channel.readable = True
                     if not (channel.muted or channel.in_ready_list):
                         channel.in_ready_list = True
-                        ready.append(channel)
+                        self._ready.append(channel)
+                else:
+                    self._handle_rare_event(channel, event)
         if self._immediately_connected:
             self._finish_immediate_connects()
-        now_ns = self._now()
         if self._ready:
             self._read_ready(now_ns)
         if now_ns >= self._idle_expiry.next_check_ns:
@@ -256,30 +261,21 @@ class Selector:
 
     def _clear_results(self) -> None:
         # `disconnected` of the last poll has been seen; what failed since is reported by this one.
-        if self.completed_receives:
-            self.completed_receives = []
-        if self.completed_sends:
-            self.completed_sends = []
-        if self.connected:
-            self.connected = []
-        if self.disconnected:
-            self.disconnected = {}
+        self.completed_sends = []
+        self.connected = []
+        self.disconnected = {}
 
-    def _has_results(self) -> bool:
-        return bool(self.completed_sends)
+    def _has_work(self) -> bool:
+        """Whether there is something to do or to report without waiting for events."""
+        return bool(self.completed_sends or self._to_write or self._failed or self._immediately_connected)
 
     def _wait(self, timeout_ms: float) -> list[tuple[int, int]]:
-        if timeout_ms <= 0:
-            self._wakeup_requested = False
-            return self._poller.poll(0)
         # Whoever comes from here on finds the lock free, and writes; whoever came before has left the request.
         self._awake.release()
         timeout = 0.0 if self._wakeup_requested else timeout_ms / 1000
-        started_ns = self._now()
         try:
             return self._poller.poll(timeout)
         finally:
-            self.idle_ns += self._now() - started_ns
             self._wakeup_requested = False
             # Failing means that a waker has it: its write wakes the next poll for nothing, which is harmless.
             self._awake.acquire(blocking=False)
@@ -344,17 +340,14 @@ class Selector:
                 channel.receive = frame
                 completed.append(channel)
             reader = channel.reader
-            if reader.ended:
-                if frame is None:
-                    self._fail(channel, channel.state, None)
-                    continue
-            elif reader.drained and not channel.hangup:
-                channel.readable = False
-                channel.in_ready_list = False
+            if reader.drained and not channel.hangup and not reader.ended:
+                channel.readable = channel.in_ready_list = False
                 if self._rearm is not None:
                     self._rearm(channel.fd, READABLE)
-                continue
-            still_ready.append(channel)
+            elif reader.ended and frame is None:
+                self._fail(channel, channel.state, None)
+            else:
+                still_ready.append(channel)
         self._ready = still_ready
 
     def _write_later(self, channel: KafkaChannel) -> None:

@@ -31,21 +31,27 @@ class TruncatedFile(OSError):
 
 
 class Send:
-    """Pieces to be sent, and how much of them is left.
+    """Pieces to be sent; `unsent` counts what is left of them, in bytes."""
 
-    `unsent` counts what is left, `sent` all that ever left by this channel: together they tell which of several
-    responses are complete.
-    """
-
-    __slots__ = ("_file_offset", "_files", "_pieces", "_transport", "sent", "unsent", "writable")
+    __slots__ = (
+        "_file_offset",
+        "_files",
+        "_pieces",
+        "_send_bytes",
+        "_send_file",
+        "_send_pieces",
+        "unsent",
+        "writable",
+    )
 
     def __init__(self, transport: TransportLayer) -> None:
-        self._transport = transport
+        self._send_bytes = transport.send
+        self._send_pieces = transport.sendmsg
+        self._send_file = transport.send_file
         self._pieces: list[Any] = []
         self._files = 0
         self._file_offset = 0  # how much of the first piece has left, if that is a file range
         self.unsent = 0
-        self.sent = 0
         self.writable = True
         """The last write took everything it was given; otherwise wait for the Poller."""
 
@@ -74,13 +80,12 @@ class Send:
         if self._files or len(pieces) > _MAX_PIECES:
             return self._write_in_steps()
         try:
-            written = self._transport.send(pieces[0]) if len(pieces) == 1 else self._transport.sendmsg(pieces)
+            written = self._send_bytes(pieces[0]) if len(pieces) == 1 else self._send_pieces(pieces)
         except BlockingIOError:
             self.writable = False
             return False
-        self.sent += written
-        self.unsent -= written
-        if not self.unsent:
+        left = self.unsent = self.unsent - written
+        if not left:
             pieces.clear()
             return True
         self._drop(written)
@@ -119,10 +124,9 @@ class Send:
     def _write_file(self, records: FileRecords, limit: int) -> int:
         offset = self._file_offset
         count = min(records.size - offset, limit)
-        written = self._transport.send_file(records.file.fileno(), records.position + offset, count)
+        written = self._send_file(records.file.fileno(), records.position + offset, count)
         if not written:
             raise TruncatedFile(f"A file ends {records.size - offset} bytes before the range being sent")
-        self.sent += written
         self.unsent -= written
         self._file_offset = offset + written
         if self._file_offset == records.size:
@@ -147,8 +151,7 @@ class Send:
             count += 1
         batch: Sequence[Any] = pieces if count == len(pieces) else pieces[:count]
         size = sum(map(len, batch))
-        written = self._transport.sendmsg(batch, (), MORE if followed_by_file else 0)
-        self.sent += written
+        written = self._send_pieces(batch, (), MORE if followed_by_file else 0)
         self.unsent -= written
         self._drop(written)
         if written < size:

@@ -70,7 +70,7 @@ class LogConfig:
     def of(cls, broker: KafkaConfig, overrides: Mapping[str, str] | None = None) -> LogConfig:
         """The broker's defaults and the topic's overrides; ConfigError for an override that does not fit."""
         values: dict[str, Any] = topic_values(broker, overrides or {})
-        fields = {_FIELD_NAMES.get(name, name.replace(".", "_")): value for name, value in values.items()}
+        fields = {field_name(name): value for name, value in values.items()}
         fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
         for retention in ("retention_ms", "retention_bytes"):
             fields[retention] = max(fields[retention], -1)  # any negative number is no limit
@@ -87,6 +87,11 @@ _FIELD_NAMES = {
     "min.insync.replicas": "min_in_sync_replicas",
     "unclean.leader.election.enable": "unclean_leader_election",
 }
+
+
+def field_name(name: str) -> str:
+    """The LogConfig field that holds a topic setting."""
+    return _FIELD_NAMES.get(name, name.replace(".", "_"))
 
 
 def topic_values(broker: KafkaConfig, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:

@@ -1,7 +1,7 @@
 """Reads Java's .properties files, as Kafka's server.properties is one.
 
 Called by the command line before any thread exists. Kafka: java.util.Properties.load, whose grammar this follows:
-`#` and `!` comments, `=`, `:` or blanks between key and value, backslash escapes and continuation lines, \\uXXXX.
+`#` and `!` comments, `=`, `:` or blanks between key and value, backslash escapes and continuation lines, \\uhhhh.
 """
 
 from __future__ import annotations

@@ -1,0 +1,129 @@
+"""The pages under docs/ that are made from tables: settings and APIs. `make docs` writes them, a test compares them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from unittest.mock import MagicMock
+
+from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
+from barnabas.config.config_key import ConfigKey
+from barnabas.config.log_config import field_name
+from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
+from tests.architecture.source_tree import ROOT, modules, string_literals
+
+TABLES_AND_CHECKS = (
+    "barnabas/config/keys/",
+    "barnabas/config/broker_config_keys.py",
+    "barnabas/config/cross_checks.py",
+    "barnabas/config/server_defaults.py",
+    "barnabas/config/topic_config_keys.py",
+)
+"""Where the name of a setting does not mean that something acts on it."""
+
+
+def settings_in_use() -> set[str]:
+    """Broker settings that code acts on: by their names, or as the default of a topic setting that it acts on."""
+    broker = [module for module in modules() if module.path.startswith("barnabas/")]
+    names = {
+        text for module in broker if not module.path.startswith(TABLES_AND_CHECKS) for text in string_literals(module)
+    }
+    attributes = {
+        node.attr
+        for module in broker
+        if not module.path.startswith("barnabas/config/")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute)
+    }
+    as_defaults = {
+        synonym.name
+        for name, key in TOPIC_CONFIG_KEYS.items()
+        if field_name(name) in attributes
+        for synonym in key.synonyms
+    }
+    return {"metadata.store"} | (names & BROKER_CONFIG_KEYS.keys()) | as_defaults
+
+
+def configuration_page() -> str:
+    """docs/configuration.md."""
+    in_use = settings_in_use()
+    lines = [
+        "# Settings",
+        "",
+        "Made from the tables in `barnabas.config` by `make docs`. Names, types, bounds and defaults are those of Apache",
+        "Kafka 3.9; a file written for it is read as it is. A name that is in no table is refused, and the nearest right",
+        "one named. Settings marked with * are acted on; the others are checked, kept, shown, and wait for the part of the",
+        "broker they belong to.",
+        "",
+    ]
+    for title, keys in AREAS:
+        lines += [f"## {title}", "", "| setting | type | default | values | may change | what it does |"]
+        lines += ["|---|---|---|---|---|---|"]
+        lines += [
+            _row(BROKER_CONFIG_KEYS[key.name], key.name in in_use) for key in sorted(keys, key=lambda key: key.name)
+        ]
+        lines.append("")
+    lines += ["## Topics", "", "Overrides of one topic; without one, the broker's setting counts.", ""]
+    lines += ["| setting | type | the broker's setting | values | what it does |", "|---|---|---|---|---|"]
+    for name, topic_key in sorted(TOPIC_CONFIG_KEYS.items()):
+        key = topic_key.key
+        synonyms = ", ".join(f"`{synonym.name}`" for synonym in topic_key.synonyms)
+        lines.append(f"| `{name}` | {key.type.name.lower()} | {synonyms} | {_values(key)} | {key.documentation} |")
+    return "\n".join(lines) + "\n"
+
+
+def _row(key: ConfigKey, is_in_use: bool) -> str:
+    default = "1 or 3" if key.name == "num.network.threads" else _code(key.text(key.default))
+    mark = " *" if is_in_use else ""
+    cells = [f"`{key.name}`{mark}", key.type.name.lower(), default, _values(key), key.scope.value, key.documentation]
+    return f"| {' | '.join(cells)} |"
+
+
+def _values(key: ConfigKey) -> str:
+    return "" if key.validator is None else _code(str(key.validator))
+
+
+def _code(text: str | None) -> str:
+    if text is None:
+        return ""
+    return f"`{text}`" if text else "empty"
+
+
+def protocol_coverage_page() -> str:
+    """docs/protocol-coverage.md."""
+    from barnabas.broker.api_table import build_registry
+
+    registry = build_registry(MagicMock())
+    rows: Iterable[str] = (
+        f"| {handler.api_key.value} | {handler.api_key.name} | {handler.min_version}-{handler.max_version} | "
+        f"{'yes' if handler.brief else ''} |"
+        for handler in registry
+    )
+    lines = [
+        "# Protocol coverage",
+        "",
+        "Made from the registry in `barnabas.broker.api_table` by `make docs`; it is what ApiVersions answers. A brief",
+        "API may run at once on the network thread (`inline.requests.enable`).",
+        "",
+        "| key | API | versions | brief |",
+        "|---|---|---|---|",
+        *rows,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/configuration.md": configuration_page,
+    "docs/protocol-coverage.md": protocol_coverage_page,
+}
+"""Path in the repository -> what it should say."""
+
+
+def main() -> None:
+    """Write the pages."""
+    for path, text in PAGES.items():
+        (ROOT / path).write_text(text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""House rules that no linter states: docstrings, sizes, names, and documents that agree with the code.
+
+A size is an alarm, not a law: an exception stands here with its reason, and goes when it is needed no more.
+"""
+
+import ast
+import re
+from unittest.mock import MagicMock
+
+import pytest
+
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
+from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
+from tests.architecture import generated_docs
+from tests.architecture.source_tree import ROOT, Module, functions, modules
+from tests.wire.random_messages import all_versions
+
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 70
+
+LONG_FILES: dict[str, str] = {}
+"""Path under src -> why it is longer than MAX_FILE_LINES."""
+
+LONG_FUNCTIONS: dict[str, str] = {}
+"""path::Class.function -> why it is longer than MAX_FUNCTION_LINES."""
+
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "types", "core", "manager"}
+
+PACKAGES_USERS_IMPORT_FROM = {
+    "barnabas/__init__.py",  # the version
+    "barnabas/testing/__init__.py",
+    "barnabas_spark/__init__.py",
+}
+"""Besides barnabas.clients: the only packages whose `__init__` holds more than a docstring."""
+
+CONFIG_READERS = {"integer", "optional_integer", "floating", "boolean", "string", "optional_string", "list", "value"}
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [module.path for module in modules() if not ast.get_docstring(module.tree)]
+    assert not silent
+
+
+def test_files_are_short() -> None:
+    long = {module.path: module.lines for module in modules() if module.lines > MAX_FILE_LINES}
+    assert long.keys() == LONG_FILES.keys(), long
+
+
+def test_functions_are_short() -> None:
+    long = {
+        function.name: function.lines
+        for module in modules()
+        for function in functions(module)
+        if function.lines > MAX_FUNCTION_LINES
+    }
+    assert long.keys() == LONG_FUNCTIONS.keys(), long
+
+
+def test_names_say_something() -> None:
+    vague = [module.path for module in modules() if set(module.path[:-3].split("/")) & VAGUE_NAMES]
+    assert not vague
+
+
+def test_packages_only_describe_themselves() -> None:
+    """Imports name the module that has the thing: no re-exports but where users import."""
+    talkative = [
+        module.path
+        for module in modules()
+        if module.is_package
+        and module.path not in PACKAGES_USERS_IMPORT_FROM
+        and not module.path.startswith("barnabas/clients/")
+        and len(module.tree.body) > 1
+    ]
+    assert not talkative
+
+
+def test_nothing_is_left_for_later() -> None:
+    marks = re.compile("NotImplementedError|TODO|FIXME|XXX")
+    unfinished = [module.path for module in modules() if marks.search((ROOT / "src" / module.path).read_text())]
+    assert not unfinished
+
+
+def test_file_map_lists_the_modules_that_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, found, section = text.partition("\n## File map\n")
+    assert found, "docs/architecture.md has no section 'File map'"
+    section = section.partition("\n## ")[0]
+    listed = re.findall(r"^- `([^`]+\.py)`", section, flags=re.MULTILINE)
+    existing = [module.path for module in modules() if not module.is_package]
+    assert sorted(listed) == sorted(existing)
+    assert len(set(listed)) == len(listed)
+
+
+def test_every_api_has_a_wire_test() -> None:
+    """The differential tests of tests/wire know each version that the registry offers."""
+    from barnabas.broker.api_table import build_registry
+
+    tested = {(message.__name__, version) for message, version in all_versions()}
+    registry = build_registry(MagicMock())
+    names = {message.api_key: message.__name__ for message, _ in all_versions() if message.__name__.endswith("Request")}
+    untested = [
+        (handler.api_key.name, version)
+        for handler in registry
+        for version in range(handler.min_version, handler.max_version + 1)
+        if (names[handler.api_key], version) not in tested
+    ]
+    assert not untested
+
+
+def _settings_read_in(module: Module) -> set[str]:
+    return {
+        node.args[0].value
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CONFIG_READERS
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+        and "." in node.args[0].value
+    }
+
+
+def test_settings_that_are_read_exist() -> None:
+    """A wrong name would raise KeyError only on the path that reads it."""
+    known = BROKER_CONFIG_KEYS.keys() | TOPIC_CONFIG_KEYS.keys()
+    broker = [module for module in modules() if module.path.startswith("barnabas/")]
+    unknown = {module.path: _settings_read_in(module) - known for module in broker}
+    assert not {path: names for path, names in unknown.items() if names}
+
+
+@pytest.mark.parametrize("page", generated_docs.PAGES)
+def test_generated_pages_are_current(page: str) -> None:
+    """Every setting and every API is documented: the pages are made from the tables."""
+    written = (ROOT / page).read_text(encoding="utf-8")
+    assert written == generated_docs.PAGES[page](), f"{page} is out of date: run `make docs`"

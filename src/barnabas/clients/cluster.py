@@ -1,0 +1,103 @@
+"""A snapshot of a cluster as the last metadata answers describe it (Kafka: Cluster, MetadataSnapshot).
+
+Immutable: replaced as a whole by ClusterMetadata, read by every thread without a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.rpc.node import Node
+
+
+class PartitionInfo(NamedTuple):
+    """One partition. `leader` is a node id, -1 for none; `leader_epoch` -1 when the broker doesn't tell."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+class Cluster:
+    """Nodes, and the topics somebody asked about. `topic_errors` has those that cannot be described."""
+
+    __slots__ = (
+        "_available",
+        "_leaders",
+        "cluster_id",
+        "controller_id",
+        "is_bootstrap",
+        "nodes",
+        "topic_errors",
+        "topic_ids",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        topics: Mapping[str, Sequence[PartitionInfo]] = MappingProxyType({}),
+        *,
+        cluster_id: str | None = None,
+        controller_id: int = -1,
+        topic_ids: Mapping[str, bytes] = MappingProxyType({}),
+        topic_errors: Mapping[str, ErrorCode] = MappingProxyType({}),
+        is_bootstrap: bool = False,
+    ) -> None:
+        self.nodes: Mapping[int, Node] = {node.id: node for node in nodes}
+        self.topics: Mapping[str, tuple[PartitionInfo, ...]] = {
+            topic: tuple(sorted(partitions, key=lambda info: info.partition)) for topic, partitions in topics.items()
+        }
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.topic_ids = topic_ids
+        self.topic_errors = topic_errors
+        self.is_bootstrap = is_bootstrap
+        self._leaders = {
+            TopicPartition(topic, info.partition): self.nodes[info.leader]
+            for topic, partitions in self.topics.items()
+            for info in partitions
+            if info.leader in self.nodes
+        }
+        self._available = {
+            topic: tuple(info.partition for info in partitions if info.leader in self.nodes)
+            for topic, partitions in self.topics.items()
+        }
+
+    def leader(self, topic_partition: TopicPartition) -> Node | None:
+        """The leader, if it is known and alive."""
+        return self._leaders.get(topic_partition)
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions the topic has; None when it is unknown."""
+        partitions = self.topics.get(topic)
+        return None if partitions is None else len(partitions)
+
+    def available_partitions(self, topic: str) -> tuple[int, ...]:
+        """Partitions that have a leader."""
+        return self._available.get(topic, ())
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
+        """What is known of a partition."""
+        for info in self.topics.get(topic_partition.topic, ()):
+            if info.partition == topic_partition.partition:
+                return info
+        return None
+
+    def topic_id(self, topic: str) -> bytes:
+        """16 bytes; zeros when the broker gave none."""
+        return self.topic_ids.get(topic, ZERO_UUID)
+
+    @property
+    def controller(self) -> Node | None:
+        """The controller, if it is known."""
+        return self.nodes.get(self.controller_id)

@@ -1,0 +1,29 @@
+"""What the clients raise beside `ApiError`, which carries the broker's error codes. No state."""
+
+from __future__ import annotations
+
+from barnabas.protocol.errors import ErrorCode
+
+
+class ClientTimeout(TimeoutError):
+    """Something took longer than allowed: metadata, memory, an answer, a delivery (Kafka: TimeoutException)."""
+
+
+class BufferExhausted(ClientTimeout):
+    """The producer's `buffer_memory` stayed full for `max_block_ms` (Kafka: BufferExhaustedException)."""
+
+
+class ClientClosed(RuntimeError):
+    """The client was closed before, or while, it was used."""
+
+
+class Disconnected(ConnectionError):
+    """The connection was lost before the answer came (Kafka: DisconnectException)."""
+
+
+def error_of(code: int) -> ErrorCode:
+    """The error of a number in an answer; UNKNOWN_SERVER_ERROR for one of a broker newer than this client."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,102 @@
+"""Keeps a ClusterMetadata fresh through the NetworkClient it belongs to (Kafka: DefaultMetadataUpdater).
+
+Called on the client's thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from barnabas.clients.cluster_metadata import ClusterMetadata
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.metadata import MetadataResponse
+from barnabas.rpc.metadata_updater import FOREVER_MS
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.node import Node
+
+_log = logging.getLogger(__name__)
+
+
+class ClusterMetadataUpdater:
+    """A MetadataUpdater. `rebootstrap` False is Kafka's `metadata.recovery.strategy=none`."""
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        *,
+        request_timeout_ms: int = 30_000,
+        reconnect_backoff_ms: int = 50,
+        rebootstrap: bool = True,
+    ) -> None:
+        self._metadata = metadata
+        self._request_timeout_ms = request_timeout_ms
+        self._reconnect_backoff_ms = reconnect_backoff_ms
+        self._rebootstrap = rebootstrap
+        self._in_progress: tuple[int, bool] | None = None
+        """Request version and partial or not, of the one request that may be in progress."""
+
+    def nodes(self) -> Sequence[Node]:
+        """See MetadataUpdater."""
+        return tuple(self._metadata.cluster.nodes.values())
+
+    def is_update_due(self, now_ms: int) -> bool:
+        """See MetadataUpdater: not while a request is in progress."""
+        return self._in_progress is None and self._metadata.time_to_next_update_ms(now_ms) == 0
+
+    def maybe_update(self, client: NetworkClient, now_ms: int) -> int:
+        """See MetadataUpdater."""
+        wait_ms = max(
+            self._metadata.time_to_next_update_ms(now_ms),
+            self._request_timeout_ms if self._in_progress is not None else 0,
+        )
+        if wait_ms > 0:
+            return wait_ms
+        node = client.least_loaded_node(now_ms)
+        if node is None and self._rebootstrap and not client.has_ready_nodes(now_ms):
+            self._metadata.rebootstrap()
+            node = client.least_loaded_node(now_ms)
+        if node is None:
+            _log.debug("Give up sending metadata request since no node is available")
+            return self._reconnect_backoff_ms
+        return self._update_from(client, node, now_ms)
+
+    def _update_from(self, client: NetworkClient, node: Node, now_ms: int) -> int:
+        if client.can_send_request(node.id, now_ms):
+            message, version, is_partial = self._metadata.new_request(now_ms)
+            self._in_progress = version, is_partial
+            client.send_metadata_request(client.new_request(node.id, message), now_ms)
+            return self._request_timeout_ms
+        if client.is_any_node_connecting():
+            return self._reconnect_backoff_ms  # rather that one than another new one
+        if client.can_connect(node.id, now_ms):
+            client.initiate_connect(node, now_ms)
+            return self._reconnect_backoff_ms
+        return FOREVER_MS  # connected, but it can take no more for now: an event will tell
+
+    def handle_disconnect(self, node_id: int, now_ms: int) -> None:
+        """See MetadataUpdater: metadata may be stale; if an update was due, this counts as its failure."""
+        cluster = self._metadata.cluster
+        if cluster.is_bootstrap and node_id in cluster.nodes:
+            _log.warning("Bootstrap broker %s disconnected", cluster.nodes[node_id])
+        if self.is_update_due(now_ms):
+            self.handle_failed_request(now_ms, None)
+        self._metadata.request_update()
+
+    def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
+        """See MetadataUpdater."""
+        self._metadata.failed_update(now_ms)
+        self._in_progress = None
+        if error is not None:
+            self._metadata.fatal_error(error)
+
+    def handle_response(self, body: Message, now_ms: int) -> None:
+        """See MetadataUpdater. An answer without brokers comes from one that is starting: try again later."""
+        assert isinstance(body, MetadataResponse)
+        assert self._in_progress is not None
+        version, is_partial = self._in_progress
+        self._in_progress = None
+        if body.brokers:
+            self._metadata.update(version, body, is_partial, now_ms)
+        else:
+            self._metadata.failed_update(now_ms)

@@ -1,0 +1,18 @@
+"""The producer: `Producer`, its settings, what its futures yield and what it raises."""
+
+from barnabas.clients.errors import BufferExhausted, ClientClosed, ClientTimeout, Disconnected
+from barnabas.clients.producer.producer import Producer
+from barnabas.clients.producer.producer_config import ProducerConfig, ProducerSettings
+from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+
+__all__ = [
+    "BufferExhausted",
+    "ClientClosed",
+    "ClientTimeout",
+    "DeliveryCallback",
+    "Disconnected",
+    "Producer",
+    "ProducerConfig",
+    "ProducerSettings",
+    "RecordMetadata",
+]

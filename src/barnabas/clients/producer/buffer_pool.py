@@ -1,0 +1,80 @@
+"""The memory a producer may hold (Kafka: BufferPool, `buffer.memory`). A budget: buffers are Python's own.
+
+Threads that call `send` allocate, the sending thread gives back; one lock. Those who wait are served in order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from barnabas.clients.errors import BufferExhausted, ClientClosed
+
+
+class BufferPool:
+    """`total_bytes` of memory."""
+
+    def __init__(self, total_bytes: int) -> None:
+        self.total_bytes = total_bytes
+        self._lock = threading.Lock()
+        self._available = total_bytes
+        self._waiters: deque[threading.Condition] = deque()
+        self._closed = False
+
+    @property
+    def available_bytes(self) -> int:
+        """What is left."""
+        return self._available
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for memory: then all batches are sent, full or not."""
+        return len(self._waiters)
+
+    def allocate(self, size: int, timeout_ms: float) -> None:
+        """Take `size` bytes, waiting for them if need be.
+
+        Raises BufferExhausted after `timeout_ms`, ValueError for more than there is at all, ClientClosed.
+        """
+        if size > self.total_bytes:
+            raise ValueError(f"Attempt to allocate {size} bytes, but there is a hard limit of {self.total_bytes}")
+        with self._lock:
+            if self._closed:
+                raise ClientClosed("Producer closed while allocating memory")
+            if not self._waiters and self._available >= size:
+                self._available -= size
+                return
+            mine = threading.Condition(self._lock)
+            self._waiters.append(mine)
+            try:
+                granted = mine.wait_for(
+                    lambda: self._closed or (self._waiters[0] is mine and self._available >= size), timeout_ms / 1000
+                )
+                if self._closed:
+                    raise ClientClosed("Producer closed while allocating memory")
+                if not granted:
+                    raise BufferExhausted(
+                        f"Failed to allocate {size} bytes within the configured max blocking time {timeout_ms:.0f} ms."
+                        f" Total memory: {self.total_bytes} bytes. Available memory: {self._available} bytes."
+                    )
+                self._available -= size
+            finally:
+                self._waiters.remove(mine)
+                self._notify_first()
+
+    def give_back(self, size: int) -> None:
+        """Return memory."""
+        with self._lock:
+            self._available += size
+            self._notify_first()
+
+    def close(self) -> None:
+        """Fail everybody who waits, and who will."""
+        with self._lock:
+            self._closed = True
+            for waiter in self._waiters:
+                waiter.notify()
+
+    def _notify_first(self) -> None:
+        if self._waiters:
+            self._waiters[0].notify()

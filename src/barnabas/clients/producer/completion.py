@@ -1,0 +1,36 @@
+"""What becomes of a batch, given the broker's answer: a table and a pure function (Kafka: Sender.completeBatch)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from barnabas.protocol.errors import ErrorCode
+
+
+class Completion(Enum):
+    """What the sender does with a batch that was answered."""
+
+    SUCCEED = "succeed"
+    SPLIT = "split"
+    RETRY = "retry"
+    FAIL = "fail"
+
+
+def completion_of(error: ErrorCode, *, record_count: int, is_done: bool, may_retry: bool) -> Completion:
+    """The first rule that holds.
+
+    1. No error: the batch arrived.
+    2. Too large, with more than one record, and not ended meanwhile: split it.
+    3. The error may pass, time and attempts are left (`may_retry`): try again.
+    4. A duplicate sequence number: it arrived the first time, the answer was lost.
+    5. Else it failed.
+    """
+    if error is ErrorCode.NONE:
+        return Completion.SUCCEED
+    if error is ErrorCode.MESSAGE_TOO_LARGE and record_count > 1 and not is_done:
+        return Completion.SPLIT
+    if may_retry:
+        return Completion.RETRY
+    if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        return Completion.SUCCEED
+    return Completion.FAIL

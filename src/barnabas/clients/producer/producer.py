@@ -1,0 +1,273 @@
+"""Sends records to topics (Kafka: KafkaProducer).
+
+`send` may be called from any thread; a daemon thread, `kafka-producer-network-thread | <client id>`, does the network.
+What the two share is guarded by the accumulator's lock and the metadata's condition.
+
+    with Producer("localhost:9092", linger_ms=5, compression_type="zstd") as producer:
+        future = producer.send("flights", b"value", key=b"UA")
+        print(future.result().offset)
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from random import Random
+from types import TracebackType
+from typing import Self, Unpack
+
+from barnabas.clients.bootstrap import bootstrap_nodes
+from barnabas.clients.cluster import Cluster, PartitionInfo
+from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
+from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.metadata_updater import ClusterMetadataUpdater
+from barnabas.clients.producer.buffer_pool import BufferPool
+from barnabas.clients.producer.murmur2 import partition_for_key
+from barnabas.clients.producer.producer_batch import Headers, ProducerBatch
+from barnabas.clients.producer.producer_config import ProducerConfig, ProducerSettings
+from barnabas.clients.producer.record_accumulator import RecordAccumulator
+from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+from barnabas.clients.producer.sender import Sender
+from barnabas.clients.producer.sequence_numbers import SequenceNumbers
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.record_batch import HEADER_SIZE, Buffer
+from barnabas.records.record_batch_builder import estimate_size
+from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
+from barnabas.transport.selector import Selector
+
+_numbers = itertools.count(1)
+
+
+class Producer:
+    """Settings are those of ProducerConfig, by name; give a `config` or settings, not both.
+
+    Errors of a record (too large, no metadata or memory in time, refused by the broker) are in its future and its
+    callback; wrong arguments and use after `close` raise. A forked child must make its own.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        config: ProducerConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        if config is None:
+            config = ProducerConfig(**settings)
+        elif settings:
+            raise TypeError("give a config or settings, not both")
+        self.config = config
+        self.client_id = config.client_id or f"producer-{next(_numbers)}"
+        self._clock = clock if clock is not None else SystemClock()
+        random = random if random is not None else Random()
+        self._process_id = os.getpid()
+        self._closed = False
+        metadata_config = MetadataConfig(
+            max_age_ms=config.metadata_max_age_ms,
+            topic_idle_ms=config.metadata_max_idle_ms,
+            refresh_backoff_ms=config.retry_backoff_ms,
+            refresh_backoff_max_ms=config.retry_backoff_max_ms,
+        )
+        self._metadata = ClusterMetadata(bootstrap_nodes(bootstrap_servers), metadata_config, random)
+        sequences = SequenceNumbers() if config.enable_idempotence else None
+        self._pool = BufferPool(config.buffer_memory)
+        self._accumulator = RecordAccumulator(config, self._pool, random, sequences)
+        self._sender = Sender(self._network_client(random), self._metadata, self._accumulator, config, sequences)
+        self._thread = threading.Thread(
+            target=self._sender.run, name=f"kafka-producer-network-thread | {self.client_id}", daemon=True
+        )
+        self._thread.start()
+
+    def _network_client(self, random: Random) -> NetworkClient:
+        config = self.config
+        updater = ClusterMetadataUpdater(
+            self._metadata,
+            request_timeout_ms=config.request_timeout_ms,
+            reconnect_backoff_ms=config.reconnect_backoff_ms,
+        )
+        client_config = NetworkClientConfig(
+            client_id=self.client_id,
+            max_in_flight=config.max_in_flight_requests_per_connection,
+            request_timeout_ms=config.request_timeout_ms,
+            reconnect_backoff_ms=config.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+        )
+        return NetworkClient(Selector(self._clock), updater, client_config, self._clock, random)
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Buffer | None = None,
+        key: Buffer | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Future[RecordMetadata]:
+        """Queue a record; the future yields where it went. Waits at most `max_block_ms` for metadata and memory.
+
+        Without `partition`, the key's hash decides; without a key, a partition is chosen that changes per batch.
+        `timestamp_ms` None is now. `on_delivery(metadata, error)` runs on the sending thread before the future is
+        set. Raises ClientClosed, and TypeError or ValueError for wrong arguments.
+        """
+        self._check_usable()
+        _check_bytes("value", value)
+        _check_bytes("key", key)
+        if partition is not None and partition < 0:
+            raise ValueError(f"Invalid partition: {partition}. Partition number should always be non-negative.")
+        if timestamp_ms is None:
+            timestamp_ms = self._clock.milliseconds()
+        elif timestamp_ms < 0:
+            raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")
+        try:
+            cluster, left_ms = self._wait_on_metadata(topic, partition)
+            self._check_size(HEADER_SIZE + estimate_size(key, value, headers))
+            if partition is None and key is not None and not self.config.partitioner_ignore_keys:
+                count = cluster.partition_count(topic)
+                assert count is not None
+                partition = partition_for_key(bytes(key), count)
+            result = self._accumulator.append(
+                topic,
+                partition,
+                timestamp_ms,
+                key,
+                value,
+                headers,
+                on_delivery,
+                cluster,
+                max_block_ms=left_ms,
+                now=self._now_ms,
+            )
+        except (ApiError, ClientTimeout) as error:
+            return _failed(error, on_delivery)
+        if result.wake_sender:
+            self._sender.wakeup()
+        return result.future
+
+    def send_batch(
+        self, topic: str, partition: int, batch: bytes, on_delivery: DeliveryCallback | None = None
+    ) -> Future[RecordMetadata]:
+        """Queue a ready-made v2 batch as it is; the future yields the offset of its first record.
+
+        Raises CorruptRecord for bytes that are no batch, ClientClosed.
+        """
+        self._check_usable()
+        made = ProducerBatch.ready_made(TopicPartition(topic, partition), batch, self._now_ms())
+        try:
+            _, left_ms = self._wait_on_metadata(topic, partition)
+            self._check_size(len(batch))
+            future = self._accumulator.append_batch(made, on_delivery, max_block_ms=left_ms)
+        except (ApiError, ClientTimeout) as error:
+            return _failed(error, on_delivery)
+        self._sender.wakeup()
+        return future
+
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The topic's partitions, fetched if need be. Raises ClientTimeout after `max_block_ms`, ApiError."""
+        self._check_usable()
+        return self._wait_on_metadata(topic, None)[0].topics[topic]
+
+    def flush(self) -> None:
+        """Send everything now, and wait until all of it has arrived or failed."""
+        self._check_usable()
+        self._accumulator.begin_flush()
+        self._sender.wakeup()
+        self._accumulator.await_flush()
+
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Send what is left and stop; after `timeout_ms` (None: never) what is still left fails. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() != self._process_id:
+            return  # the thread is in the parent
+        self._sender.initiate_close()
+        self._metadata.close()
+        if threading.current_thread() is self._thread:
+            self._sender.force_close()  # from a callback: joining would wait for itself
+            return
+        self._thread.join(None if timeout_ms is None else timeout_ms / 1000)
+        if self._thread.is_alive():
+            self._sender.force_close()
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise ClientClosed("Cannot perform operation after producer has been closed")
+        if os.getpid() != self._process_id:
+            raise ClientClosed("A producer does not survive a fork: make one in the child")
+
+    def _check_size(self, size: int) -> None:
+        for limit, name in (
+            (self.config.max_request_size, "max.request.size"),
+            (self.config.buffer_memory, "buffer.memory"),
+        ):
+            if size > limit:
+                raise ApiError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"The message is {size} bytes when serialized which is larger than {limit},"
+                    f" which is the value of the {name} configuration.",
+                )
+
+    def _wait_on_metadata(self, topic: str, partition: int | None) -> tuple[Cluster, float]:
+        """The snapshot once it has the topic (and partition), and what is left of `max_block_ms`."""
+        now_ms = self._now_ms()
+        self._metadata.add_topic(topic, now_ms)
+        cluster = self._metadata.cluster
+        count = cluster.partition_count(topic)
+        if count is not None and (partition is None or partition < count):
+            return cluster, self.config.max_block_ms
+        deadline_ms = now_ms + self.config.max_block_ms
+        while True:
+            self._metadata.add_topic(topic, now_ms)
+            version = self._metadata.request_update_for_topic(topic)
+            self._sender.wakeup()
+            left_ms = deadline_ms - self._now_ms()
+            try:
+                self._metadata.await_update(version, max(left_ms, 0))
+            except ClientTimeout:
+                what = f"Topic {topic}" if count is None else f"Partition {partition} of topic {topic}"
+                detail = "" if count is None else f" with partition count {count}"
+                raise ClientTimeout(
+                    f"{what}{detail} not present in metadata after {self.config.max_block_ms} ms."
+                ) from None
+            cluster = self._metadata.cluster
+            self._metadata.raise_topic_error(topic)
+            count = cluster.partition_count(topic)
+            if count is not None and (partition is None or partition < count):
+                return cluster, max(deadline_ms - self._now_ms(), 0)
+
+
+def _failed(error: Exception, callback: DeliveryCallback | None) -> Future[RecordMetadata]:
+    future: Future[RecordMetadata] = Future()
+    if callback is not None:
+        callback(None, error)
+    future.set_exception(error)
+    return future
+
+
+def _check_bytes(name: str, data: object) -> None:
+    if data is not None and not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"{name} must be bytes or None, not {type(data).__name__}")

@@ -1,0 +1,418 @@
+"""Records waiting to be sent, in batches per partition (Kafka: RecordAccumulator).
+
+Threads that call `send` append; the sending thread asks which nodes are ready, drains batches for them, puts failed
+ones back and expires old ones. One lock guards the queues, the sticky partitioners and the ratio estimates; it is
+never held while waiting for memory. Times are monotonic milliseconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from random import Random
+from typing import NamedTuple
+
+from barnabas.clients.cluster import Cluster
+from barnabas.clients.errors import ClientClosed
+from barnabas.clients.producer.buffer_pool import BufferPool
+from barnabas.clients.producer.compression_ratio import CompressionRatioEstimator
+from barnabas.clients.producer.partitioner import StickyPartitioner
+from barnabas.clients.producer.producer_batch import Headers, ProducerBatch
+from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+from barnabas.clients.producer.sequence_numbers import SequenceNumbers
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.compression import Codec
+from barnabas.records.record_batch import HEADER_SIZE, Buffer
+from barnabas.records.record_batch_builder import estimate_size
+from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.metadata_updater import FOREVER_MS
+
+
+class AppendResult(NamedTuple):
+    """`wake_sender`: a batch became full, or one was begun."""
+
+    future: Future[RecordMetadata]
+    wake_sender: bool
+
+
+class ReadyResult(NamedTuple):
+    """Nodes with something to send, when to look again, and topics whose leaders nobody knows."""
+
+    node_ids: set[int]
+    next_check_ms: int
+    unknown_leader_topics: set[str]
+
+
+class RecordAccumulator:
+    """See the module's text. `sequences` None: not idempotent."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        pool: BufferPool,
+        random: Random,
+        sequences: SequenceNumbers | None = None,
+    ) -> None:
+        self._config = config
+        self._codec = config.codec
+        self._pool = pool
+        self._random = random
+        self._sequences = sequences
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
+        self._ratios = CompressionRatioEstimator()
+        self._lock = threading.Lock()
+        self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self._partitioners: dict[str, StickyPartitioner] = {}
+        self._muted: set[TopicPartition] = set()
+        self._incomplete: set[ProducerBatch] = set()
+        self._drain_starts: dict[int, int] = {}
+        self._flushes = 0
+        self._closed = False
+
+    # -- threads that send -------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str,
+        partition: int | None,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+        callback: DeliveryCallback | None,
+        cluster: Cluster,
+        *,
+        max_block_ms: float,
+        now: Callable[[], int],
+    ) -> AppendResult:
+        """Add a record; `partition` None lets the topic's sticky partitioner choose.
+
+        Raises BufferExhausted, ValueError when the record exceeds all memory, ClientClosed.
+        """
+        size = HEADER_SIZE + estimate_size(key, value, headers)
+        allocated_bytes = 0
+        try:
+            while True:
+                with self._lock:
+                    if self._closed:
+                        raise ClientClosed("Producer closed while send in progress")
+                    sticky = self._partitioner(topic) if partition is None else None
+                    chosen = sticky.partition(cluster) if sticky is not None else partition
+                    assert chosen is not None
+                    topic_partition = TopicPartition(topic, chosen)
+                    queue = self._queues.setdefault(topic_partition, deque())
+                    is_new = False
+                    ratio = self._ratios.estimate(topic, self._codec)
+                    future = None
+                    if queue:
+                        future = queue[-1].try_append(
+                            timestamp_ms,
+                            key,
+                            value,
+                            headers,
+                            callback,
+                            limit_bytes=self._config.batch_size,
+                            ratio=ratio,
+                        )
+                    if future is None and allocated_bytes:
+                        future = self._begin_batch(
+                            topic_partition, queue, allocated_bytes, now(), timestamp_ms, key, value, headers, callback
+                        )
+                        allocated_bytes = 0
+                        is_new = True
+                    if future is not None:
+                        is_full = len(queue) > 1 or queue[-1].is_full(self._config.batch_size, ratio)
+                        if sticky is not None:
+                            sticky.add(size - HEADER_SIZE, cluster, batch_is_closed=is_full)
+                        return AppendResult(future, is_full or is_new)
+                wanted = max(self._config.batch_size, size)
+                self._pool.allocate(wanted, max_block_ms)
+                allocated_bytes = wanted
+        finally:
+            if allocated_bytes:
+                self._pool.give_back(allocated_bytes)
+
+    def _begin_batch(
+        self,
+        topic_partition: TopicPartition,
+        queue: deque[ProducerBatch],
+        allocated_bytes: int,
+        now_ms: int,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+        callback: DeliveryCallback | None,
+    ) -> Future[RecordMetadata]:
+        batch = ProducerBatch(
+            topic_partition,
+            self._codec,
+            now_ms,
+            allocated_bytes=allocated_bytes,
+            compression_level=self._config.compression_level,
+        )
+        future = batch.try_append(
+            timestamp_ms, key, value, headers, callback, limit_bytes=self._config.batch_size, ratio=1.0
+        )
+        assert future is not None
+        queue.append(batch)
+        self._incomplete.add(batch)
+        return future
+
+    def append_batch(
+        self, batch: ProducerBatch, callback: DeliveryCallback | None, *, max_block_ms: float
+    ) -> Future[RecordMetadata]:
+        """Queue a ready-made batch behind what the partition has. Raises as `append`."""
+        self._pool.allocate(batch.allocated_bytes, max_block_ms)
+        future = batch.add_delivery(callback)
+        with self._lock:
+            if not self._closed:
+                queue = self._queues.setdefault(batch.topic_partition, deque())
+                if queue:
+                    queue[-1].is_closed = True
+                queue.append(batch)
+                self._incomplete.add(batch)
+                return future
+        self._pool.give_back(batch.allocated_bytes)
+        raise ClientClosed("Producer closed while send in progress")
+
+    def _partitioner(self, topic: str) -> StickyPartitioner:
+        partitioner = self._partitioners.get(topic)
+        if partitioner is None:
+            partitioner = StickyPartitioner(topic, self._config.batch_size, self._random)
+            self._partitioners[topic] = partitioner
+        return partitioner
+
+    def await_flush(self) -> None:
+        """Wait until everything appended before has ended; meanwhile nothing lingers (see `begin_flush`)."""
+        try:
+            with self._lock:
+                batches = list(self._incomplete)
+            for batch in batches:
+                batch.wait()
+        finally:
+            with self._lock:
+                self._flushes -= 1
+
+    def begin_flush(self) -> None:
+        """From here to the end of `await_flush` all batches are ready, full or not."""
+        with self._lock:
+            self._flushes += 1
+
+    # -- the sending thread ------------------------------------------------------------------------------------------
+
+    def ready(self, cluster: Cluster, now_ms: int) -> ReadyResult:
+        """Which nodes lead a partition whose first batch should go.
+
+        That is: full, or lingered long enough, or its wait after a failure is over, or memory is short, or a flush or
+        close is under way; and the partition is not muted.
+        """
+        node_ids: set[int] = set()
+        unknown: set[str] = set()
+        next_check_ms = FOREVER_MS
+        with self._lock:
+            urgent = bool(self._pool.waiting or self._closed or self._flushes)
+            for topic_partition, queue in self._queues.items():
+                if not queue:
+                    continue
+                leader = cluster.leader(topic_partition)
+                if leader is None:
+                    unknown.add(topic_partition.topic)
+                    continue
+                if leader.id in node_ids or topic_partition in self._muted:
+                    continue
+                wait_ms, backing_off = self._wait_ms(queue[0], now_ms)
+                is_full = len(queue) > 1 or self._is_full(queue[0])
+                if not backing_off and (is_full or wait_ms <= 0 or urgent):
+                    node_ids.add(leader.id)
+                else:
+                    next_check_ms = min(next_check_ms, max(wait_ms, 0))
+        return ReadyResult(node_ids, next_check_ms, unknown)
+
+    def _wait_ms(self, batch: ProducerBatch, now_ms: int) -> tuple[int, bool]:
+        waited_ms = batch.waited_ms(now_ms)
+        if batch.attempts:
+            backoff_ms = self._backoff.after(batch.attempts - 1)
+            if waited_ms < backoff_ms:
+                return backoff_ms - waited_ms, True
+        return (0 if batch.attempts else self._config.linger_ms - waited_ms), False
+
+    def _is_full(self, batch: ProducerBatch) -> bool:
+        return batch.is_full(self._config.batch_size, self._ratios.estimate(batch.topic_partition.topic, batch.codec))
+
+    def drain(
+        self, cluster: Cluster, node_ids: Iterable[int], max_bytes: int, now_ms: int
+    ) -> dict[int, list[ProducerBatch]]:
+        """Take the first batch of each partition of these nodes, at most `max_bytes` a node (but one batch always).
+
+        The round begins at another partition each time, so that none starves. Batches come encoded.
+        """
+        wanted = set(node_ids)
+        if not wanted:
+            return {}
+        with self._lock:
+            by_node: dict[int, list[tuple[TopicPartition, deque[ProducerBatch]]]] = {}
+            for topic_partition, queue in self._queues.items():
+                leader = cluster.leader(topic_partition) if queue else None
+                if leader is not None and leader.id in wanted and topic_partition not in self._muted:
+                    by_node.setdefault(leader.id, []).append((topic_partition, queue))
+            drained = {
+                node_id: self._drain_node(node_id, queues, max_bytes, now_ms) for node_id, queues in by_node.items()
+            }
+        # Encoding takes long, and the batches belong to this thread now.
+        for batches in drained.values():
+            for batch in batches:
+                self._encode(batch)
+        return {node_id: batches for node_id, batches in drained.items() if batches}
+
+    def _drain_node(
+        self,
+        node_id: int,
+        queues: list[tuple[TopicPartition, deque[ProducerBatch]]],
+        max_bytes: int,
+        now_ms: int,
+    ) -> list[ProducerBatch]:
+        batches: list[ProducerBatch] = []
+        size = 0
+        start = self._drain_starts.get(node_id, 0) % len(queues)
+        self._drain_starts[node_id] = start + 1
+        for topic_partition, queue in queues[start:] + queues[:start]:
+            batch = queue[0]
+            if self._wait_ms(batch, now_ms)[1]:
+                continue
+            estimated = batch.estimated_bytes(self._ratios.estimate(topic_partition.topic, batch.codec))
+            if batches and size + estimated > max_bytes:
+                break
+            if self._sequences is not None and not self._sequences.may_send(batch):
+                continue
+            queue.popleft()
+            batch.is_closed = True
+            batch.drained_ms = now_ms
+            batch.in_flight = True
+            size += estimated
+            batches.append(batch)
+        return batches
+
+    def _encode(self, batch: ProducerBatch) -> None:
+        if batch.data is None:
+            ratio = batch.close()
+            if batch.codec is not Codec.NONE:
+                with self._lock:
+                    self._ratios.observe(batch.topic_partition.topic, batch.codec, ratio)
+        if self._sequences is not None and not batch.has_sequence:
+            self._sequences.assign(batch)
+
+    def reenqueue(self, batch: ProducerBatch, now_ms: int) -> None:
+        """Put a batch back after a failed attempt: at the head of its queue, or by its sequence number."""
+        with self._lock:
+            batch.reenqueued(now_ms)
+            self._insert(batch)
+
+    def _insert(self, batch: ProducerBatch) -> None:
+        queue = self._queues.setdefault(batch.topic_partition, deque())
+        index = 0
+        if batch.has_sequence:
+            while index < len(queue) and queue[index].has_sequence and _is_before(queue[index], batch):
+                index += 1
+        queue.insert(index, batch)
+
+    def split_and_reenqueue(self, batch: ProducerBatch) -> int:
+        """Cut a batch the broker found too large; its pieces go to the head of the queue in order. Their number."""
+        assert batch.data is not None
+        ratio = len(batch.data) / max(batch.uncompressed_bytes, 1)
+        # Half of it at most, so that splitting gets somewhere even if the batch is smaller than `batch_size`.
+        limit = min(self._config.batch_size, max(batch.uncompressed_bytes, len(batch.data)) // 2)
+        pieces = batch.split(limit)
+        if self._sequences is not None:
+            self._sequences.replace(batch, pieces)
+        with self._lock:
+            self._ratios.reset(batch.topic_partition.topic, batch.codec, ratio)
+            for piece in reversed(pieces):
+                self._incomplete.add(piece)
+                self._insert(piece)
+        return len(pieces)
+
+    def expire(self, now_ms: int) -> list[ProducerBatch]:
+        """Remove queued batches whose `delivery_timeout_ms` is over."""
+        expired = []
+        timeout_ms = self._config.delivery_timeout_ms
+        with self._lock:
+            for queue in self._queues.values():
+                while queue and queue[0].has_reached_delivery_timeout(timeout_ms, now_ms):
+                    batch = queue.popleft()
+                    batch.is_closed = True
+                    expired.append(batch)
+        return expired
+
+    def next_expiry_ms(self, now_ms: int) -> int:
+        """Milliseconds until the first queued batch expires."""
+        with self._lock:
+            created = [queue[0].created_ms for queue in self._queues.values() if queue]
+        return max(min(created) + self._config.delivery_timeout_ms - now_ms, 0) if created else FOREVER_MS
+
+    def mute(self, topic_partition: TopicPartition) -> None:
+        """A batch is in flight and order matters: drain no other of this partition."""
+        with self._lock:
+            self._muted.add(topic_partition)
+
+    def unmute(self, topic_partition: TopicPartition) -> None:
+        """The batch in flight has ended, or went back."""
+        with self._lock:
+            self._muted.discard(topic_partition)
+
+    def finished(self, batch: ProducerBatch) -> None:
+        """A batch has ended: give its memory back."""
+        with self._lock:
+            known = batch in self._incomplete
+            self._incomplete.discard(batch)
+        if known and batch.allocated_bytes:
+            self._pool.give_back(batch.allocated_bytes)
+
+    def has_undrained(self) -> bool:
+        """Whether anything is queued."""
+        with self._lock:
+            return any(self._queues.values())
+
+    def has_incomplete(self) -> bool:
+        """Whether anything has not ended, queued or in flight."""
+        with self._lock:
+            return bool(self._incomplete)
+
+    def queue_lengths(self) -> Mapping[TopicPartition, int]:
+        """Batches queued per partition."""
+        with self._lock:
+            return {topic_partition: len(queue) for topic_partition, queue in self._queues.items() if queue}
+
+    def close(self) -> None:
+        """Refuse records from now on; what is queued becomes ready."""
+        with self._lock:
+            self._closed = True
+        self._pool.close()
+
+    def abort_incomplete(self, error: Exception) -> None:
+        """Give up everything that has not ended."""
+        with self._lock:
+            batches = list(self._incomplete)
+            for queue in self._queues.values():
+                queue.clear()
+        for batch in batches:
+            batch.abort(error)
+            self.finished(batch)
+
+    def abort_undrained(self, error: Exception) -> None:
+        """Give up what is queued; what is in flight may still succeed."""
+        with self._lock:
+            batches = [batch for queue in self._queues.values() for batch in queue]
+            for queue in self._queues.values():
+                queue.clear()
+        for batch in batches:
+            batch.abort(error)
+            self.finished(batch)
+
+
+def _is_before(one: ProducerBatch, other: ProducerBatch) -> bool:
+    """Order of sequence numbers, which wrap at 2^31."""
+    return (other.base_sequence - one.base_sequence) & 0x7FFFFFFF < 0x40000000

@@ -1,0 +1,336 @@
+"""The thread that sends: drains the accumulator, sends produce requests, completes batches (Kafka: Sender).
+
+Owned by `kafka-producer-network-thread | <client id>`, which alone touches the NetworkClient; other threads set the
+two closing flags and wake it. An exception in a turn is logged and the loop goes on. Times: monotonic milliseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS, ClusterMetadata
+from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected, error_of
+from barnabas.clients.producer.completion import Completion, completion_of
+from barnabas.clients.producer.producer_batch import ProducerBatch
+from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.record_accumulator import RecordAccumulator
+from barnabas.clients.producer.sequence_numbers import SequenceNumbers
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.metadata_updater import FOREVER_MS
+from barnabas.rpc.network_client import NetworkClient
+
+_log = logging.getLogger(__name__)
+
+_PRODUCE_VERSIONS = (3, 12)
+"""Batches of format v2 need 3; from 13 on requests name topics by id."""
+_INIT_PRODUCER_ID_TIMEOUT_MS = 2**31 - 1
+
+
+class Sender:
+    """See the module's text. `sequences` None: not idempotent. `run` is the thread's target."""
+
+    def __init__(
+        self,
+        client: NetworkClient,
+        metadata: ClusterMetadata,
+        accumulator: RecordAccumulator,
+        config: ProducerConfig,
+        sequences: SequenceNumbers | None = None,
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._config = config
+        self._acks = config.acks_number
+        self._sequences = sequences
+        self._guarantee_order = config.max_in_flight_requests_per_connection == 1
+        self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
+        self._producer_id_requested = False
+        self._next_producer_id_attempt_ms = 0
+        self._running = True
+        self._forced = False
+
+    # -- other threads -----------------------------------------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """Have a look at the accumulator."""
+        self._client.wakeup()
+
+    def initiate_close(self) -> None:
+        """Send what is left, then stop."""
+        self._accumulator.close()
+        self._running = False
+        self.wakeup()
+
+    def force_close(self) -> None:
+        """Stop; what is left fails."""
+        self._forced = True
+        self.initiate_close()
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run until closed."""
+        _log.debug("Starting Kafka producer I/O thread.")
+        while self._running:
+            self._turn()
+        while not self._forced and (self._accumulator.has_incomplete() or self._client.in_flight_count()):
+            self._turn()
+        self._accumulator.abort_incomplete(ClientClosed("Producer is closed forcefully."))
+        try:
+            self._client.close()
+        except OSError:
+            _log.exception("Failed to close network client")
+        _log.debug("Shutdown of Kafka producer I/O thread has completed.")
+
+    def _turn(self) -> None:
+        try:
+            self.run_once()
+        except Exception:  # noqa: BLE001 - the thread must survive whatever one turn meets
+            _log.exception("Uncaught error in kafka producer I/O thread")
+
+    def run_once(self) -> None:
+        """One turn: send what is ready, then wait for answers or for the next thing to do."""
+        now_ms = self._client.now_ms()
+        timeout_ms = FOREVER_MS
+        if self._sequences is not None and self._sequences.needs_producer_id:
+            timeout_ms = self._request_producer_id(self._sequences, now_ms)
+        timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
+        self._client.poll(timeout_ms, now_ms)
+
+    def _send_producer_data(self, now_ms: int) -> int:
+        """Hand over all batches that are ready; milliseconds until something else may be."""
+        cluster = self._metadata.cluster
+        ready = self._accumulator.ready(cluster, now_ms)
+        if ready.unknown_leader_topics:
+            # Topics that are waited for must not be forgotten, nor may a leader that is being elected.
+            for topic in ready.unknown_leader_topics:
+                self._metadata.add_topic(topic, now_ms)
+            self._metadata.request_update()
+        not_ready_ms = FOREVER_MS
+        nodes = []
+        for node_id in ready.node_ids:
+            node = cluster.nodes[node_id]
+            if self._client.ready(node, now_ms):
+                nodes.append(node_id)
+            else:
+                delay_ms = self._client.poll_delay_ms(node, now_ms)
+                not_ready_ms = min(not_ready_ms, FOREVER_MS if delay_ms is None else delay_ms)
+        drained = self._accumulator.drain(cluster, nodes, self._config.max_request_size, now_ms)
+        for batches in drained.values():
+            for batch in batches:
+                self._in_flight.setdefault(batch.topic_partition, []).append(batch)
+                if self._guarantee_order:
+                    self._accumulator.mute(batch.topic_partition)
+        self._fail_expired(now_ms)
+        for node_id, batches in drained.items():
+            self._send_produce_request(node_id, batches, now_ms)
+        if drained:
+            return 0  # there may be more for the same nodes
+        return min(ready.next_check_ms, not_ready_ms, self._next_expiry_ms(now_ms))
+
+    def _next_expiry_ms(self, now_ms: int) -> int:
+        """Milliseconds until the first batch expires, queued or in flight."""
+        created = [batch.created_ms for batches in self._in_flight.values() for batch in batches]
+        in_flight_ms = min(created) + self._config.delivery_timeout_ms - now_ms if created else FOREVER_MS
+        return min(max(in_flight_ms, 0), self._accumulator.next_expiry_ms(now_ms))
+
+    def _fail_expired(self, now_ms: int) -> None:
+        timeout_ms = self._config.delivery_timeout_ms
+        expired = self._accumulator.expire(now_ms)
+        for batches in self._in_flight.values():
+            expired += [batch for batch in batches if batch.has_reached_delivery_timeout(timeout_ms, now_ms)]
+        for batch in expired:
+            _log.debug("Expired batch of %s", batch.topic_partition)
+            text = (
+                f"Expiring {batch.record_count} record(s) for {batch.topic_partition}:"
+                f"{now_ms - batch.created_ms} ms has passed since batch creation"
+            )
+            self._fail(batch, ClientTimeout(text))
+
+    # -- producing ---------------------------------------------------------------------------------------------------
+
+    def _send_produce_request(self, node_id: int, batches: list[ProducerBatch], now_ms: int) -> None:
+        by_partition = {batch.topic_partition: batch for batch in batches}
+        topics: dict[str, list[ProduceRequest.PartitionProduceData]] = {}
+        for (topic, partition), batch in by_partition.items():
+            topics.setdefault(topic, []).append(ProduceRequest.PartitionProduceData(partition, batch.data))
+        message = ProduceRequest(
+            acks=self._acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=[
+                ProduceRequest.TopicProduceData(name=name, partition_data=data) for name, data in topics.items()
+            ],
+        )
+        request = self._client.new_request(
+            node_id,
+            message,
+            versions=_PRODUCE_VERSIONS,
+            expects_response=self._acks != 0,
+            timeout_ms=self._config.request_timeout_ms,
+            callback=lambda response: self._handle_produce_response(response, by_partition),
+        )
+        self._client.send(request, now_ms)
+
+    def _handle_produce_response(
+        self, response: ClientResponse, batches: Mapping[TopicPartition, ProducerBatch]
+    ) -> None:
+        now_ms = response.received_ms
+        if response.disconnected:
+            error = ErrorCode.REQUEST_TIMED_OUT if response.timed_out else ErrorCode.NETWORK_EXCEPTION
+            reason = f"Disconnected from node {response.request.node_id}"
+            if response.timed_out:
+                reason += " due to timeout"
+            self._complete_all(batches.values(), error, reason, now_ms)
+        elif response.version_error is not None:
+            _log.warning("Cancelled request due to a version mismatch: %s", response.version_error)
+            self._complete_all(batches.values(), ErrorCode.UNSUPPORTED_VERSION, str(response.version_error), now_ms)
+        elif isinstance(response.body, ProduceResponse):
+            unanswered = dict(batches)
+            for topic in response.body.responses:
+                for partition in topic.partition_responses:
+                    batch = unanswered.pop(TopicPartition(topic.name, partition.index), None)
+                    if batch is not None:
+                        self._complete(batch, partition, now_ms)
+            if unanswered:
+                text = "The broker's answer leaves this partition out"
+                self._complete_all(unanswered.values(), ErrorCode.UNKNOWN_SERVER_ERROR, text, now_ms)
+        else:  # acks=0: it was sent, more is not known
+            self._complete_all(batches.values(), ErrorCode.NONE, None, now_ms)
+
+    def _complete_all(self, batches: Iterable[ProducerBatch], error: ErrorCode, text: str | None, now_ms: int) -> None:
+        for batch in batches:
+            answer = ProduceResponse.PartitionProduceResponse(
+                index=batch.topic_partition.partition, error_code=int(error), base_offset=-1, error_message=text
+            )
+            self._complete(batch, answer, now_ms)
+
+    def _complete(self, batch: ProducerBatch, answer: ProduceResponse.PartitionProduceResponse, now_ms: int) -> None:
+        """Finish, split, retry or fail a batch that was answered. Whatever it is, the partition may go on."""
+        error = error_of(answer.error_code)
+        completion = completion_of(
+            error,
+            record_count=batch.record_count,
+            is_done=batch.is_done,
+            may_retry=self._may_retry(batch, error, now_ms),
+        )
+        if completion is Completion.SUCCEED:
+            self._succeed(batch, answer)
+        elif completion is Completion.SPLIT:
+            self._split(batch)
+        elif completion is Completion.RETRY:
+            _log.warning(
+                "Got error produce response on topic-partition %s, retrying (%d attempts left). Error: %s %s",
+                batch.topic_partition,
+                self._config.retries - batch.attempts - 1,
+                error.name,
+                answer.error_message or "",
+            )
+            self._forget_in_flight(batch)
+            self._accumulator.reenqueue(batch, now_ms)
+        else:
+            self._fail_with_answer(batch, error, answer)
+        if error in INVALID_METADATA_ERRORS:
+            if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                _log.warning(
+                    "Received unknown topic or partition error in produce request on partition %s. The topic-partition"
+                    " may not exist or the user may not have Describe access to it",
+                    batch.topic_partition,
+                )
+            self._metadata.request_update()
+        if self._guarantee_order:
+            self._accumulator.unmute(batch.topic_partition)
+
+    def _may_retry(self, batch: ProducerBatch, error: ErrorCode, now_ms: int) -> bool:
+        if (
+            batch.is_done
+            or batch.attempts >= self._config.retries
+            or batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now_ms)
+        ):
+            return False
+        return error.retriable if self._sequences is None else self._sequences.can_retry(error, batch)
+
+    def _succeed(self, batch: ProducerBatch, answer: ProduceResponse.PartitionProduceResponse) -> None:
+        if self._sequences is not None:
+            self._sequences.succeeded(batch)
+        self._forget_in_flight(batch)
+        batch.complete(answer.base_offset, answer.log_append_time_ms)
+        self._accumulator.finished(batch)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        pieces = self._accumulator.split_and_reenqueue(batch)
+        _log.warning(
+            "Got error MESSAGE_TOO_LARGE on topic-partition %s: split %d records into %d batches",
+            batch.topic_partition,
+            batch.record_count,
+            pieces,
+        )
+        self._forget_in_flight(batch)
+        self._accumulator.finished(batch)
+
+    def _fail_with_answer(
+        self, batch: ProducerBatch, error: ErrorCode, answer: ProduceResponse.PartitionProduceResponse
+    ) -> None:
+        text = answer.error_message
+        if error is ErrorCode.MESSAGE_TOO_LARGE and text is None:
+            text = error.message
+        cause: Exception = ApiError(error, text)
+        if error is ErrorCode.NETWORK_EXCEPTION:
+            cause = Disconnected(text or error.message)
+        elif error is ErrorCode.REQUEST_TIMED_OUT:
+            cause = ClientTimeout(text or error.message)
+        errors = {item.batch_index: item.batch_index_error_message or "" for item in answer.record_errors}
+        self._fail(batch, cause, errors)
+
+    def _fail(self, batch: ProducerBatch, cause: Exception, record_errors: dict[int, str] | None = None) -> None:
+        if self._sequences is not None:
+            self._sequences.failed(batch)
+        self._forget_in_flight(batch)
+        batch.fail(cause, record_errors)
+        self._accumulator.finished(batch)
+
+    def _forget_in_flight(self, batch: ProducerBatch) -> None:
+        batch.in_flight = False
+        batches = self._in_flight.get(batch.topic_partition)
+        if batches is not None and batch in batches:
+            batches.remove(batch)
+            if not batches:
+                del self._in_flight[batch.topic_partition]
+
+    # -- producer ids ------------------------------------------------------------------------------------------------
+
+    def _request_producer_id(self, sequences: SequenceNumbers, now_ms: int) -> int:
+        """Ask any node for a producer id; milliseconds until it should be tried again."""
+        if self._producer_id_requested:
+            return FOREVER_MS
+        if now_ms < self._next_producer_id_attempt_ms:
+            return self._next_producer_id_attempt_ms - now_ms
+        node = self._client.least_loaded_node(now_ms)
+        if node is None or not self._client.ready(node, now_ms):
+            return self._config.reconnect_backoff_ms
+        message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_INIT_PRODUCER_ID_TIMEOUT_MS)
+        request = self._client.new_request(
+            node.id, message, callback=lambda response: self._handle_producer_id(sequences, response)
+        )
+        self._producer_id_requested = True
+        self._client.send(request, now_ms)
+        return FOREVER_MS
+
+    def _handle_producer_id(self, sequences: SequenceNumbers, response: ClientResponse) -> None:
+        self._producer_id_requested = False
+        self._next_producer_id_attempt_ms = response.received_ms + self._config.retry_backoff_ms
+        body = response.body
+        if response.version_error is not None:
+            self._accumulator.abort_undrained(response.version_error)
+        elif isinstance(body, InitProducerIdResponse):
+            error = error_of(body.error_code)
+            if error is ErrorCode.NONE:
+                _log.info("ProducerId set to %d with epoch %d", body.producer_id, body.producer_epoch)
+                sequences.set_producer_id(body.producer_id, body.producer_epoch)
+            elif not error.retriable and error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                self._accumulator.abort_undrained(ApiError(error))

@@ -39,6 +39,27 @@ def read_unsigned_varint(buffer: bytes | bytearray | memoryview, position: int) 
     return result, position
 
 
+def read_string_length(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
+    """Read the compact length of a string, which is one more than its bytes; returns it and the position behind it."""
+    length, position = read_unsigned_varint(buffer, position)
+    if length > LONGEST_STRING + 1:
+        raise DecodeError(f"string of {length - 1} bytes is longer than {LONGEST_STRING}")
+    return length, position
+
+
+def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int) -> int:
+    """Step over tagged fields, none of which is known; returns the position behind them.
+
+    It may lie behind the end of the buffer: the caller compares once, at the end.
+    """
+    count, position = read_unsigned_varint(buffer, position)
+    for _ in range(count):
+        _, position = read_unsigned_varint(buffer, position)
+        size, position = read_unsigned_varint(buffer, position)
+        position += size
+    return position
+
+
 def write_unsigned_varint(value: int) -> bytes:
     """Write an unsigned varint. Raises EncodeError above what an int32 holds."""
     if not 0 <= value <= _LARGEST_LENGTH:

@@ -31,7 +31,8 @@ _IMPORTS = """\
 from struct import Struct, error as StructError
 
 from barnabas.protocol.codec_runtime import (
-    array_unpackers, read_unsigned_varint, refuse_length, refuse_null, refuse_tag,
+    array_unpackers, read_string_length, read_unsigned_varint, refuse_length, refuse_null, refuse_tag,
+    skip_tagged_fields,
 )
 from barnabas.protocol.errors import DecodeError
 
@@ -160,11 +161,10 @@ class DecoderSource:
         """Read on when the length, a varint, has more bytes than its first."""
         if not self._flexible:
             return
+        is_string = field.wire_type is WireType.STRING and (of_element or not field.is_array)
+        reader = "read_string_length" if is_string else "read_unsigned_varint"
         self._line(depth, f"if {length} > 127:")
-        self._line(depth + 1, f"{length}, p = read_unsigned_varint(buffer, p - 1)")
-        if field.wire_type is WireType.STRING and (of_element or not field.is_array):
-            self._line(depth + 1, f"if {length} > 0x8000:")
-            self._line(depth + 2, f'refuse_length("{field.name}", {length} - 1)')
+        self._line(depth + 1, f"{length}, p = {reader}(buffer, p - 1)")
 
     def _blob(self, field: FieldSchema, name: str, length: str, depth: int) -> None:
         """Read bytes of a known length, as what they are."""
@@ -209,8 +209,11 @@ class DecoderSource:
     def _tags(self, struct: type[Struct], made: str, count: str, depth: int) -> None:
         """Read the tagged fields: known ones into the object, unknown ones are skipped."""
         tagged = tagged_fields(struct, self._version)
-        tag, end = self._writer.name("t"), self._writer.name("e")
         self._line(depth, f"if {count}:")
+        if not tagged:
+            self._line(depth + 1, "p = skip_tagged_fields(buffer, p - 1)")
+            return
+        tag, end = self._writer.name("t"), self._writer.name("e")
         self._line(depth + 1, f"if {count} > 127:")
         self._line(depth + 2, f"{count}, p = read_unsigned_varint(buffer, p - 1)")
         self._line(depth + 1, f"for _ in range({count}):")
@@ -222,11 +225,8 @@ class DecoderSource:
             self._tag_value(field, f"{made}.{field.name}", depth + 3)
             self._line(depth + 3, f"if p != {end}:")
             self._line(depth + 4, f"refuse_tag({tag})")
-        if tagged:
-            self._line(depth + 2, "else:")
-            self._line(depth + 3, f"p = {end}")
-        else:
-            self._line(depth + 2, f"p = {end}")
+        self._line(depth + 2, "else:")
+        self._line(depth + 3, f"p = {end}")
 
     def _tag_value(self, field: FieldSchema, name: str, depth: int) -> None:
         pending: list[tuple[str, str, int]] = []

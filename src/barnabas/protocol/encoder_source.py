@@ -56,7 +56,6 @@ class EncoderSource:
             self._line(1, "pieces = []")
         self._line(1, "try:")
         self._struct(self._message, "message", 2, "out")
-        self._line(2, "pass")
         self._line(1, "except (AttributeError, StructError, TypeError, UnicodeEncodeError) as error:")
         self._line(2, f'raise EncodeError(f"{title}: {{error}}") from error')
         if pieces:
@@ -69,6 +68,7 @@ class EncoderSource:
 
     def _struct(self, struct: type[Struct], value: str, depth: int, out: str) -> None:
         """Write the struct in the variable `value` to the bytearray `out`."""
+        lines_before = self._writer.line_count
         self._refuse_inexpressible(struct, value, depth)
         pending: _Pending = []
         for field in untagged_fields(struct, self._version):
@@ -85,6 +85,8 @@ class EncoderSource:
         if self._flexible:
             self._tags(struct, value, pending, depth, out)
         self._write(pending, depth, out)
+        if self._writer.line_count == lines_before:
+            self._line(depth, "pass")
 
     def _refuse_inexpressible(self, struct: type[Struct], value: str, depth: int) -> None:
         """Look at the fields that this version lacks and that may not be dropped silently."""
@@ -200,7 +202,6 @@ class EncoderSource:
         self._line(depth, f"for {element} in {name}:")
         if field.struct is not None:
             self._struct(field.struct, element, depth + 1, out)
-            self._line(depth + 1, "pass")
             return
         if field.wire_type is WireType.STRING:
             self._line(depth + 1, f"{element} = {element}.encode()")

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import Buffer
-from barnabas.protocol.codec_runtime import read_unsigned_varint
+from barnabas.protocol.codec_runtime import skip_tagged_fields
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.message_index import MESSAGES
 from barnabas.protocol.messages.message import Message
@@ -88,7 +88,7 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
             client_id = raw.decode() if raw.__class__ is bytes else str(raw, "utf-8")
             position = end
         if is_flexible:
-            position = _skip_tags(buffer, position) if buffer[position] else position + 1
+            position = skip_tagged_fields(buffer, position) if buffer[position] else position + 1
     except (error, IndexError) as short:
         if len(buffer) >= _REQUEST_START.size and _REQUEST_START.unpack_from(buffer, 0)[:2] == (
             _CONTROLLED_SHUTDOWN,
@@ -107,16 +107,6 @@ def _header_v0(buffer: Buffer) -> tuple[RequestHeader, int]:
     """Read the header of a ControlledShutdown v0, which has no client id."""
     api_key, api_version, correlation_id = _REQUEST_START.unpack_from(buffer, 0)
     return RequestHeader(api_key, api_version, correlation_id, None, 0), _REQUEST_START.size
-
-
-def _skip_tags(buffer: Buffer, position: int) -> int:
-    """Step over tagged fields, none of which we know."""
-    count, position = read_unsigned_varint(buffer, position)
-    for _ in range(count):
-        _, position = read_unsigned_varint(buffer, position)
-        size, position = read_unsigned_varint(buffer, position)
-        position += size
-    return position
 
 
 def encode_request_header(
@@ -145,7 +135,7 @@ def decode_response_header(buffer: Buffer, header_version: int) -> tuple[int, in
         (correlation_id,) = _INT32.unpack_from(buffer, 0)
         position = _INT32.size
         if header_version >= 1:
-            position = _skip_tags(buffer, position)
+            position = skip_tagged_fields(buffer, position)
     except (error, IndexError) as short:
         raise DecodeError(f"response header ends early: {len(buffer)} bytes") from short
     if position > len(buffer):

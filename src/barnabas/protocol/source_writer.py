@@ -20,6 +20,11 @@ class SourceWriter:
         """Add a line, indented by `depth` steps."""
         self._lines.append(" " * 4 * depth + text)
 
+    @property
+    def line_count(self) -> int:
+        """How many lines the function has so far."""
+        return len(self._lines)
+
     def name(self, prefix: str) -> str:
         """A variable name not used before."""
         self._last_number += 1

@@ -48,10 +48,11 @@ def _default_of(annotation: str, declaration: FieldDeclaration) -> Any:
     return _DEFAULT_BY_ANNOTATION.get(annotation.removesuffix(" | None"), UNSET)
 
 
-def _constructor(annotations: dict[str, str], defaults: dict[str, Any]) -> Callable[..., None]:
+def _constructor(struct: StructMeta) -> Callable[..., None]:
     """Write `__init__` out, as dataclasses do: a loop would cost a microsecond per message."""
+    annotations: dict[str, str] = struct.__annotations__
     parameters, body = ["self"], []
-    for name, default in defaults.items():
+    for name, default in struct.defaults.items():
         if default is not UNSET:
             parameters.append(f"{name}={default!r}")
             body.append(f"    self.{name} = {name}")
@@ -64,6 +65,18 @@ def _constructor(annotations: dict[str, str], defaults: dict[str, Any]) -> Calla
     exec(source, namespace)  # noqa: S102  the text is made of our own declarations
     constructor: Callable[..., None] = namespace["__init__"]
     return constructor
+
+
+def _construct_first(self: Struct, *arguments: Any, **named: Any) -> None:
+    """The `__init__` of a class until its first use, which writes the real one.
+
+    Decoding doesn't call it, and most structs of a broker are only ever decoded or never used: written at once,
+    constructors would be most of the time that importing a family takes.
+    """
+    struct = type(self)
+    constructor = _constructor(struct)
+    struct.__init__ = constructor  # type: ignore[method-assign]
+    constructor(self, *arguments, **named)
 
 
 @dataclass_transform()
@@ -83,8 +96,7 @@ class StructMeta(type):
         namespace["__slots__"] = tuple(declarations)
         namespace["declarations"] = declarations
         namespace["defaults"] = defaults
-        if declarations:
-            namespace["__init__"] = _constructor(annotations, defaults)
+        namespace["__init__"] = _construct_first
         return super().__new__(mcs, name, bases, namespace, **options)
 
 

@@ -50,10 +50,10 @@ def configuration_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Made from the tables in `barnabas.config` by `make docs`. Names, types, bounds and defaults are those of Apache",
-        "Kafka 3.9; a file written for it is read as it is. A name that is in no table is refused, and the nearest right",
-        "one named. Settings marked with * are acted on; the others are checked, kept, shown, and wait for the part of the",
-        "broker they belong to.",
+        "Made from the tables in `barnabas.config` by `make docs`. Names, types, bounds and defaults are those of",
+        "Apache Kafka 3.9; a file written for it is read as it is. A name that is in no table is refused, and the",
+        "nearest right one named. Settings marked with * are acted on; the others are checked, kept and shown, and",
+        "wait for the part of the broker they belong to.",
         "",
     ]
     for title, keys in AREAS:

@@ -1,0 +1,78 @@
+"""What the commands that talk to a broker share: where it is, and how their errors look.
+
+Used by produce, consume and topics, on the main thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+EXIT_USAGE = 2
+
+bootstrap_option = click.option(
+    "-b",
+    "--bootstrap-server",
+    "bootstrap_servers",
+    metavar="HOST:PORT[,...]",
+    default="localhost:9092",
+    show_default=True,
+    envvar="BARNABAS_BOOTSTRAP_SERVER",
+    help="Brokers to connect to.",
+)
+
+timeout_option = click.option(
+    "--timeout",
+    "timeout_seconds",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the broker.",
+)
+
+
+@contextmanager
+def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
+    """Turn what the clients raise into one line on stderr and an exit status; anything else is a bug and shows."""
+    from barnabas.clients.errors import ClientTimeout
+    from barnabas.protocol.errors import ApiError
+
+    try:
+        yield
+    except ApiError as error:
+        fail(f"{error.message} ({error.code.name})")
+    except ClientTimeout as error:
+        fail(f"no answer from {bootstrap_servers} in time: {error}")
+    except BrokenPipeError:
+        # Whoever read our output (head, less) has seen enough.
+        sys.stderr.close()
+        sys.exit(EXIT_FAILED)
+    except ConnectionError as error:
+        fail(f"cannot talk to {bootstrap_servers}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except ValueError as error:
+        fail(str(error), EXIT_USAGE)
+
+
+def fail(message: str, status: int = EXIT_FAILED) -> None:
+    """Say what went wrong, and end."""
+    click.echo(f"barnabas: {message}", err=True)
+    sys.exit(status)
+
+
+def parse_pairs(pairs: tuple[str, ...], option: str) -> dict[str, str]:
+    """NAME=VALUE options as a dict; click's usage error for anything else."""
+    result = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise click.UsageError(f"{option} takes NAME=VALUE, not {pair!r}")
+        result[name] = value
+    return result

@@ -1,0 +1,50 @@
+"""`barnabas demo`: the whole trip by one command, for a newcomer. Runs on the main thread; the work is in barnabas_spark."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+
+import click
+
+
+@click.command()
+@click.option(
+    "--output-dir",
+    default="demo-output",
+    show_default=True,
+    type=click.Path(file_okay=False),
+    help="Where the picture, the Parquet files, the broker's data and the logs go; cleared before each run.",
+)
+def demo(output_dir: str) -> None:
+    """Start a broker, produce 336,776 flights, aggregate them in Spark, draw a picture.
+
+    Needs nothing but this package with its extra `demo`: Java comes with it, ports are free ones, and everything that
+    is started is stopped at the end or by Ctrl-C.
+    """
+    try:
+        from barnabas_spark.demo.demo import DemoFailed, run_demo
+        from barnabas_spark.demo.display import Display
+        from barnabas_spark.demo.flights import DataMissing
+        from barnabas_spark.demo.workspace import NotOurs
+        from barnabas_spark.java_home import JavaNotFound
+    except ImportError as error:
+        raise click.ClickException(
+            f"the demo needs packages that are not installed ({error}): pip install 'barnabas[demo]'"
+        ) from None
+    from barnabas.testing import BrokerFailed
+
+    # A plain `kill` ends the demo as cleanly as Ctrl-C does.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        run_demo(output_dir, Display())
+    except KeyboardInterrupt:
+        click.echo("stopped; nothing is left running", err=True)
+        sys.exit(130)
+    except (BrokerFailed, DataMissing, DemoFailed, JavaNotFound, NotOurs) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _interrupt(_signal_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

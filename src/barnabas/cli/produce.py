@@ -1,0 +1,138 @@
+"""`barnabas produce`: lines of stdin or a file as records of a topic.
+
+Runs on the main thread; results of the records arrive on the producer's network thread, which only appends failures to
+a list.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from barnabas.cli.client_options import bootstrap_option, fail, friendly_errors, parse_pairs, timeout_option
+
+if TYPE_CHECKING:
+    from barnabas.clients.producer import RecordMetadata
+
+LINGER_MS = 5
+BATCH_SIZE_BYTES = 131_072
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("file", type=click.File("rb"), default="-")
+@bootstrap_option
+@timeout_option
+@click.option("--key-separator", metavar="TEXT", help="What comes before its first occurrence in a line is the key.")
+@click.option("--null-marker", metavar="TEXT", help="A value (or key) that equals this is null: a tombstone.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record.")
+@click.option("--partition", type=click.IntRange(min=0), help="Send to this partition, whatever the key.")
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
+)
+@click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
+@click.option("--quiet", is_flag=True, help="No summary, no progress.")
+def produce(
+    topic: str,
+    file: BinaryIO,
+    bootstrap_servers: str,
+    timeout_seconds: float,
+    key_separator: str | None,
+    null_marker: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    compression: str,
+    acks: str,
+    quiet: bool,
+) -> None:
+    """Send the lines of FILE (stdin if it is left out) to TOPIC, one record a line."""
+    from barnabas.clients.producer import Producer
+
+    record_headers = tuple((name, value.encode()) for name, value in parse_pairs(headers, "--header").items())
+    separator = key_separator.encode() if key_separator else None
+    null = null_marker.encode() if null_marker is not None else None
+    failures = _Failures()
+    timeout_ms = int(timeout_seconds * 1000)
+    started_seconds = time.perf_counter()
+    count = 0
+    with friendly_errors(bootstrap_servers):
+        producer = Producer(
+            bootstrap_servers,
+            acks="all" if acks == "all" else int(acks),
+            batch_size=BATCH_SIZE_BYTES,
+            compression_type=compression,
+            linger_ms=LINGER_MS,
+            max_block_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+            delivery_timeout_ms=timeout_ms + LINGER_MS,
+        )
+        with producer:
+            for line in _lines(file, show_progress=not quiet):
+                key, value = _split(line, separator)
+                producer.send(
+                    topic,
+                    None if value == null else value,
+                    None if key == null else key,
+                    headers=record_headers,
+                    partition=partition,
+                    on_delivery=failures.note,
+                )
+                count += 1
+                if failures.errors:
+                    break
+            producer.flush()
+    if failures.errors:
+        fail(f"{len(failures.errors)} of {count} records were not written; the first because: {failures.errors[0]}")
+    if not quiet:
+        seconds = time.perf_counter() - started_seconds
+        click.echo(f"{count:,} records sent to {topic} in {seconds:.2f} s ({count / seconds:,.0f}/s)", err=True)
+
+
+class _Failures:
+    """Collects errors of records; appending to a list is all that the producer's thread does here."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+
+    def note(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        """The producer's callback."""
+        if error is not None:
+            self.errors.append(error)
+
+
+def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
+    if separator is None:
+        return None, line
+    key, found, value = line.partition(separator)
+    if not found:
+        raise ValueError(f"no key separator {separator.decode()!r} in the line {line[:100].decode(errors='replace')!r}")
+    return key, value
+
+
+def _lines(file: BinaryIO, *, show_progress: bool) -> Iterator[bytes]:
+    """The file's lines without their ends; with a progress bar on a terminal if the file's size is known."""
+    size_bytes = _size_of(file)
+    if not show_progress or size_bytes is None:
+        for line in file:
+            yield line.rstrip(b"\r\n")
+        return
+    stderr = click.get_text_stream("stderr")
+    with click.progressbar(length=size_bytes, label="Sending", file=stderr) as progress:
+        for line in file:
+            yield line.rstrip(b"\r\n")
+            progress.update(len(line))
+
+
+def _size_of(file: BinaryIO) -> int | None:
+    import os
+    import stat
+
+    status = os.fstat(file.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,4 +1,4 @@
-"""`barnabas demo`: the whole trip by one command, for a newcomer. Runs on the main thread; the work is in barnabas_spark."""
+"""`barnabas demo`: the whole trip by one command, for a newcomer. Main thread; the work is in barnabas_spark."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ a list.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
@@ -123,8 +124,7 @@ def _lines(file: BinaryIO, *, show_progress: bool) -> Iterator[bytes]:
         for line in file:
             yield line.rstrip(b"\r\n")
         return
-    stderr = click.get_text_stream("stderr")
-    with click.progressbar(length=size_bytes, label="Sending", file=stderr) as progress:
+    with click.progressbar(length=size_bytes, label="Sending", file=sys.stderr) as progress:
         for line in file:
             yield line.rstrip(b"\r\n")
             progress.update(len(line))

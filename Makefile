@@ -48,8 +48,10 @@ types: $(VENV)/.installed-test ## check types
 	$(BIN)/mypy
 
 .PHONY: bench
-bench: $(VENV)/.installed-test ## measure, side by side with a counterpart where there is one (see benchmarks/)
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: $(VENV)/.installed-test ## measure: cold start, codec, broker against Apache Kafka (needs Java and Maven)
+	$(BIN)/python -m benchmarks.cold_start
+	$(BIN)/python -m benchmarks.codec
+	$(BIN)/python -m benchmarks.broker $(ARGS)
 
 .PHONY: docs
 docs: $(VENV)/.installed-test ## rewrite the pages that are made from tables

@@ -14,31 +14,37 @@ from collections.abc import Iterable
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partition import Partition
-from barnabas.storage.log_manager import LogManager
+from barnabas.runtime.files import Files
+from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, MalformedCheckpoint, OffsetCheckpointFile
 
 logger = logging.getLogger(__name__)
 
-FILE_NAME = "replication-offset-checkpoint"
-
 
 class HighWatermarkCheckpoints:
-    """Reads and writes the checkpoint file of each live log directory."""
+    """Reads and writes the checkpoint file of each log directory."""
 
-    def __init__(self, log_manager: LogManager) -> None:
-        self._log_manager = log_manager
+    def __init__(self, files: Files) -> None:
+        self._files = files
         self._lock = threading.Lock()
         self._read: dict[str, dict[TopicPartition, int]] = {}
 
     def read(self, log_dir: str) -> dict[TopicPartition, int]:
-        """High watermarks of `log_dir` as of the broker's start; empty when there is no file."""
+        """High watermarks of `log_dir` as of the broker's start; empty when there is no readable file.
+
+        Without one the high watermark starts at 0 and rises again with the first acknowledged state, as in Kafka.
+        """
         with self._lock:
             if log_dir not in self._read:
-                self._read[log_dir] = self._log_manager.checkpoint_file(log_dir, FILE_NAME).read()
+                try:
+                    self._read[log_dir] = self._file(log_dir).read()
+                except MalformedCheckpoint as error:
+                    logger.warning("high watermarks start at 0: %s", error)
+                    self._read[log_dir] = {}
             return self._read[log_dir]
 
-    def write(self, partitions: Iterable[Partition]) -> None:
+    def write(self, partitions: Iterable[Partition], log_dirs: Iterable[str]) -> None:
         """Write every directory's file; a directory that cannot be written is logged, and does not stop the rest."""
-        by_dir: dict[str, dict[TopicPartition, int]] = {log_dir: {} for log_dir in self._log_manager.live_log_dirs}
+        by_dir: dict[str, dict[TopicPartition, int]] = {log_dir: {} for log_dir in log_dirs}
         for partition in partitions:
             log = partition.log
             if log.parent_dir in by_dir:
@@ -46,6 +52,9 @@ class HighWatermarkCheckpoints:
         with self._lock:
             for log_dir, offsets in by_dir.items():
                 try:
-                    self._log_manager.checkpoint_file(log_dir, FILE_NAME).write(offsets)
+                    self._file(log_dir).write(offsets)
                 except OSError:
-                    logger.exception("writing %s in %s failed", FILE_NAME, log_dir)
+                    logger.exception("writing %s in %s failed", HIGH_WATERMARK_FILE, log_dir)
+
+    def _file(self, log_dir: str) -> OffsetCheckpointFile:
+        return OffsetCheckpointFile(log_dir, HIGH_WATERMARK_FILE, self._files)

@@ -87,22 +87,27 @@ class Partition:
     ) -> LogAppendInfo:
         """Append a produced batch and move the high watermark.
 
-        Order (article-facts P3): am I leader -> min ISR -> append -> may the high watermark rise. Raises ApiError:
-        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and what validation and storage raise. The caller wakes whoever
-        waits once it holds no lock; `leader_hw_change` of the answer says whether the high watermark rose.
+        Order (article-facts P3): am I leader -> min ISR -> append -> may the high watermark rise. The log validates
+        without its lock; under it, before anything is written, it asks whether this leadership still holds. Raises
+        ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and what validation and storage raise. The caller wakes
+        whoever waits once it holds no lock; `leader_hw_increased` of the answer says whether the watermark rose.
         """
         log = self.log
-        with log.lock:
-            state = self.state
-            if state is None or not state.is_leader:
-                raise self._not_leader()
-            if required_acks == -1 and len(state.isr) < log.config.min_in_sync_replicas:
-                raise ApiError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"The size of the current ISR {sorted(state.isr)} is insufficient to satisfy the min.isr "
-                    f"requirement of {log.config.min_in_sync_replicas} for partition {self}",
-                )
-            info = log.append_as_leader(records, state.leader_epoch, origin=origin)
+        state = self.state
+        if state is None or not state.is_leader:
+            raise self._not_leader()
+        if required_acks == -1 and len(state.isr) < log.config.min_in_sync_replicas:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {sorted(state.isr)} is insufficient to satisfy the min.isr "
+                f"requirement of {log.config.min_in_sync_replicas} for partition {self}",
+            )
+
+        def still_leads() -> None:
+            if self.state is not state:
+                self._check_same_leadership(state)
+
+        info = log.append_as_leader(records, state.leader_epoch, origin=origin, guard=still_leads)
         info.leader_hw_increased = self._maybe_increment_leader_high_watermark()
         return info
 
@@ -160,6 +165,12 @@ class Partition:
         if len(state.isr) < self.log.config.min_in_sync_replicas:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
+
+    def _check_same_leadership(self, decided_on: LeaderState) -> None:
+        """A changed ISR does not stop an append; a changed leadership does."""
+        state = self.state
+        if state is None or not state.is_leader or state.leader_epoch != decided_on.leader_epoch:
+            raise self._not_leader()
 
     def _maybe_increment_leader_high_watermark(self) -> bool:
         """The high watermark is the smallest log end offset among the in-sync replicas; ours is the only one known

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.records.file_records import FileRecords
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
@@ -83,9 +84,8 @@ class PartitionFetch:
 
     def release(self) -> None:
         """Drop what was read: the answer will not be sent."""
-        release = getattr(self.records, "release", None)
-        if release is not None and not isinstance(self.records, memoryview):
-            release()
+        if isinstance(self.records, FileRecords):
+            self.records.release()
         self.forget()
 
     def fail(self, error: ApiError) -> None:

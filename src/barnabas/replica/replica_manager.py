@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
     StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
@@ -35,6 +38,7 @@ from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.read import FetchCallback, ReplicaReader
 from barnabas.replica.replica_config import ReplicaConfig
+from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.log_manager import LogManager
 
@@ -47,8 +51,7 @@ LEADER_DURING_DELETE = -2
 class ReplicaManager:
     """Hosts partitions and runs the produce and fetch paths over them.
 
-    knows_partition: whether the cluster has such a partition at all (from the metadata image): it decides between
-    NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION.
+    metadata: fed by the controller through `update_metadata`; it knows whether the cluster has a partition at all.
     """
 
     def __init__(
@@ -58,16 +61,17 @@ class ReplicaManager:
         scheduler: Scheduler,
         timer: Timer,
         actions: ActionQueue,
-        knows_partition: Callable[[str, int], bool],
+        files: Files,
+        metadata: MetadataCache,
     ) -> None:
         self.config = config
         self._log_manager = log_manager
         self._scheduler = scheduler
-        self._knows_partition = knows_partition
+        self._metadata = metadata
         self._state_change_lock = threading.Lock()
         self._controller_epoch = 0
         self._partitions: Mapping[str, Mapping[int, Partition]] = {}
-        self._checkpoints = HighWatermarkCheckpoints(log_manager)
+        self._checkpoints = HighWatermarkCheckpoints(files)
         self.produce_purgatory: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(
             "Produce", timer, purge_interval=config.producer_purgatory_purge_interval_requests
         )
@@ -112,7 +116,7 @@ class ReplicaManager:
         try:
             return self._partitions[topic][partition]
         except KeyError:
-            if self._knows_partition(topic, partition):
+            if self._metadata.image.partition(TopicPartition(topic, partition)) is not None:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
 
@@ -122,7 +126,7 @@ class ReplicaManager:
 
     def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every live log directory."""
-        self._checkpoints.write(self.partitions())
+        self._checkpoints.write(self.partitions(), self._log_manager.live_log_dirs)
 
     def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Become leader or follower of the partitions the controller names.
@@ -176,6 +180,15 @@ class ReplicaManager:
             self._publish(stopped)
         self._complete_waiting(list(stopped))
         return response
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Let the metadata cache learn what the controller tells, unless it is an earlier controller."""
+        with self._state_change_lock:
+            if request.controller_epoch < self._controller_epoch:
+                return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+            self._controller_epoch = request.controller_epoch
+        self._metadata.update_metadata(request)
+        return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
     def _apply_partition_state(
         self,

@@ -17,6 +17,7 @@ from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord, UnsupportedCodec
 from barnabas.records.record_conversion import down_convert
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
@@ -152,7 +153,7 @@ class FetchApi:
             records=records,
         )
         if version >= 12 and fetch.error in LEADER_ERRORS:
-            leader = self._metadata.image.partition(fetch.topic, fetch.partition)
+            leader = self._metadata.image.partition(TopicPartition(fetch.topic, fetch.partition))
             if leader is not None:
                 answer.current_leader = FetchResponse.LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
         return answer

@@ -16,7 +16,9 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.replica.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.runtime.clock import Clock
 from barnabas.storage.fetch_data import FetchIsolation
+from barnabas.storage.timestamp_search import offsets_before
 
 PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -43,8 +45,9 @@ UNKNOWN = -1
 class ListOffsetsApi:
     """Offsets by time, and the special ones."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
         self._replicas = replicas
+        self._clock = clock
 
     def list_offsets(self, request: Request[ListOffsetsRequest]) -> None:
         """Answer every partition on its own; a partition named twice is an INVALID_REQUEST."""
@@ -86,7 +89,7 @@ class ListOffsetsApi:
             partition = self._replicas.partition_or_error(topic, asked.partition_index)
             partition.check_leader_epoch(asked.current_leader_epoch, leader_only=request.body.replica_id != -2)
             if version == 0:
-                offsets = _legacy_offsets(partition, asked.timestamp, asked.max_num_offsets)
+                offsets = _legacy_offsets(partition, asked.timestamp, asked.max_num_offsets, self._clock.milliseconds())
                 return PartitionAnswer(
                     partition_index=asked.partition_index, error_code=ErrorCode.NONE, old_style_offsets=offsets
                 )
@@ -111,34 +114,28 @@ def _isolation(body: ListOffsetsRequest) -> FetchIsolation:
 
 def _offset_for(partition: Partition, timestamp: int, isolation: FetchIsolation) -> tuple[int, int, int]:
     """(time stamp, offset, leader epoch); UNKNOWN where there is none. Nothing beyond what a fetch may read."""
-    log = partition.log
-    state = partition.state
-    epoch = UNKNOWN if state is None else state.leader_epoch
     end = partition.end_offset_metadata(isolation).message_offset
     if timestamp == LATEST:
-        return UNKNOWN, end, epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        start = log.log_start_offset
-        return UNKNOWN, start, log.leader_epochs.epoch_for_offset(start, UNKNOWN)
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        state = partition.state
+        return UNKNOWN, end, UNKNOWN if state is None else state.leader_epoch
+    if timestamp == EARLIEST_PENDING_UPLOAD:
         return UNKNOWN, UNKNOWN, UNKNOWN
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if found is None or found.offset >= end:
+    found = partition.log.offset_for_timestamp(timestamp)
+    if found is None or (found.offset >= end and timestamp not in (EARLIEST, EARLIEST_LOCAL)):
         return UNKNOWN, UNKNOWN, UNKNOWN
     return found.timestamp, found.offset, found.leader_epoch
 
 
-def _legacy_offsets(partition: Partition, timestamp: int, max_num_offsets: int) -> list[int]:
-    """v0: segment base offsets (and the end) at or before a time, newest first (Kafka: legacyFetchOffsetsBefore)."""
+def _legacy_offsets(partition: Partition, timestamp: int, max_num_offsets: int, now_ms: int) -> list[int]:
+    """v0: offsets at segment boundaries, newest first, none beyond what a consumer may read.
+
+    Kafka: ReplicaManager.legacyFetchOffsetsForTimestamp.
+    """
     end = partition.end_offset_metadata(FetchIsolation.HIGH_WATERMARK).message_offset
-    candidates = [(base, modified_ms) for base, modified_ms in partition.log.segment_times() if base < end]
-    if timestamp == LATEST:
-        offsets = [end, *(base for base, _ in reversed(candidates))]
-    elif timestamp == EARLIEST:
-        offsets = [partition.log.log_start_offset]
-    else:
-        offsets = [base for base, modified_ms in reversed(candidates) if modified_ms <= timestamp]
-    return offsets[: max(0, max_num_offsets)]
+    offsets = offsets_before(partition.log, timestamp, max(0, max_num_offsets), now_ms)
+    if any(offset > end for offset in offsets):
+        return [end, *(offset for offset in offsets if offset < end)]
+    return offsets
 
 
 def _failed(partition_index: int, code: ErrorCode) -> PartitionAnswer:

@@ -16,7 +16,8 @@ from barnabas.api.authorize import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPER
 from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
-from barnabas.metadata.topic_admin import INTERNAL_TOPICS, NewTopic, TopicAdmin
+from barnabas.metadata.topic_admin import NewTopic, TopicAdmin
+from barnabas.metadata.topic_name import is_internal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.uuid import ZERO_UUID
@@ -143,7 +144,7 @@ class MetadataApi:
                 yield TopicAnswer(
                     error_code=errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                     name=name,
-                    is_internal=name in INTERNAL_TOPICS,
+                    is_internal=is_internal(name),
                     partitions=[],
                 )
 
@@ -166,7 +167,7 @@ class MetadataApi:
             error_code=ErrorCode.NONE,
             name=topic.name,
             topic_id=topic.topic_id,
-            is_internal=topic.name in INTERNAL_TOPICS,
+            is_internal=is_internal(topic.name),
             partitions=[cls._partition_answer(partition, image, listener, version) for partition in topic.partitions],
             topic_authorized_operations=NOT_REQUESTED,
         )

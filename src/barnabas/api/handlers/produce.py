@@ -16,6 +16,7 @@ from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
@@ -133,7 +134,7 @@ class ProduceApi:
 
     def _name_leader(self, entry: PartitionAppend, answer: PartitionAnswer) -> None:
         """KIP-951: tell the client who leads, to save it a metadata request."""
-        leader = self._metadata.image.partition(entry.topic, entry.partition)
+        leader = self._metadata.image.partition(TopicPartition(entry.topic, entry.partition))
         if leader is not None:
             answer.current_leader = ProduceResponse.LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
 

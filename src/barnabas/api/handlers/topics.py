@@ -12,12 +12,14 @@ DelayedDeleteTopics.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from barnabas.api.config_entries import topic_entries
 from barnabas.api.request import Request
 from barnabas.api.topic_changes import TopicChanges
+from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.topic_admin import CreatedTopic, NewTopic, TopicAdmin
+from barnabas.metadata.topic_admin import CreateTopicResult, NewTopic, TopicAdmin
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,
@@ -34,14 +36,24 @@ UNKNOWN = -1
 
 
 class TopicsApi:
-    """Creates and deletes topics. deletion_enabled: `delete.topic.enable`."""
+    """Creates and deletes topics.
+
+    broker_config: as in force now, for the settings a new topic inherits. deletion_enabled: `delete.topic.enable`.
+    """
 
     def __init__(
-        self, topic_admin: TopicAdmin, metadata: MetadataCache, changes: TopicChanges, *, deletion_enabled: bool
+        self,
+        topic_admin: TopicAdmin,
+        metadata: MetadataCache,
+        changes: TopicChanges,
+        broker_config: Callable[[], KafkaConfig],
+        *,
+        deletion_enabled: bool,
     ) -> None:
         self._topic_admin = topic_admin
         self._metadata = metadata
         self._changes = changes
+        self._broker_config = broker_config
         self._deletion_enabled = deletion_enabled
 
     def create_topics(self, request: Request[CreateTopicsRequest]) -> None:
@@ -49,7 +61,7 @@ class TopicsApi:
         body = request.body
         times_named = Counter(topic.name for topic in body.topics)
         refused = {
-            name: CreatedTopic(name, ApiError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."))
+            name: CreateTopicResult(name, ApiError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."))
             for name, times in times_named.items()
             if times > 1
         }
@@ -62,7 +74,7 @@ class TopicsApi:
         def answer(unfinished: frozenset[str]) -> None:
             request.respond(
                 CreateTopicsResponse(
-                    topics=[_created_answer(results[name], timed_out=name in unfinished) for name in times_named]
+                    topics=[self._created_answer(results[name], timed_out=name in unfinished) for name in times_named]
                 )
             )
 
@@ -117,6 +129,35 @@ class TopicsApi:
             ]
         )
 
+    def _created_answer(self, result: CreateTopicResult, *, timed_out: bool) -> CreatedAnswer:
+        if result.error is not None:
+            return CreatedAnswer(
+                name=result.name,
+                error_code=result.error.code,
+                error_message=result.error.message,
+                num_partitions=UNKNOWN,
+                replication_factor=UNKNOWN,
+            )
+        code = ErrorCode.REQUEST_TIMED_OUT if timed_out else ErrorCode.NONE
+        return CreatedAnswer(
+            name=result.name,
+            topic_id=result.topic_id,
+            error_code=code,
+            error_message=code.message if timed_out else None,
+            num_partitions=result.num_partitions,
+            replication_factor=result.replication_factor,
+            configs=[
+                CreateTopicsResponse.CreatableTopicConfigs(
+                    name=entry.key.name,
+                    value=entry.value,
+                    read_only=entry.is_read_only,
+                    config_source=entry.source,
+                    is_sensitive=entry.key.is_sensitive,
+                )
+                for entry in topic_entries(self._broker_config(), result.configs)
+            ],
+        )
+
     def _resolve(self, named: tuple[str | None, bytes]) -> DeletedAnswer:
         """Name and id of a topic that is to go, or the error that says why it cannot."""
         name, topic_id = named
@@ -151,34 +192,4 @@ def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
         replication_factor=topic.replication_factor,
         assignments={assigned.partition_index: list(assigned.broker_ids) for assigned in topic.assignments},
         configs={config.name: config.value for config in topic.configs},
-    )
-
-
-def _created_answer(result: CreatedTopic, *, timed_out: bool) -> CreatedAnswer:
-    if result.error is not None:
-        return CreatedAnswer(
-            name=result.name,
-            error_code=result.error.code,
-            error_message=result.error.message,
-            num_partitions=UNKNOWN,
-            replication_factor=UNKNOWN,
-        )
-    code = ErrorCode.REQUEST_TIMED_OUT if timed_out else ErrorCode.NONE
-    return CreatedAnswer(
-        name=result.name,
-        topic_id=result.topic_id,
-        error_code=code,
-        error_message=code.message if timed_out else None,
-        num_partitions=result.num_partitions,
-        replication_factor=result.replication_factor,
-        configs=[
-            CreateTopicsResponse.CreatableTopicConfigs(
-                name=config.name,
-                value=config.value,
-                read_only=config.read_only,
-                config_source=config.source,
-                is_sensitive=config.is_sensitive,
-            )
-            for config in result.configs
-        ],
     )

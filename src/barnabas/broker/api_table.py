@@ -1,0 +1,65 @@
+"""The table of APIs: one line each. A new API is one handler method and one line here.
+
+Called by BrokerServer once, at start. Version floors are those of Kafka 3.9, ceilings those of 4.x (mission A4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.api.handlers.api_versions import ApiVersionsApi
+from barnabas.api.handlers.cluster import DescribeClusterApi
+from barnabas.api.handlers.configs import ConfigsApi
+from barnabas.api.handlers.fetch import FetchApi
+from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
+from barnabas.api.handlers.list_offsets import ListOffsetsApi
+from barnabas.api.handlers.metadata import MetadataApi
+from barnabas.api.handlers.produce import ProduceApi
+from barnabas.api.handlers.topics import TopicsApi
+from barnabas.api.handlers.transactions import InitProducerIdApi
+from barnabas.api.registry import Handler, Registry
+from barnabas.protocol.api_keys import ApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFamilies:
+    """Every handler family, built."""
+
+    cluster: DescribeClusterApi
+    configs: ConfigsApi
+    fetch: FetchApi
+    find_coordinator: FindCoordinatorApi
+    list_offsets: ListOffsetsApi
+    metadata: MetadataApi
+    produce: ProduceApi
+    topics: TopicsApi
+    transactions: InitProducerIdApi
+
+
+def build_registry(api: HandlerFamilies) -> Registry:
+    """The table. `brief` marks what may run at once on the processor's thread: it never blocks, never works long."""
+    registry: Registry
+    versions = ApiVersionsApi(lambda: registry)
+    registry = Registry(
+        [
+            Handler(ApiKey.PRODUCE, 0, 13, api.produce.produce, api.produce.error, brief=True),
+            Handler(ApiKey.FETCH, 0, 18, api.fetch.fetch, api.fetch.error, brief=True),
+            Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets.list_offsets, api.list_offsets.error, brief=True),
+            Handler(ApiKey.METADATA, 0, 13, api.metadata.metadata, api.metadata.error, brief=True),
+            Handler(
+                ApiKey.FIND_COORDINATOR,
+                0,
+                6,
+                api.find_coordinator.find_coordinator,
+                api.find_coordinator.error,
+                brief=True,
+            ),
+            Handler(ApiKey.API_VERSIONS, 0, 4, versions.api_versions, versions.error, brief=True),
+            Handler(ApiKey.CREATE_TOPICS, 0, 7, api.topics.create_topics, api.topics.creation_error),
+            Handler(ApiKey.DELETE_TOPICS, 0, 6, api.topics.delete_topics, api.topics.deletion_error),
+            Handler(ApiKey.INIT_PRODUCER_ID, 0, 5, api.transactions.init_producer_id, api.transactions.error),
+            Handler(ApiKey.DESCRIBE_CONFIGS, 0, 4, api.configs.describe_configs, api.configs.error),
+            Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, api.cluster.describe_cluster, api.cluster.error, brief=True),
+        ]
+    )
+    return registry

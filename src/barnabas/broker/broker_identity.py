@@ -1,0 +1,48 @@
+"""Who this broker is: its id and its cluster's, out of the settings, the log directories and the store.
+
+Called by BrokerServer during start, on its thread. Kafka: KafkaServer.getBrokerIdAndOfflineDirs,
+getOrGenerateClusterId, and the checks of meta.properties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.metadata.broker_registration import get_or_generate_cluster_id
+from barnabas.storage.log_manager import LogManager
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+GENERATE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """A broker of a cluster."""
+
+    broker_id: int
+    cluster_id: str
+
+
+def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, log_manager: LogManager) -> BrokerIdentity:
+    """Find out who this broker is and write it into every log directory.
+
+    `broker.id` decides; -1 takes what the directories remember, or a generated one if that is enabled. Raises
+    ConfigError for contradictions, InconsistentMetaProperties when a directory belongs to another broker or cluster.
+    """
+    found = [properties for properties in log_manager.meta_properties().values() if properties is not None]
+    remembered = {properties.broker_id for properties in found if properties.broker_id is not None} - {GENERATE}
+    broker_id = config.integer("broker.id")
+    if broker_id == GENERATE:
+        if len(remembered) > 1:
+            raise ConfigError(f"The log directories belong to several brokers: {sorted(remembered)}", "log.dirs")
+        if remembered:
+            broker_id = remembered.pop()
+        elif config.boolean("broker.id.generation.enable"):
+            broker_id = zk_client.generate_broker_id() + config.integer("reserved.broker.max.id")
+        else:
+            raise ConfigError("broker.id is -1, and broker.id.generation.enable is false: set one of them", "broker.id")
+    cluster_id = get_or_generate_cluster_id(zk_client)
+    log_manager.check_and_write_meta_properties(cluster_id, broker_id)
+    return BrokerIdentity(broker_id, cluster_id)

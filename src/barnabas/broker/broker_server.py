@@ -1,0 +1,263 @@
+"""The broker: builds every object, starts them in order, stops them in reverse.
+
+Made by the command line (or a test) on the main thread, which also calls `startup` and `shutdown`. Any thread may
+report a fatal error, which asks for a stop with a non-zero exit status: `_ended` is an event, `exit_status` is set
+before it. What `startup` builds belongs to the main thread and does not change afterwards.
+
+Kafka: kafka.server.KafkaServer.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from barnabas.api.apis import Apis
+from barnabas.api.request_parser import RequestParser
+from barnabas.api.topic_changes import TopicChanges
+from barnabas.broker.api_table import build_registry
+from barnabas.broker.broker_identity import establish_identity
+from barnabas.broker.handler_families import build_handler_families
+from barnabas.broker.log_dir_failures import LogDirFailures
+from barnabas.broker.process_tuning import raise_descriptor_limit, settle_garbage_collection, tune_thread_switching
+from barnabas.broker.topic_log_configs import TopicLogConfigs
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.listeners import (
+    EndPoint,
+    advertised_listeners_of,
+    inter_broker_listener_name_of,
+    listeners_of,
+)
+from barnabas.config.log_config import LogConfig
+from barnabas.controller.broker_channel import InProcessBrokerChannel
+from barnabas.controller.controller import Controller
+from barnabas.controller.controller_config import ControllerConfig
+from barnabas.metadata.broker_registration import BrokerRegistration
+from barnabas.metadata.config_change_listener import ConfigChangeListener
+from barnabas.metadata.config_repository import ConfigRepository
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.network.network_config import NetworkConfig
+from barnabas.network.request_handler_pool import RequestHandlerPool
+from barnabas.network.socket_server import SocketServer
+from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.purgatory.expiration_executor import ExpirationExecutor
+from barnabas.purgatory.timer import SystemTimer
+from barnabas.replica.replica_config import ReplicaConfig
+from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.runtime.clock import SystemClock
+from barnabas.runtime.files import OperatingSystemFiles
+from barnabas.runtime.scheduler import ThreadScheduler
+from barnabas.storage.log_manager import LogManager
+from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.zk.embedded_store import EmbeddedStore
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.zk_data import BrokerInfo, ConfigType
+
+logger = logging.getLogger(__name__)
+
+FATAL_EXIT_STATUS = 1
+CONTROLLER_TIMEOUT_SECONDS = 60
+UNROUTABLE_HOSTS = ("", "0.0.0.0", "::")
+DESCRIPTORS_FOR_LOGS = 0.75
+"""Share of the descriptor limit that segment files may hold; sockets and the rest have what is left."""
+
+
+class BrokerServer:
+    """One broker in one process.
+
+    config: the parsed settings. After `startup`, `bound_endpoints` are the addresses clients may use and `cluster_id`
+    is known. `exit_status` is 0 unless something fatal ended the broker.
+    """
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        self._files = OperatingSystemFiles()
+        self._actions = ActionQueue()
+        self._ended = threading.Event()
+        self._stops: list[tuple[str, Callable[[], None]]] = []
+        self._broker_epoch = -1
+        self.exit_status = 0
+        self.bound_endpoints: list[EndPoint] = []
+        self.cluster_id = ""
+
+    def startup(self) -> None:
+        """Start everything; when it returns, requests are being answered.
+
+        Order (article-facts N13, KafkaServer): descriptors, store and identity, logs, replicas, sockets bound,
+        registration, controller, and only then request processing. Raises ConfigError or OSError where it cannot
+        start; `shutdown` then stops what had been started.
+        """
+        descriptors = raise_descriptor_limit()
+        tune_thread_switching()
+        self._start_background_threads()
+        self._open_store_and_logs(int(descriptors * DESCRIPTORS_FOR_LOGS))
+        self._start_replicas()
+        self._bind_sockets()
+        self._join_cluster()
+        self._serve_requests()
+        settle_garbage_collection()
+        logger.info("started broker %d of cluster %s", self._broker_id, self.cluster_id)
+
+    def await_shutdown(self) -> None:
+        """Wait until the broker has been shut down or something fatal has happened to it."""
+        self._ended.wait()
+
+    def shutdown(self) -> None:
+        """Stop in the reverse order of the start; a second call does nothing. Errors are logged, and the rest stops."""
+        while self._stops:
+            what, stop = self._stops.pop()
+            try:
+                stop()
+            except Exception:
+                logger.exception("stopping %s failed", what)
+        self._ended.set()
+
+    def fail(self, error: BaseException) -> None:
+        """Something the broker cannot go on without has failed: have whoever waits for it shut it down."""
+        logger.critical("the broker cannot go on: %s", error)
+        self.exit_status = FATAL_EXIT_STATUS
+        self._ended.set()
+
+    def _on_stop(self, what: str, stop: Callable[[], None]) -> None:
+        self._stops.append((what, stop))
+
+    def _start_background_threads(self) -> None:
+        executor = ExpirationExecutor(self._actions)
+        executor.start()
+        self._on_stop("expiration executor", executor.shutdown)
+        self._timer = SystemTimer(self._clock, executor.execute)
+        self._timer.start()
+        self._on_stop("timer", self._timer.shutdown)
+        self._scheduler = ThreadScheduler(self._config.integer("background.threads"), self._clock)
+        self._scheduler.start()
+        self._on_stop("scheduler", self._scheduler.shutdown)
+
+    def _open_store_and_logs(self, open_files: int) -> None:
+        config = self._config
+        failures = LogDirFailures(self.fail)
+        self._log_manager = LogManager(
+            config.log_dirs,
+            self._files,
+            self._scheduler,
+            self._clock,
+            LogManagerConfig.from_kafka_config(config, open_files),
+            LogConfig.of(config),
+            topic_config=lambda topic: topic_configs.log_config(topic),  # noqa: PLW0108 - it exists further down
+            on_log_dir_failure=failures.notify,
+        )
+        self._log_manager.open_directories()
+        self._on_stop("logs", lambda: self._log_manager.shutdown(self._broker_epoch))
+        metadata_dir = config.optional_string("metadata.log.dir") or self._log_manager.live_log_dirs[0]
+        store = EmbeddedStore(metadata_dir, self._clock, self.fail)
+        store.start()
+        self._on_stop("metadata store", store.close)
+        self._zk_client = KafkaZkClient(store.new_session(), self._clock)
+        self._zk_client.make_sure_persistent_paths_exist()
+        identity = establish_identity(config, self._zk_client, self._log_manager)
+        self._broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
+        topic_configs = TopicLogConfigs(ConfigRepository(self._zk_client), config)
+        topic_configs.begin_loading()
+        self._log_manager.startup()
+        topic_configs.end_loading()
+        failures.start(self._log_manager)
+        self._on_stop("log directory failures", failures.shutdown)
+        changes = ConfigChangeListener(self._zk_client, self._scheduler, self._clock)
+        changes.register(ConfigType.TOPIC, topic_configs.updater(self._log_manager.update_log_config))
+        changes.start()
+        self._on_stop("settings", changes.stop)
+
+    def _start_replicas(self) -> None:
+        self._metadata = MetadataCache(self._broker_id, self.cluster_id)
+        self._replicas = ReplicaManager(
+            ReplicaConfig.from_kafka_config(self._config, self._broker_id),
+            self._log_manager,
+            self._scheduler,
+            self._timer,
+            self._actions,
+            self._files,
+            self._metadata,
+        )
+        self._replicas.startup()
+        self._on_stop("replicas", self._replicas.shutdown)
+
+    def _bind_sockets(self) -> None:
+        """Bind every listener: from here on clients can connect, and wait until the broker is ready for them."""
+        config = self._config
+        topic_changes = TopicChanges(self._metadata, self._timer)
+        self._metadata.subscribe(topic_changes.metadata_changed)
+        families = build_handler_families(
+            config, self._broker_id, self._clock, self._replicas, self._metadata, self._zk_client, topic_changes
+        )
+        parser = RequestParser(build_registry(families))
+        apis = Apis(self._actions, self._clock.nanoseconds)
+        self._sockets = SocketServer(
+            NetworkConfig.from_kafka_config(config, inter_broker_listener_name_of(config)),
+            listeners_of(config),
+            parser.parse,
+            apis.handle,
+            self._clock,
+            self.fail,
+        )
+        self._handlers = RequestHandlerPool(
+            self._sockets.request_channel, apis.handle, self._clock, config.integer("num.io.threads"), self.fail
+        )
+        self.bound_endpoints = self._sockets.bind()
+        self._on_stop("sockets", self._sockets.shutdown)
+        self._on_stop("topic purgatory", topic_changes.purgatory.shutdown)
+
+    def _join_cluster(self) -> None:
+        """Register this broker and stand for controller. Topics of an earlier run are led as soon as that is won."""
+        registration = BrokerRegistration(
+            self._zk_client,
+            BrokerInfo(self._broker_id, tuple(self._advertised()), self._config.optional_string("broker.rack")),
+        )
+        self._broker_epoch = registration.register()
+        controller = Controller(
+            ControllerConfig.from_kafka_config(
+                self._config,
+                broker_id=self._broker_id,
+                inter_broker_listener_name=inter_broker_listener_name_of(self._config),
+            ),
+            self._zk_client,
+            registration.register,
+            self._channel_to_myself,
+            self._scheduler,
+        )
+        told = threading.Event()
+        self._metadata.subscribe(lambda _old, new: told.set() if self._broker_id in new.brokers else None)
+        controller.startup()
+        self._on_stop("controller", controller.shutdown)
+        if not told.wait(CONTROLLER_TIMEOUT_SECONDS):
+            raise OSError(f"no controller told this broker of the cluster within {CONTROLLER_TIMEOUT_SECONDS} s")
+
+    def _channel_to_myself(self, broker: BrokerInfo) -> InProcessBrokerChannel:
+        return InProcessBrokerChannel(
+            broker.id,
+            self._replicas.apply_leader_and_isr,
+            self._replicas.update_metadata,
+            self._replicas.stop_replicas,
+        )
+
+    def _advertised(self) -> list[EndPoint]:
+        """What clients are told: the advertised listeners, with the ports that were bound and a host they can use."""
+        ports = {bound.listener_name: bound.port for bound in self.bound_endpoints}
+        advertised = []
+        for end_point in advertised_listeners_of(self._config):
+            named = end_point if end_point.port else end_point.with_port(ports[end_point.listener_name])
+            if named.host in UNROUTABLE_HOSTS:
+                named = replace(named, host=socket.getfqdn())
+            advertised.append(named)
+        return advertised
+
+    def _drain(self) -> None:
+        self._sockets.stop_processing_requests()
+
+    def _serve_requests(self) -> None:
+        self._handlers.start()
+        self._on_stop("request handlers", self._handlers.shutdown)
+        self._sockets.enable_request_processing()
+        self._on_stop("request processing", self._drain)

@@ -1,0 +1,56 @@
+"""Builds every handler family from the parts of a broker.
+
+Called by BrokerServer once, during start.
+"""
+
+from __future__ import annotations
+
+from barnabas.api.handlers.cluster import DescribeClusterApi
+from barnabas.api.handlers.configs import ConfigsApi
+from barnabas.api.handlers.fetch import FetchApi
+from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
+from barnabas.api.handlers.list_offsets import ListOffsetsApi
+from barnabas.api.handlers.metadata import MetadataApi
+from barnabas.api.handlers.produce import ProduceApi
+from barnabas.api.handlers.topics import TopicsApi
+from barnabas.api.handlers.transactions import InitProducerIdApi
+from barnabas.api.topic_changes import TopicChanges
+from barnabas.broker.api_table import HandlerFamilies
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.metadata.config_repository import ConfigRepository
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.producer_ids import ProducerIdManager
+from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig
+from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.runtime.clock import Clock
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+
+def build_handler_families(
+    config: KafkaConfig,
+    broker_id: int,
+    clock: Clock,
+    replicas: ReplicaManager,
+    metadata: MetadataCache,
+    zk_client: KafkaZkClient,
+    topic_changes: TopicChanges,
+) -> HandlerFamilies:
+    """One object per family, each with exactly what it touches."""
+    topic_admin = TopicAdmin(zk_client, metadata, TopicAdminConfig.from_kafka_config(config))
+    return HandlerFamilies(
+        cluster=DescribeClusterApi(metadata),
+        configs=ConfigsApi(broker_id, lambda: config, ConfigRepository(zk_client).topic_overrides, metadata),
+        fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes")),
+        find_coordinator=FindCoordinatorApi(),
+        list_offsets=ListOffsetsApi(replicas, clock),
+        metadata=MetadataApi(metadata, topic_admin, lambda: config.boolean("auto.create.topics.enable")),
+        produce=ProduceApi(replicas, metadata),
+        topics=TopicsApi(
+            topic_admin,
+            metadata,
+            topic_changes,
+            lambda: config,
+            deletion_enabled=config.boolean("delete.topic.enable"),
+        ),
+        transactions=InitProducerIdApi(ProducerIdManager(broker_id, zk_client)),
+    )

@@ -1,0 +1,310 @@
+"""What the controller does when brokers, topics or partitions come, change or go.
+
+A part of the controller, on its thread, so no lock; called only while this broker is the controller.
+Kafka: the corresponding process... and on... methods of kafka.controller.KafkaController.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from barnabas.controller import controller_events as events
+from barnabas.controller.broker_request_batch import BrokerRequestBatch
+from barnabas.controller.controller_channel_manager import ControllerChannelManager
+from barnabas.controller.controller_config import ControllerConfig
+from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica
+from barnabas.controller.election import ElectionStrategy
+from barnabas.controller.partition_state_machine import PartitionStateMachine
+from barnabas.controller.partition_states import PartitionState
+from barnabas.controller.replica_state_machine import ReplicaStateMachine
+from barnabas.controller.replica_states import ReplicaState
+from barnabas.controller.store_watches import StoreWatches
+from barnabas.controller.topic_deletion_manager import TopicDeletionManager
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.leader_and_isr import LeaderAndIsr
+from barnabas.zk.zk_data import TopicIdReplicaAssignment
+
+logger = logging.getLogger(__name__)
+state_logger = logging.getLogger("state.change.logger")
+
+
+class ClusterChanges:
+    """Reacts to the cluster. The state machines, `deletions` and the context are shared with the controller."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        context: ControllerContext,
+        zk_client: KafkaZkClient,
+        watches: StoreWatches,
+        channels: ControllerChannelManager,
+        batch: BrokerRequestBatch,
+        replicas: ReplicaStateMachine,
+        partitions: PartitionStateMachine,
+    ) -> None:
+        self._config = config
+        self._context = context
+        self._zk = zk_client
+        self._watches = watches
+        self._channels = channels
+        self._batch = batch
+        self._replicas = replicas
+        self._partitions = partitions
+        self.deletions = TopicDeletionManager(
+            config, context, replicas, partitions, zk_client, self._send_to_all_brokers, watches.unwatch_topic
+        )
+
+    def initialize_context(self) -> None:
+        """Read brokers, topics and leaders after winning an election, and open the channels to the brokers."""
+        context = self._context
+        context.set_live_brokers(self._zk.brokers_and_epochs())
+        context.all_topics = self._zk.topics.all_topics()
+        self._watches.watch_topics(context.all_topics)
+        self._add_assignments(self._zk.topics.assignments(context.all_topics))
+        self._watches.watch_brokers(context.live_brokers)
+        context.leadership = self._zk.topics.partition_states(context.all_partitions)
+        self._channels.startup(context.live_brokers.values())
+
+    def topics_with_offline_replicas(self) -> set[str]:
+        """Topics that can't be deleted yet."""
+        _, offline = self._context.online_and_offline_replicas()
+        return {replica.partition.topic for replica in offline}
+
+    def send_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell brokers who is live, and about partitions."""
+        self._batch.new_batch()
+        self._batch.add_update_metadata(broker_ids, partitions)
+        self._batch.send()
+
+    def _send_to_all_brokers(self, partitions: Iterable[TopicPartition]) -> None:
+        self.send_update_metadata(self._context.live_brokers, partitions)
+
+    # -- brokers ---------------------------------------------------------------------------------------------------
+
+    def on_broker_change(self, _event: events.BrokerChange) -> None:
+        """Brokers came, went, or were restarted faster than we looked (another epoch)."""
+        current = self._zk.brokers_and_epochs()
+        known = self._context.broker_epochs
+        new = {broker_id: current[broker_id] for broker_id in current if broker_id not in known}
+        dead = [broker_id for broker_id in known if broker_id not in current]
+        bounced = {
+            broker_id: current[broker_id]
+            for broker_id in current
+            if broker_id in known and current[broker_id][1] > known[broker_id]
+        }
+        if not new and not dead and not bounced:
+            return
+        logger.info(
+            "Newly added brokers: %s, deleted brokers: %s, bounced brokers: %s, all live brokers: %s",
+            sorted(new),
+            sorted(dead),
+            sorted(bounced),
+            sorted(current),
+        )
+        for broker_id in (*bounced, *dead):
+            self._channels.remove_broker(broker_id)
+        for broker, _ in (*new.values(), *bounced.values()):
+            self._channels.add_broker(broker)
+        if new:
+            self._context.add_live_brokers(new)
+            self._on_broker_startup(sorted(new))
+        if bounced:
+            self._context.remove_live_brokers(bounced)
+            self._on_broker_failure(sorted(bounced))
+            self._context.add_live_brokers(bounced)
+            self._on_broker_startup(sorted(bounced))
+        if dead:
+            self._context.remove_live_brokers(dead)
+            self._on_broker_failure(sorted(dead))
+
+    def _on_broker_startup(self, broker_ids: Collection[int]) -> None:
+        """Tell all of the new brokers, the new ones everything, then elect where these can help."""
+        for broker_id in broker_ids:
+            self._context.replicas_on_offline_dirs.pop(broker_id, None)
+        existing = [broker_id for broker_id in self._context.live_brokers if broker_id not in broker_ids]
+        self.send_update_metadata(existing, ())
+        self.send_update_metadata(broker_ids, self._context.partitions_with_leaders)
+        replicas = self._context.replicas_on_brokers(broker_ids)
+        self._replicas.handle_state_changes(replicas, ReplicaState.ONLINE)
+        self._partitions.trigger_online_partition_state_change()
+        self.deletions.resume_deletion_for_topics({replica.partition.topic for replica in replicas})
+        self._watches.watch_brokers(broker_ids)
+
+    def _on_broker_failure(self, broker_ids: Collection[int]) -> None:
+        for broker_id in broker_ids:
+            self._context.replicas_on_offline_dirs.pop(broker_id, None)
+        self._context.shutting_down_broker_ids -= set(broker_ids)
+        self._on_replicas_become_offline(self._context.replicas_on_brokers(broker_ids))
+        self._watches.unwatch_brokers(broker_ids)
+
+    def on_broker_modifications(self, event: events.BrokerModifications) -> None:
+        """A broker's endpoints or features changed."""
+        new, old = self._zk.broker(event.broker_id), self._context.live_brokers.get(event.broker_id)
+        if new is None or old is None or (new.endpoints, new.features) == (old.endpoints, old.features):
+            return
+        logger.info("Updated broker metadata: %s -> %s", old, new)
+        self._context.live_brokers[event.broker_id] = new
+        self._send_to_all_brokers(())
+
+    def on_log_dir_event_notification(self, _event: events.LogDirEventNotification) -> None:
+        """Brokers lost log directories: LeaderAndIsr makes them say which replicas."""
+        names = self._zk.log_dir_event_notifications()
+        try:
+            broker_ids = set(self._zk.brokers_of_log_dir_events(names))
+            if broker_ids:
+                logger.info("Handling log directory failure for brokers %s", sorted(broker_ids))
+                replicas = self._context.replicas_on_brokers(broker_ids)
+                self._replicas.handle_state_changes(replicas, ReplicaState.ONLINE)
+        finally:
+            self._zk.delete_log_dir_event_notifications(names, self._context.epoch_version)
+
+    def _on_replicas_become_offline(self, replicas: Collection[PartitionAndReplica]) -> None:
+        to_be_deleted = [r for r in replicas if self.deletions.is_topic_queued_for_deletion(r.partition.topic)]
+        staying = [r for r in replicas if not self.deletions.is_topic_queued_for_deletion(r.partition.topic)]
+        self._partitions.handle_state_changes(self._context.partitions_with_offline_leader, PartitionState.OFFLINE)
+        outcomes = self._partitions.trigger_online_partition_state_change()
+        self._replicas.handle_state_changes(staying, ReplicaState.OFFLINE)
+        self.deletions.fail_replica_deletion(to_be_deleted)
+        # nothing was sent that would have carried the new live brokers
+        if not staying and not any(isinstance(outcome, LeaderAndIsr) for outcome in outcomes.values()):
+            self._send_to_all_brokers(())
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    def on_topic_change(self, _event: events.TopicChange) -> None:
+        """Topics were created; or removed behind our back."""
+        topics = self._zk.topics.all_topics()
+        new, deleted = topics - self._context.all_topics, self._context.all_topics - topics
+        self._context.all_topics = topics
+        self._watches.watch_topics(new)
+        for topic in deleted:
+            self._watches.unwatch_topic(topic)
+            self._context.remove_topic(topic)
+        if new:
+            added = self._add_assignments(self._zk.topics.assignments(new))
+            logger.info("New topics: %s, deleted topics: %s", sorted(new), sorted(deleted))
+            self._on_new_partition_creation(added)
+
+    def on_partition_modifications(self, event: events.PartitionModifications) -> None:
+        """Partitions were added to a topic; to one being deleted, that is undone."""
+        found = self._zk.topics.assignments([event.topic])
+        assignment = found[0].assignment if found else {}
+        added = {tp: replicas for tp, replicas in assignment.items() if not self._context.replicas(tp)}
+        if not added:
+            return
+        if self.deletions.is_topic_queued_for_deletion(event.topic):
+            logger.warning(
+                "Skipping adding partitions %s for topic %s since it is currently being deleted",
+                sorted(tp.partition for tp in added),
+                event.topic,
+            )
+            self._zk.topics.set_assignment(
+                event.topic,
+                self._context.topic_ids.get(event.topic),
+                self._context.assignment_of_topic(event.topic),
+                self._context.epoch_version,
+            )
+            return
+        logger.info("New partitions to be added %s", sorted(added))
+        for partition, replicas in added.items():
+            self._context.update_assignment(partition, replicas)
+        self._on_new_partition_creation(sorted(added))
+
+    def _on_new_partition_creation(self, partitions: Collection[TopicPartition]) -> None:
+        ordered = list(partitions)
+        replicas = self._context.replicas_of_partitions(ordered)
+        self._partitions.handle_state_changes(ordered, PartitionState.NEW)
+        self._replicas.handle_state_changes(replicas, ReplicaState.NEW)
+        self._partitions.handle_state_changes(ordered, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
+        self._replicas.handle_state_changes(replicas, ReplicaState.ONLINE)
+
+    def _add_assignments(self, found: Collection[TopicIdReplicaAssignment]) -> list[TopicPartition]:
+        """Learn ids and assignments of topics, giving ids to those that have none; their partitions, in order."""
+        without_id = [topic for topic in found if topic.topic_id is None]
+        identified = [topic for topic in found if topic.topic_id is not None]
+        identified += self._zk.topics.set_topic_ids(without_id, self._context.epoch_version)
+        partitions: list[TopicPartition] = []
+        for topic in identified:
+            if topic.topic_id is not None:
+                self._context.add_topic_id(topic.topic, topic.topic_id)
+            for partition, assignment in topic.assignment.items():
+                self._context.update_assignment(partition, assignment)
+                partitions.append(partition)
+        return sorted(partitions)
+
+    def on_topic_deletion(self, _event: events.TopicDeletion) -> None:
+        """Somebody wants topics deleted."""
+        wanted = self._zk.topics.deletions()
+        unknown = wanted - self._context.all_topics
+        if unknown:
+            logger.warning("Ignoring request to delete non-existing topics %s", ",".join(sorted(unknown)))
+            self._zk.topics.remove_deletions(unknown, self._context.epoch_version)
+        known = wanted & self._context.all_topics
+        if not self._config.delete_topic_enable:
+            logger.info("Removing %s since delete topic is disabled", sorted(known))
+            self._zk.topics.remove_deletions(known, self._context.epoch_version)
+        elif known:
+            logger.info("Starting topic deletion for topics %s", ",".join(sorted(known)))
+            reassigned = {tp.topic for topic in known for tp in self._reassigned_partitions(topic)}
+            self.deletions.mark_topics_ineligible(reassigned, "topic reassignment in progress")
+            self.deletions.enqueue_topics_for_deletion(known)
+
+    def _reassigned_partitions(self, topic: str) -> list[TopicPartition]:
+        assignment = self._context.assignment_of_topic(topic)
+        return [partition for partition, replicas in assignment.items() if replicas.is_being_reassigned]
+
+    # -- answers of brokers ----------------------------------------------------------------------------------------
+
+    def on_leader_and_isr_response(self, event: events.LeaderAndIsrResponseReceived) -> None:
+        """Learn which replicas are in a failed log directory."""
+        if event.response.error_code != ErrorCode.NONE:
+            state_logger.error(
+                "Received error %s in LeaderAndIsr response from broker %d",
+                ErrorCode(event.response.error_code).name,
+                event.broker_id,
+            )
+            return
+        online: set[TopicPartition] = set()
+        offline: set[TopicPartition] = set()
+        for topic in event.response.topics:
+            name = self._context.topic_names.get(topic.topic_id)
+            for error in topic.partition_errors if name is not None else ():
+                partition = TopicPartition(name or "", error.partition_index)
+                if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    offline.add(partition)
+                elif error.error_code == ErrorCode.NONE:
+                    online.add(partition)
+        before = self._context.replicas_on_offline_dirs.get(event.broker_id, set())
+        now = (before - online) | offline
+        self._context.replicas_on_offline_dirs[event.broker_id] = now
+        if now - before:
+            state_logger.info("Mark replicas %s on broker %d as offline", sorted(now - before), event.broker_id)
+            self._on_replicas_become_offline([PartitionAndReplica(tp, event.broker_id) for tp in sorted(now - before)])
+
+    def on_update_metadata_response(self, event: events.UpdateMetadataResponseReceived) -> None:
+        """Nothing to do but to say so if it failed."""
+        if event.response.error_code != ErrorCode.NONE:
+            state_logger.error(
+                "Received error %s in UpdateMetadata response from broker %d",
+                ErrorCode(event.response.error_code).name,
+                event.broker_id,
+            )
+
+    def on_stop_replica_response(self, event: events.StopReplicaResponseReceived) -> None:
+        """Replicas were deleted, or not."""
+        errors = {
+            TopicPartition(error.topic_name, error.partition_index): error.error_code
+            for error in event.response.partition_errors
+            if self._context.is_topic_deletion_in_progress(error.topic_name)
+        }
+        asked = [partition for partition in errors if partition in event.deleting]
+        all_failed = event.response.error_code != ErrorCode.NONE
+        failed = [tp for tp in asked if all_failed or errors[tp] != ErrorCode.NONE]
+        self.deletions.fail_replica_deletion([PartitionAndReplica(tp, event.broker_id) for tp in failed])
+        failed_set = set(failed)
+        deleted = [PartitionAndReplica(tp, event.broker_id) for tp in asked if tp not in failed_set]
+        if deleted:
+            self.deletions.complete_replica_deletion(deleted)

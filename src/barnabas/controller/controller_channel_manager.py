@@ -1,0 +1,48 @@
+"""The channels from the controller to the live brokers.
+
+Owned by the controller's thread, so no lock. Kafka: kafka.controller.ControllerChannelManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from barnabas.controller.broker_channel import BrokerChannel
+from barnabas.zk.zk_data import BrokerInfo
+
+ChannelFactory = Callable[[BrokerInfo], BrokerChannel]
+
+
+class ControllerChannelManager:
+    """Channels by broker id; they exist only while this broker is the controller."""
+
+    def __init__(self, channel_factory: ChannelFactory) -> None:
+        self._channel_factory = channel_factory
+        self._channels: dict[int, BrokerChannel] = {}
+
+    def startup(self, brokers: Iterable[BrokerInfo]) -> None:
+        """Open a channel to each broker."""
+        for broker in brokers:
+            self.add_broker(broker)
+
+    def shutdown(self) -> None:
+        """Close all channels; what they had queued is dropped."""
+        for broker_id in list(self._channels):
+            self.remove_broker(broker_id)
+
+    def add_broker(self, broker: BrokerInfo) -> None:
+        """Open a channel, unless there is one."""
+        if broker.id not in self._channels:
+            channel = self._channel_factory(broker)
+            self._channels[broker.id] = channel
+            channel.start()
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Close a channel."""
+        channel = self._channels.pop(broker_id, None)
+        if channel is not None:
+            channel.close()
+
+    def channel(self, broker_id: int) -> BrokerChannel | None:
+        """The channel to a broker."""
+        return self._channels.get(broker_id)

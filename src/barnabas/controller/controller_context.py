@@ -1,0 +1,234 @@
+"""What the controller knows: live brokers, topics, assignments, leaders, states, topics on their way out.
+
+Owned by the controller's thread (`controller-event`); no other thread reads or writes it, so no lock.
+Kafka: kafka.controller.ControllerContext.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from barnabas.controller.partition_states import PartitionState
+from barnabas.controller.replica_states import ReplicaState
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.leader_and_isr import EPOCH_DURING_DELETE, NO_EPOCH, LeaderIsrAndControllerEpoch
+from barnabas.zk.replica_assignment import NO_ASSIGNMENT, ReplicaAssignment
+from barnabas.zk.zk_data import BrokerInfo
+
+
+class StateChangeFailed(Exception):
+    """A partition or a replica can't go where it was asked to. Kafka: StateChangeFailedException."""
+
+
+class PartitionAndReplica(NamedTuple):
+    """A replica: a partition, and the broker that holds a copy of it."""
+
+    partition: TopicPartition
+    replica: int
+
+
+class ControllerContext:
+    """A plain holder with look-ups. `epoch` and `epoch_version` are those of /controller_epoch since the election."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.epoch_version = 0
+        self.live_brokers: dict[int, BrokerInfo] = {}  # those shutting down too
+        self.broker_epochs: dict[int, int] = {}
+        self.shutting_down_broker_ids: set[int] = set()
+        self.all_topics: set[str] = set()
+        self.topic_ids: dict[str, bytes] = {}
+        self.topic_names: dict[bytes, str] = {}
+        self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.leadership: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        self.partition_states: dict[TopicPartition, PartitionState] = {}
+        self.replica_states: dict[PartitionAndReplica, ReplicaState] = {}
+        self.replicas_on_offline_dirs: dict[int, set[TopicPartition]] = {}
+        self.topics_to_be_deleted: set[str] = set()
+        self.topics_with_deletion_started: set[str] = set()
+        self.topics_ineligible_for_deletion: set[str] = set()
+
+    def reset(self) -> None:
+        """Forget everything: this broker isn't the controller any more."""
+        self.__init__()  # type: ignore[misc]
+
+    # -- brokers ---------------------------------------------------------------------------------------------------
+
+    def set_live_brokers(self, brokers: Mapping[int, tuple[BrokerInfo, int]]) -> None:
+        """Replace the live brokers (registration and epoch by id)."""
+        self.live_brokers.clear()
+        self.broker_epochs.clear()
+        self.add_live_brokers(brokers)
+
+    def add_live_brokers(self, brokers: Mapping[int, tuple[BrokerInfo, int]]) -> None:
+        """Brokers came up."""
+        for broker_id, (info, epoch) in brokers.items():
+            self.live_brokers[broker_id] = info
+            self.broker_epochs[broker_id] = epoch
+
+    def remove_live_brokers(self, broker_ids: Iterable[int]) -> None:
+        """Brokers went away."""
+        for broker_id in broker_ids:
+            self.live_brokers.pop(broker_id, None)
+            self.broker_epochs.pop(broker_id, None)
+
+    @property
+    def live_broker_ids(self) -> set[int]:
+        """Brokers that are up and not shutting down."""
+        return set(self.live_brokers) - self.shutting_down_broker_ids
+
+    def is_live_broker(self, broker_id: int) -> bool:
+        """Whether a broker is up and not shutting down."""
+        return broker_id in self.live_brokers and broker_id not in self.shutting_down_broker_ids
+
+    def is_replica_online(
+        self, broker_id: int, partition: TopicPartition, *, include_shutting_down_brokers: bool = False
+    ) -> bool:
+        """Whether a replica's broker is up and its log directory works."""
+        up = broker_id in self.live_brokers if include_shutting_down_brokers else self.is_live_broker(broker_id)
+        return up and partition not in self.replicas_on_offline_dirs.get(broker_id, ())
+
+    # -- topics and assignments ------------------------------------------------------------------------------------
+
+    def add_topic_id(self, topic: str, topic_id: bytes) -> None:
+        """Learn a topic's id. StateChangeFailed if it had another one, or if the id is another topic's."""
+        known_id, known_name = self.topic_ids.get(topic), self.topic_names.get(topic_id)
+        if known_id not in (None, topic_id):
+            raise StateChangeFailed(
+                f"topic ID map already contained ID for topic {topic} and new ID {topic_id.hex()} did not match "
+                f"existing ID {known_id and known_id.hex()}"
+            )
+        if known_name not in (None, topic):
+            raise StateChangeFailed(
+                f"topic name map already contained ID {topic_id.hex()} and new name {topic} did not match existing "
+                f"name {known_name}"
+            )
+        self.topic_ids[topic] = topic_id
+        self.topic_names[topic_id] = topic
+
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
+        """A partition's assignment, empty if it isn't known."""
+        return self.assignments.get(partition.topic, {}).get(partition.partition, NO_ASSIGNMENT)
+
+    def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
+        """The brokers a partition is assigned to."""
+        return self.assignment(partition).replicas
+
+    def update_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Replace a partition's assignment."""
+        self.assignments.setdefault(partition.topic, {})[partition.partition] = assignment
+
+    def assignment_of_topic(self, topic: str) -> dict[TopicPartition, ReplicaAssignment]:
+        """The assignment of all partitions of a topic."""
+        return {TopicPartition(topic, p): assignment for p, assignment in self.assignments.get(topic, {}).items()}
+
+    def partitions_of_topic(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic."""
+        return [TopicPartition(topic, partition) for partition in self.assignments.get(topic, {})]
+
+    @property
+    def all_partitions(self) -> list[TopicPartition]:
+        """The partitions of all topics."""
+        return [TopicPartition(topic, p) for topic, partitions in self.assignments.items() for p in partitions]
+
+    def replicas_of_topic(self, topic: str) -> list[PartitionAndReplica]:
+        """All replicas of a topic."""
+        return self.replicas_of_partitions(self.partitions_of_topic(topic))
+
+    def replicas_of_partitions(self, partitions: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
+        """All replicas of some partitions."""
+        return [PartitionAndReplica(tp, replica) for tp in partitions for replica in self.replicas(tp)]
+
+    def partitions_on_broker(self, broker_id: int) -> list[TopicPartition]:
+        """The partitions assigned to a broker."""
+        return [tp for tp in self.all_partitions if broker_id in self.replicas(tp)]
+
+    def replicas_on_brokers(self, broker_ids: Collection[int]) -> list[PartitionAndReplica]:
+        """All replicas on some brokers."""
+        return [pr for pr in self.replicas_of_partitions(self.all_partitions) if pr.replica in broker_ids]
+
+    def online_and_offline_replicas(self) -> tuple[list[PartitionAndReplica], list[PartitionAndReplica]]:
+        """All replicas, those online first."""
+        online: list[PartitionAndReplica] = []
+        offline: list[PartitionAndReplica] = []
+        for replica in self.replicas_of_partitions(self.all_partitions):
+            (online if self.is_replica_online(replica.replica, replica.partition) else offline).append(replica)
+        return online, offline
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget a topic: it was deleted."""
+        self.topics_to_be_deleted.discard(topic)
+        self.topics_with_deletion_started.discard(topic)
+        self.topics_ineligible_for_deletion.discard(topic)
+        self.all_topics.discard(topic)
+        topic_id = self.topic_ids.pop(topic, None)
+        if topic_id is not None:
+            self.topic_names.pop(topic_id, None)
+        for partition, assignment in self.assignments.pop(topic, {}).items():
+            tp = TopicPartition(topic, partition)
+            self.leadership.pop(tp, None)
+            self.partition_states.pop(tp, None)
+            for replica in assignment.replicas:
+                self.replica_states.pop(PartitionAndReplica(tp, replica), None)
+
+    # -- leadership ------------------------------------------------------------------------------------------------
+
+    def leader_epoch_to_stop(self, partition: TopicPartition) -> int:
+        """The epoch a StopReplica carries: -2 if the topic is to be deleted (no broker may object), -1 if unknown."""
+        if self.is_topic_queued_for_deletion(partition.topic):
+            return EPOCH_DURING_DELETE
+        known = self.leadership.get(partition)
+        return NO_EPOCH if known is None else known.leader_and_isr.leader_epoch
+
+    @property
+    def partitions_with_leaders(self) -> list[TopicPartition]:
+        """Partitions whose leadership is known, of topics that aren't being deleted."""
+        return [tp for tp in self.leadership if not self.is_topic_queued_for_deletion(tp.topic)]
+
+    @property
+    def partitions_with_offline_leader(self) -> list[TopicPartition]:
+        """Those of them whose leader is down."""
+        return [
+            tp
+            for tp in self.partitions_with_leaders
+            if not self.is_replica_online(self.leadership[tp].leader_and_isr.leader, tp)
+        ]
+
+    def partitions_led_by(self, broker_id: int) -> list[TopicPartition]:
+        """The replicated partitions a broker leads."""
+        return [
+            tp
+            for tp in self.partitions_with_leaders
+            if self.leadership[tp].leader_and_isr.leader == broker_id and len(self.replicas(tp)) > 1
+        ]
+
+    # -- states ----------------------------------------------------------------------------------------------------
+
+    def partitions_in_states(
+        self, states: Collection[PartitionState], topic: str | None = None
+    ) -> list[TopicPartition]:
+        """Partitions (of a topic) in one of the states."""
+        if topic is not None:
+            return [tp for tp in self.partitions_of_topic(topic) if self.partition_states.get(tp) in states]
+        return [tp for tp, state in self.partition_states.items() if state in states]
+
+    def replicas_in_state(self, topic: str, state: ReplicaState) -> list[PartitionAndReplica]:
+        """The replicas of a topic in a state."""
+        return [pr for pr in self.replicas_of_topic(topic) if self.replica_states.get(pr) is state]
+
+    def are_all_replicas_in_state(self, topic: str, state: ReplicaState) -> bool:
+        """Whether all replicas of a topic are in a state; true without replicas."""
+        return all(self.replica_states.get(pr) is state for pr in self.replicas_of_topic(topic))
+
+    def is_any_replica_in_state(self, topic: str, state: ReplicaState) -> bool:
+        """Whether a replica of a topic is in a state."""
+        return any(self.replica_states.get(pr) is state for pr in self.replicas_of_topic(topic))
+
+    def is_topic_queued_for_deletion(self, topic: str) -> bool:
+        """Whether a topic is to be deleted."""
+        return topic in self.topics_to_be_deleted
+
+    def is_topic_deletion_in_progress(self, topic: str) -> bool:
+        """Whether the deletion of a topic has begun."""
+        return topic in self.topics_with_deletion_started

@@ -1,0 +1,100 @@
+"""The controller's event queue and its thread, `controller-event`.
+
+Made by `controller`; `put` comes from any thread. `_lock` guards the queue; events are handled without it. A test
+gives `threaded=False` and calls `run_pending`.
+
+Kafka: kafka.controller.ControllerEventManager.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from barnabas.controller.controller_events import ControllerEvent
+
+logger = logging.getLogger(__name__)
+
+
+class ControllerEventManager:
+    """Hands events to `process` one at a time, in order; to `preempt` those that are dropped."""
+
+    def __init__(
+        self,
+        process: Callable[[ControllerEvent], None],
+        preempt: Callable[[ControllerEvent], None],
+        *,
+        threaded: bool = True,
+    ) -> None:
+        self._process = process
+        self._preempt = preempt
+        self._lock = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._events: deque[ControllerEvent] = deque()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="controller-event", daemon=True) if threaded else None
+
+    def start(self) -> None:
+        """Begin to handle events."""
+        if self._thread is not None:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Let the event being handled end, preempt the others, and take no more."""
+        with self._lock:
+            self._closed = True
+            dropped = list(self._events)
+            self._events.clear()
+            self._arrived.notify_all()
+        for event in dropped:
+            self._preempt(event)
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+
+    def put(self, event: ControllerEvent) -> None:
+        """Queue an event; preempted at once if the controller is closed."""
+        with self._lock:
+            if not self._closed:
+                self._events.append(event)
+                self._arrived.notify()
+                return
+        self._preempt(event)
+
+    def clear_and_put(self, event: ControllerEvent) -> None:
+        """Preempt everything queued, and queue an event."""
+        with self._lock:
+            dropped = list(self._events)
+            self._events.clear()
+        for queued in dropped:
+            self._preempt(queued)
+        self.put(event)
+
+    def run_pending(self) -> int:
+        """Handle what is queued, and what that causes, on the calling thread (tests); how many events."""
+        handled = 0
+        while True:
+            with self._lock:
+                if not self._events:
+                    return handled
+                event = self._events.popleft()
+            self._handle(event)
+            handled += 1
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while not self._events and not self._closed:
+                    self._arrived.wait()
+                if self._closed:
+                    return
+                event = self._events.popleft()
+            self._handle(event)
+
+    def _handle(self, event: ControllerEvent) -> None:
+        try:
+            self._process(event)
+        except Exception:
+            # an event that fails must not end the controller: the next one may repair what it left
+            logger.exception("Uncaught error processing event %s", event)

@@ -1,0 +1,170 @@
+"""Changes of in-sync replicas that leaders ask for (AlterPartition, KIP-497).
+
+A part of the controller, on its thread, so no lock; called only while this broker is the controller.
+Kafka: processAlterPartition in kafka.controller.KafkaController.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from barnabas.controller.controller_context import ControllerContext
+from barnabas.controller.controller_events import AlterPartitionReceived
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.inter_broker import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
+
+logger = logging.getLogger(__name__)
+
+SendUpdateMetadata = Callable[[Iterable[int], Iterable[TopicPartition]], None]
+_FIRST_VERSION_WITH_TOPIC_IDS = 2
+_FIRST_VERSION_WITH_BROKER_EPOCHS = 3
+
+
+class IsrChanges:
+    """Checks what a leader wants against what the controller knows, writes it, tells the brokers."""
+
+    def __init__(
+        self, context: ControllerContext, zk_client: KafkaZkClient, send_update_metadata: SendUpdateMetadata
+    ) -> None:
+        self._context = context
+        self._zk = zk_client
+        self._send_update_metadata = send_update_metadata
+
+    def on_alter_partition(self, event: AlterPartitionReceived) -> None:
+        """Answer the leader in any case."""
+        try:
+            response = self._alter(event.request, event.version)
+        except Exception:
+            event.callback(AlterPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+            raise
+        event.callback(response)
+
+    def _alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        epoch = self._context.broker_epochs.get(request.broker_id)
+        if epoch is None or epoch != request.broker_epoch:
+            logger.info(
+                "Ignoring AlterPartition due to stale broker epoch %d and local broker epoch %s for broker %d",
+                request.broker_epoch,
+                epoch,
+                request.broker_id,
+            )
+            return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        unknown: list[AlterPartitionResponse.TopicData] = []
+        wanted: dict[TopicPartition, LeaderAndIsr] = {}
+        for topic in request.topics:
+            by_id = version >= _FIRST_VERSION_WITH_TOPIC_IDS
+            name = self._context.topic_names.get(topic.topic_id) if by_id else topic.topic_name
+            if name is None:
+                unknown.append(_unknown_topic(topic))
+                continue
+            for partition in topic.partitions:
+                wanted[TopicPartition(name, partition.partition_index)] = _wanted(request.broker_id, partition, version)
+        return self._response(self._apply(wanted, version), unknown)
+
+    def _apply(
+        self, wanted: dict[TopicPartition, LeaderAndIsr], version: int
+    ) -> dict[TopicPartition, LeaderAndIsr | ErrorCode]:
+        results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
+        accepted: dict[TopicPartition, LeaderAndIsr] = {}
+        for partition, leadership in wanted.items():
+            verdict = self._judge(partition, leadership, version)
+            if verdict is None:
+                accepted[partition] = leadership
+            else:
+                results[partition] = verdict
+        finished, to_retry = self._zk.topics.update_leader_and_isr(
+            accepted, self._context.epoch, self._context.epoch_version
+        )
+        for partition, outcome in finished.items():
+            if isinstance(outcome, LeaderAndIsr):
+                results[partition] = outcome
+                self._context.leadership[partition] = LeaderIsrAndControllerEpoch(outcome, self._context.epoch)
+            else:
+                logger.error("Failed to update ISR for partition %s: %s", partition, outcome)
+                results[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+        for partition in to_retry:
+            logger.info("Failed to update ISR for partition %s, bad ZK version.", partition)
+            results[partition] = ErrorCode.INVALID_UPDATE_VERSION
+        written = [partition for partition, outcome in finished.items() if isinstance(outcome, LeaderAndIsr)]
+        self._send_update_metadata(self._context.live_brokers, written)
+        return results
+
+    def _judge(self, partition: TopicPartition, new: LeaderAndIsr, version: int) -> LeaderAndIsr | ErrorCode | None:
+        """None if `new` may be written; else the error, or the current leadership if that is what is wanted."""
+        known = self._context.leadership.get(partition)
+        if known is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        current = known.leader_and_isr
+        if new.partition_epoch > current.partition_epoch or new.leader_epoch > current.leader_epoch:
+            return ErrorCode.NOT_CONTROLLER  # the leader knows more than we do
+        if new.leader_epoch < current.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if _same_but_for_partition_epoch(new, current):
+            return current
+        if new.partition_epoch < current.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        recovering = new.leader_recovery_state is LeaderRecoveryState.RECOVERING
+        if recovering and (len(new.isr) > 1 or current.leader_recovery_state is LeaderRecoveryState.RECOVERED):
+            return ErrorCode.INVALID_REQUEST
+        if not set(new.isr) <= self._context.live_broker_ids:
+            by_id = version >= _FIRST_VERSION_WITH_TOPIC_IDS
+            return ErrorCode.INELIGIBLE_REPLICA if by_id else ErrorCode.OPERATION_NOT_ATTEMPTED
+        return None
+
+    def _response(
+        self,
+        results: dict[TopicPartition, LeaderAndIsr | ErrorCode],
+        unknown: list[AlterPartitionResponse.TopicData],
+    ) -> AlterPartitionResponse:
+        topics: dict[str, AlterPartitionResponse.TopicData] = {}
+        for partition, result in results.items():
+            topic = topics.setdefault(
+                partition.topic,
+                AlterPartitionResponse.TopicData(
+                    topic_name=partition.topic, topic_id=self._context.topic_ids.get(partition.topic, ZERO_UUID)
+                ),
+            )
+            answer = AlterPartitionResponse.PartitionData(partition_index=partition.partition)
+            if isinstance(result, LeaderAndIsr):
+                answer.leader_id = result.leader
+                answer.leader_epoch = result.leader_epoch
+                answer.isr = list(result.isr)
+                answer.leader_recovery_state = int(result.leader_recovery_state)
+                answer.partition_epoch = result.partition_epoch
+            else:
+                answer.error_code = int(result)
+            topic.partitions.append(answer)
+        return AlterPartitionResponse(topics=[*unknown, *topics.values()])
+
+
+def _same_but_for_partition_epoch(new: LeaderAndIsr, current: LeaderAndIsr) -> bool:
+    return new.with_partition_epoch(current.partition_epoch) == current
+
+
+def _unknown_topic(topic: AlterPartitionRequest.TopicData) -> AlterPartitionResponse.TopicData:
+    partitions = [
+        AlterPartitionResponse.PartitionData(
+            partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+        )
+        for partition in topic.partitions
+    ]
+    return AlterPartitionResponse.TopicData(topic_id=topic.topic_id, partitions=partitions)
+
+
+def _wanted(leader: int, partition: AlterPartitionRequest.PartitionData, version: int) -> LeaderAndIsr:
+    if version >= _FIRST_VERSION_WITH_BROKER_EPOCHS:
+        isr = tuple(state.broker_id for state in partition.new_isr_with_epochs)
+    else:
+        isr = tuple(partition.new_isr)
+    return LeaderAndIsr(
+        leader,
+        partition.leader_epoch,
+        isr,
+        LeaderRecoveryState(partition.leader_recovery_state),
+        partition.partition_epoch,
+    )

@@ -1,0 +1,82 @@
+"""The states of a replica and which may follow which: a table, and the function that reads it.
+
+Used by `replica_state_machine` on the controller's thread; pure.
+
+- NON_EXISTENT: never assigned, or deleted.
+- NEW: assigned to a broker; it may only become a follower.
+- ONLINE: started; it may become leader or follower.
+- OFFLINE: its broker, or its log directory, is down.
+- DELETION_STARTED, DELETION_SUCCESSFUL, DELETION_INELIGIBLE: on the way out; the last when it failed and waits.
+
+Kafka: kafka.controller.ReplicaState and ZkReplicaStateMachine.doHandleStateChanges.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class ReplicaState(enum.Enum):
+    """Where a replica is; as an event: where it is asked to go."""
+
+    NEW = "NewReplica"
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+    NON_EXISTENT = "NonExistentReplica"
+
+
+class ReplicaEffect(enum.Enum):
+    """What is done on the way to the next state."""
+
+    START_AS_FOLLOWER = "send LeaderAndIsr to it as a new replica, unless it would lead"
+    ENSURE_ASSIGNED = "add it to the assignment if it is missing there"
+    SEND_LEADER_AND_ISR = "send LeaderAndIsr to it"
+    STOP_AND_LEAVE_ISR = "send StopReplica to it, take it out of the in-sync replicas, tell the others"
+    STOP_AND_DELETE = "send StopReplica to it, with deletion"
+    FORGET = "remove it from the assignment in memory"
+
+
+class ReplicaTransition(NamedTuple):
+    """The next state, and what it takes."""
+
+    state: ReplicaState
+    effects: tuple[ReplicaEffect, ...] = ()
+
+
+_NEW, _ONLINE, _OFFLINE, _STARTED, _SUCCESSFUL, _INELIGIBLE, _NON_EXISTENT = ReplicaState
+_VALID: Final[Mapping[tuple[ReplicaState, ReplicaState], ReplicaTransition]] = {
+    (_NON_EXISTENT, _NEW): ReplicaTransition(_NEW, (ReplicaEffect.START_AS_FOLLOWER,)),
+    (_NEW, _ONLINE): ReplicaTransition(_ONLINE, (ReplicaEffect.ENSURE_ASSIGNED,)),
+    (_ONLINE, _ONLINE): ReplicaTransition(_ONLINE, (ReplicaEffect.SEND_LEADER_AND_ISR,)),
+    (_OFFLINE, _ONLINE): ReplicaTransition(_ONLINE, (ReplicaEffect.SEND_LEADER_AND_ISR,)),
+    (_INELIGIBLE, _ONLINE): ReplicaTransition(_ONLINE, (ReplicaEffect.SEND_LEADER_AND_ISR,)),
+    (_NEW, _OFFLINE): ReplicaTransition(_OFFLINE, (ReplicaEffect.STOP_AND_LEAVE_ISR,)),
+    (_ONLINE, _OFFLINE): ReplicaTransition(_OFFLINE, (ReplicaEffect.STOP_AND_LEAVE_ISR,)),
+    (_OFFLINE, _OFFLINE): ReplicaTransition(_OFFLINE, (ReplicaEffect.STOP_AND_LEAVE_ISR,)),
+    (_INELIGIBLE, _OFFLINE): ReplicaTransition(_OFFLINE, (ReplicaEffect.STOP_AND_LEAVE_ISR,)),
+    (_OFFLINE, _STARTED): ReplicaTransition(_STARTED, (ReplicaEffect.STOP_AND_DELETE,)),
+    (_STARTED, _SUCCESSFUL): ReplicaTransition(_SUCCESSFUL),
+    (_OFFLINE, _INELIGIBLE): ReplicaTransition(_INELIGIBLE),
+    (_STARTED, _INELIGIBLE): ReplicaTransition(_INELIGIBLE),
+    (_SUCCESSFUL, _NON_EXISTENT): ReplicaTransition(_NON_EXISTENT, (ReplicaEffect.FORGET,)),
+}
+
+# (state, state asked for) -> transition, None where it is refused; every pair is there
+REPLICA_TRANSITIONS: Final[Mapping[tuple[ReplicaState, ReplicaState], ReplicaTransition | None]] = {
+    (state, target): _VALID.get((state, target)) for state in ReplicaState for target in ReplicaState
+}
+
+
+def replica_transition(state: ReplicaState, target: ReplicaState) -> ReplicaTransition | None:
+    """What moving from `state` to `target` takes; None if that isn't allowed."""
+    return REPLICA_TRANSITIONS[state, target]
+
+
+def valid_previous_replica_states(target: ReplicaState) -> list[ReplicaState]:
+    """From where `target` may be reached."""
+    return [state for state in ReplicaState if REPLICA_TRANSITIONS[state, target] is not None]

@@ -1,0 +1,131 @@
+"""What the controller watches in the store: each watch becomes an event in its queue.
+
+A part of the controller; registered and unregistered on its thread, fired on the store's watch thread, which only puts
+events. Holds the set of topics and brokers watched, owned by the controller's thread, so no lock.
+
+Kafka: the ...Handler classes at the end of kafka.controller.KafkaController.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from barnabas.controller.controller_events import (
+    BrokerChange,
+    BrokerModifications,
+    ControllerChange,
+    ControllerEvent,
+    ElectionTrigger,
+    ElectionType,
+    LogDirEventNotification,
+    PartitionModifications,
+    Reelect,
+    ReplicaLeaderElection,
+    TopicChange,
+    TopicDeletion,
+)
+from barnabas.zk.store import WatchEventType
+from barnabas.zk.zk_data import (
+    BrokerIdsZNode,
+    BrokerIdZNode,
+    ControllerZNode,
+    DeleteTopicsZNode,
+    LogDirEventNotificationZNode,
+    PreferredReplicaElectionZNode,
+    TopicsZNode,
+    TopicZNode,
+)
+from barnabas.zk.znode_access import ZnodeAccess
+
+ELECTION_FROM_STORE = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.STORE)
+
+
+class StoreWatches:
+    """Turns changes in the store into events."""
+
+    def __init__(self, access: ZnodeAccess, put_event: Callable[[ControllerEvent], None]) -> None:
+        self._access = access
+        self._put = put_event
+        self._topics: set[str] = set()
+        self._brokers: set[int] = set()
+
+    def watch_controller(self) -> None:
+        """Hear of a new controller, or of none; before and after being it."""
+        self._access.register_change_handler_and_check_existence(ControllerZNode.path, self._on_controller)
+
+    def watch_cluster(self) -> None:
+        """Hear of brokers, topics, deletions, failed log directories and elections. Their first reading arms them."""
+        access, put = self._access, self._put
+        access.register_child_change_handler(BrokerIdsZNode.path, lambda: put(BrokerChange()))
+        access.register_child_change_handler(TopicsZNode.path, lambda: put(TopicChange()))
+        access.register_child_change_handler(DeleteTopicsZNode.path, lambda: put(TopicDeletion()))
+        access.register_child_change_handler(LogDirEventNotificationZNode.path, lambda: put(LogDirEventNotification()))
+        self.watch_preferred_replica_election()
+
+    def watch_preferred_replica_election(self) -> bool:
+        """Hear of the next election asked for in the store; whether there is one already."""
+        return self._access.register_change_handler_and_check_existence(
+            PreferredReplicaElectionZNode.path, self._on_preferred_replica_election
+        )
+
+    def watch_topics(self, topics: Iterable[str]) -> None:
+        """Hear of partitions added to topics. Reading their assignments arms it."""
+        for topic in topics:
+            self._topics.add(topic)
+            self._access.register_change_handler(TopicZNode.path(topic), self._topic_handler(topic))
+
+    def unwatch_topic(self, topic: str) -> None:
+        """Hear no more of a topic."""
+        self._topics.discard(topic)
+        self._access.unregister_change_handler(TopicZNode.path(topic))
+
+    def watch_brokers(self, broker_ids: Iterable[int]) -> None:
+        """Hear of changes in brokers' registrations."""
+        for broker_id in broker_ids:
+            self._brokers.add(broker_id)
+            self._access.register_change_handler_and_check_existence(
+                BrokerIdZNode.path(broker_id), self._broker_handler(broker_id)
+            )
+
+    def unwatch_brokers(self, broker_ids: Iterable[int]) -> None:
+        """Hear no more of brokers."""
+        for broker_id in broker_ids:
+            self._brokers.discard(broker_id)
+            self._access.unregister_change_handler(BrokerIdZNode.path(broker_id))
+
+    def unwatch_cluster(self) -> None:
+        """Hear only of the controller any more."""
+        self._access.unregister_change_handler(PreferredReplicaElectionZNode.path)
+        for path in (
+            LogDirEventNotificationZNode.path,
+            TopicsZNode.path,
+            DeleteTopicsZNode.path,
+            BrokerIdsZNode.path,
+        ):
+            self._access.unregister_child_change_handler(path)
+        for topic in list(self._topics):
+            self.unwatch_topic(topic)
+        self.unwatch_brokers(list(self._brokers))
+
+    # -- on the watch thread ---------------------------------------------------------------------------------------
+
+    def _on_controller(self, event: WatchEventType) -> None:
+        self._put(Reelect() if event is WatchEventType.DELETED else ControllerChange())
+
+    def _on_preferred_replica_election(self, event: WatchEventType) -> None:
+        if event is WatchEventType.CREATED:
+            self._put(ELECTION_FROM_STORE)
+
+    def _topic_handler(self, topic: str) -> Callable[[WatchEventType], None]:
+        def on_change(event: WatchEventType) -> None:
+            if event is WatchEventType.DATA_CHANGED:
+                self._put(PartitionModifications(topic))
+
+        return on_change
+
+    def _broker_handler(self, broker_id: int) -> Callable[[WatchEventType], None]:
+        def on_change(event: WatchEventType) -> None:
+            if event is WatchEventType.DATA_CHANGED:
+                self._put(BrokerModifications(broker_id))
+
+        return on_change

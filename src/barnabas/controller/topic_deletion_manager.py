@@ -1,0 +1,159 @@
+"""Deletes topics: stops and deletes their replicas on the brokers, then removes them from the store.
+
+Owned by the controller's thread, so no lock. A topic waits (is ineligible) while a broker with one of its replicas is
+down, or one of its partitions is being reassigned; it is tried again when that ends.
+
+Kafka: kafka.controller.TopicDeletionManager, whose comments tell the whole story.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+
+from barnabas.controller.controller_config import ControllerConfig
+from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica
+from barnabas.controller.partition_state_machine import PartitionStateMachine
+from barnabas.controller.partition_states import PartitionState
+from barnabas.controller.replica_state_machine import ReplicaStateMachine
+from barnabas.controller.replica_states import ReplicaState
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+logger = logging.getLogger(__name__)
+
+
+class TopicDeletionManager:
+    """Queue of topics to delete, kept in the context.
+
+    `send_metadata_update` tells all brokers about partitions; `mute_partition_modifications` ends the watch on a topic,
+    so that it doesn't fire for one created again under the same name.
+    """
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        context: ControllerContext,
+        replicas: ReplicaStateMachine,
+        partitions: PartitionStateMachine,
+        zk_client: KafkaZkClient,
+        send_metadata_update: Callable[[Collection[TopicPartition]], None],
+        mute_partition_modifications: Callable[[str], None],
+    ) -> None:
+        self._enabled = config.delete_topic_enable
+        self._context = context
+        self._replicas = replicas
+        self._partitions = partitions
+        self._zk = zk_client
+        self._send_metadata_update = send_metadata_update
+        self._mute_partition_modifications = mute_partition_modifications
+
+    def init(self, topics_to_be_deleted: Collection[str], topics_ineligible_for_deletion: Collection[str]) -> None:
+        """Take over what an earlier controller left; or drop it, if topics can't be deleted."""
+        if self._enabled:
+            self._context.topics_to_be_deleted.update(topics_to_be_deleted)
+            ineligible = self._context.topics_to_be_deleted & set(topics_ineligible_for_deletion)
+            self._context.topics_ineligible_for_deletion.update(ineligible)
+        elif topics_to_be_deleted:
+            logger.info("Removing %s since delete topic is disabled", sorted(topics_to_be_deleted))
+            self._zk.topics.remove_deletions(topics_to_be_deleted, self._context.epoch_version)
+
+    def try_topic_deletion(self) -> None:
+        """Go on with what was left."""
+        if self._enabled:
+            self._resume_deletions()
+
+    def enqueue_topics_for_deletion(self, topics: Iterable[str]) -> None:
+        """Delete topics as soon as they are eligible."""
+        if self._enabled:
+            self._context.topics_to_be_deleted.update(topics)
+            self._resume_deletions()
+
+    def resume_deletion_for_topics(self, topics: Iterable[str]) -> None:
+        """Something that held up the deletion of topics is over: a broker came up, a reassignment ended."""
+        if self._enabled:
+            resumed = self._context.topics_to_be_deleted & set(topics)
+            if resumed:
+                self._context.topics_ineligible_for_deletion -= resumed
+                self._resume_deletions()
+
+    def fail_replica_deletion(self, replicas: Iterable[PartitionAndReplica]) -> None:
+        """Replicas couldn't be deleted: their topics wait until further notice."""
+        failed = [r for r in replicas if self.is_topic_queued_for_deletion(r.partition.topic)]
+        if failed:
+            self._replicas.handle_state_changes(failed, ReplicaState.DELETION_INELIGIBLE)
+            self.mark_topics_ineligible({r.partition.topic for r in failed}, "replica deletion failure")
+            self._resume_deletions()
+
+    def complete_replica_deletion(self, replicas: Iterable[PartitionAndReplica]) -> None:
+        """Replicas are deleted; when all of a topic are, so is the topic."""
+        deleted = [r for r in replicas if self.is_topic_queued_for_deletion(r.partition.topic)]
+        self._replicas.handle_state_changes(deleted, ReplicaState.DELETION_SUCCESSFUL)
+        self._resume_deletions()
+
+    def mark_topics_ineligible(self, topics: Iterable[str], reason: str) -> None:
+        """Hold up the deletion of those of `topics` that are to be deleted."""
+        halted = self._context.topics_to_be_deleted & set(topics)
+        if self._enabled and halted:
+            self._context.topics_ineligible_for_deletion.update(halted)
+            logger.info("Halted deletion of topics %s due to %s", ",".join(sorted(halted)), reason)
+
+    def is_topic_queued_for_deletion(self, topic: str) -> bool:
+        """Whether a topic is to be deleted."""
+        return self._enabled and self._context.is_topic_queued_for_deletion(topic)
+
+    def _resume_deletions(self) -> None:
+        to_retry: list[str] = []
+        to_delete: list[str] = []
+        for topic in sorted(self._context.topics_to_be_deleted):
+            if self._context.are_all_replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL):
+                self._complete_delete_topic(topic)
+                logger.info("Deletion of topic %s successfully completed", topic)
+                continue
+            in_progress = self._context.is_any_replica_in_state(topic, ReplicaState.DELETION_STARTED)
+            if not in_progress and self._context.is_any_replica_in_state(topic, ReplicaState.DELETION_INELIGIBLE):
+                to_retry.append(topic)
+            if not in_progress and topic not in self._context.topics_ineligible_for_deletion:
+                logger.info("Deletion of topic %s (re)started", topic)
+                to_delete.append(topic)
+        for topic in to_retry:
+            failed = self._context.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
+            self._replicas.handle_state_changes(failed, ReplicaState.OFFLINE)
+        if to_delete:
+            self._on_topic_deletion(to_delete)
+
+    def _on_topic_deletion(self, topics: Collection[str]) -> None:
+        """Take the partitions offline, tell every broker (leader -2), then have the replicas deleted."""
+        unseen = [topic for topic in topics if not self._context.is_topic_deletion_in_progress(topic)]
+        partitions = [tp for topic in unseen for tp in self._context.partitions_of_topic(topic)]
+        self._partitions.handle_state_changes(partitions, PartitionState.OFFLINE)
+        self._partitions.handle_state_changes(partitions, PartitionState.NON_EXISTENT)
+        self._context.topics_with_deletion_started.update(unseen)
+        self._send_metadata_update([tp for topic in topics for tp in self._context.partitions_of_topic(topic)])
+        self._on_partition_deletion(topics)
+
+    def _on_partition_deletion(self, topics: Iterable[str]) -> None:
+        dead: list[PartitionAndReplica] = []
+        to_delete: list[PartitionAndReplica] = []
+        ineligible: set[str] = set()
+        for topic in topics:
+            done = set(self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL))
+            for replica in self._context.replicas_of_topic(topic):
+                if not self._context.is_replica_online(replica.replica, replica.partition):
+                    dead.append(replica)
+                    ineligible.add(topic)
+                elif replica not in done:
+                    to_delete.append(replica)
+        self._replicas.handle_state_changes(dead, ReplicaState.DELETION_INELIGIBLE)
+        # first stop the followers from fetching, then delete
+        self._replicas.handle_state_changes(to_delete, ReplicaState.OFFLINE)
+        self._replicas.handle_state_changes(to_delete, ReplicaState.DELETION_STARTED)
+        if ineligible:
+            self.mark_topics_ineligible(ineligible, "offline replicas")
+
+    def _complete_delete_topic(self, topic: str) -> None:
+        self._mute_partition_modifications(topic)
+        deleted = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
+        self._replicas.handle_state_changes(deleted, ReplicaState.NON_EXISTENT)
+        self._zk.topics.delete(topic, self._context.epoch_version)
+        self._context.remove_topic(topic)

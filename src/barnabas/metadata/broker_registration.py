@@ -1,0 +1,70 @@
+"""This broker's entry among the live ones: an ephemeral znode, whose creation gives the broker epoch.
+
+Made by `broker`, which registers before the controller stands for election; the controller registers it again after
+its session expired (thread `controller-event`). `_lock` guards the registration and the epoch.
+
+Kafka: createBrokerInfo and registerBroker in kafka.server.KafkaServer.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from barnabas.config.config_error import ConfigError
+from barnabas.protocol.uuid import random_uuid, uuid_to_string
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.zk_data import BrokerInfo
+
+NOT_REGISTERED = -1
+
+
+class BrokerRegistration:
+    """Registers `info`: the broker's id, its advertised endpoints with the ports that were bound, its rack."""
+
+    def __init__(self, zk_client: KafkaZkClient, info: BrokerInfo) -> None:
+        self._zk = zk_client
+        self._lock = threading.Lock()
+        self._info = info
+        self._epoch = NOT_REGISTERED
+
+    @property
+    def epoch(self) -> int:
+        """The broker epoch: the controller fences requests of an earlier one. -1 before `register`."""
+        return self._epoch
+
+    @property
+    def info(self) -> BrokerInfo:
+        """What is, or will be, registered."""
+        return self._info
+
+    def register(self) -> int:
+        """Register; the broker epoch.
+
+        ConfigError if another broker has one of the endpoints; NodeExistsError if one with this id is alive.
+        """
+        with self._lock:
+            self._check_endpoints()
+            self._epoch = self._zk.register_broker(self._info)
+            return self._epoch
+
+    def update(self, info: BrokerInfo) -> None:
+        """Change what is registered (endpoints); the epoch stays."""
+        with self._lock:
+            self._zk.update_broker_info(info)
+            self._info = info
+
+    def _check_endpoints(self) -> None:
+        ours = {endpoint.host_and_port for endpoint in self._info.endpoints}
+        for broker, _ in self._zk.brokers_and_epochs().values():
+            common = ours & {endpoint.host_and_port for endpoint in broker.endpoints}
+            if broker.id != self._info.id and common:
+                raise ConfigError(
+                    f"Configured end points {','.join(sorted(common))} in advertised listeners are already "
+                    f"registered by broker {broker.id}",
+                    "advertised.listeners",
+                )
+
+
+def get_or_generate_cluster_id(zk_client: KafkaZkClient) -> str:
+    """The cluster's id, a new one in a new store. Kafka: getOrGenerateClusterId."""
+    return zk_client.cluster_id() or zk_client.create_or_get_cluster_id(uuid_to_string(random_uuid()))

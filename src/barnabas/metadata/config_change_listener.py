@@ -1,0 +1,123 @@
+"""Hears that settings in the store changed, and tells who keeps a copy of them.
+
+Made by `broker`. The watch on /config/changes fires on the store's watch thread, which only schedules the reading;
+notices are read and callbacks called on a `scheduler-<n>` thread. `_lock` makes that one reading at a time, in order.
+
+Kafka: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ZkConfigManager.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.scheduler import Scheduler
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.store import ANY_VERSION
+from barnabas.zk.zk_data import (
+    ConfigEntityChangeNotificationSequenceZNode,
+    ConfigEntityChangeNotificationZNode,
+    ConfigEntityZNode,
+    ZnodeFormatError,
+)
+
+logger = logging.getLogger(__name__)
+
+# called with an entity's name and all its settings
+ConfigCallback = Callable[[str, dict[str, str]], None]
+NOTICE_LIFETIME_MS = 15 * 60 * 1000
+
+
+class ConfigChangeListener:
+    """Calls back for each entity that a notice names. Handlers register before `start`."""
+
+    def __init__(self, zk_client: KafkaZkClient, scheduler: Scheduler, clock: Clock) -> None:
+        self._zk = zk_client
+        self._scheduler = scheduler
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._callbacks: dict[str, tuple[ConfigCallback, ...]] = {}
+        self._last_executed = -1
+
+    def register(self, entity_type: str, callback: ConfigCallback) -> None:
+        """Have `callback(entity name, settings)` called when an entity of `entity_type` (ConfigType) changes."""
+        self._callbacks[entity_type] = (*self._callbacks.get(entity_type, ()), callback)
+
+    def start(self, initial_types: Sequence[str] = ()) -> None:
+        """Listen from now on; first call back for every entity of `initial_types` that has settings.
+
+        Notices of before are stale then, and only their age counts.
+        """
+        access = self._zk.access
+        access.register_child_change_handler(ConfigEntityChangeNotificationZNode.path, self._schedule)
+        with self._lock:
+            names = self._zk.configs.notifications()
+            self._last_executed = max((_number(name) for name in names), default=-1)
+            for entity_type in initial_types:
+                for entity in self._zk.configs.entities(entity_type):
+                    self._call_back(entity_type, entity)
+            self._purge(names)
+
+    def stop(self) -> None:
+        """Hear no more."""
+        self._zk.access.unregister_child_change_handler(ConfigEntityChangeNotificationZNode.path)
+
+    def _schedule(self) -> None:
+        self._scheduler.schedule("config-changes", self._read_notices)
+
+    def _read_notices(self) -> None:
+        with self._lock:
+            names = self._zk.configs.notifications()
+            for name in names:
+                if _number(name) > self._last_executed:
+                    self._last_executed = _number(name)
+                    self._read_notice(name)
+            self._purge(names)
+
+    def _read_notice(self, name: str) -> None:
+        try:
+            notice = self._zk.configs.notified_entity(name)
+        except ZnodeFormatError:
+            logger.exception("Ignoring the notice %s", name)
+            return
+        if notice is not None:
+            entity_type, _, entity = notice[0].partition("/")
+            self._call_back(entity_type, entity)
+
+    def _call_back(self, entity_type: str, entity: str) -> None:
+        callbacks = self._callbacks.get(entity_type, ())
+        if not callbacks:
+            return
+        settings = self._zk.configs.entity(entity_type, entity)
+        logger.info(
+            "Processing override for entityPath: %s with config: %s",
+            ConfigEntityZNode.path(entity_type, entity),
+            sorted(settings),
+        )
+        for callback in callbacks:
+            try:
+                callback(entity, settings)
+            except Exception:
+                # settings one keeper can't use must not hide them from the others
+                logger.exception("Failed to apply the settings of %s %s", entity_type, entity)
+
+    def _purge(self, names: Sequence[str]) -> None:
+        """Delete notices every broker has had the time to read. Oldest first, so stop at the first young one."""
+        now = self._clock.milliseconds()
+        old: list[str] = []
+        for name in names:
+            try:
+                notice = self._zk.configs.notified_entity(name)
+            except ZnodeFormatError:
+                notice = ("", 0)
+            if notice is not None and now - notice[1] <= NOTICE_LIFETIME_MS:
+                break
+            old.append(name)
+        self._zk.configs.delete_notifications(old, ANY_VERSION)
+
+
+def _number(name: str) -> int:
+    digits = name.removeprefix(ConfigEntityChangeNotificationSequenceZNode.prefix)
+    return int(digits) if digits.isdigit() else -1

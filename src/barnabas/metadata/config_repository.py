@@ -1,0 +1,38 @@
+"""Settings as they are in the store: those of topics that differ from the broker's defaults.
+
+Used by storage's owner at start and by DescribeConfigs, on any thread; blocks on the store, keeps nothing, so no lock.
+Kafka: kafka.server.metadata.ZkConfigRepository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.zk_data import ConfigType
+
+
+class ConfigRepository:
+    """Reads and writes settings by entity; checks are done by those who call."""
+
+    def __init__(self, zk_client: KafkaZkClient) -> None:
+        self._zk = zk_client
+
+    def topic_overrides(self, topic: str) -> dict[str, str]:
+        """A topic's own settings."""
+        return self._zk.configs.entity(ConfigType.TOPIC, topic)
+
+    def all_topic_overrides(self) -> dict[str, dict[str, str]]:
+        """The settings of all topics that have some, read in one batch (at start)."""
+        return self._zk.configs.topics(self._zk.configs.entities(ConfigType.TOPIC))
+
+    def broker_overrides(self, broker: str) -> dict[str, str]:
+        """Dynamic settings of a broker; of all of them for `<default>`."""
+        return self._zk.configs.entity(ConfigType.BROKER, broker)
+
+    def change_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Replace a topic's settings and tell every broker. UNKNOWN_TOPIC_OR_PARTITION if there is no such topic."""
+        if not self._zk.topics.exists(topic):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
+        self._zk.configs.change(ConfigType.TOPIC, topic, overrides)

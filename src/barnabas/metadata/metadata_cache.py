@@ -1,0 +1,150 @@
+"""The broker's copy of the cluster's metadata: one immutable image, replaced by each UpdateMetadata request.
+
+Fed by the controller's channel (thread `broker-channel-<id>`, or a request handler in a cluster), read by every thread
+through `image` without a lock. `_lock` lets one update at a time build the next image; subscribers are called after it
+was published, without the lock, on the feeding thread, in the order of updates as far as the feeder keeps one.
+
+Kafka: kafka.server.metadata.ZkMetadataCache.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from barnabas.metadata.metadata_image import (
+    NO_CONTROLLER,
+    BrokerMetadata,
+    MetadataImage,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.zk.leader_and_isr import LEADER_DURING_DELETE
+
+logger = logging.getLogger(__name__)
+state_logger = logging.getLogger("state.change.logger")
+
+MetadataSubscriber = Callable[[MetadataImage, MetadataImage], None]
+_PartitionState = UpdateMetadataRequest.UpdateMetadataPartitionState
+
+
+class MetadataCache:
+    """Holds the image. Epochs of the request are checked by who receives it (ReplicaManager)."""
+
+    def __init__(self, broker_id: int, cluster_id: str | None = None) -> None:
+        self.image = MetadataImage(cluster_id=cluster_id)
+        self._broker_id = broker_id
+        self._lock = threading.Lock()
+        self._subscribers: tuple[MetadataSubscriber, ...] = ()
+
+    def subscribe(self, subscriber: MetadataSubscriber) -> None:
+        """Have `subscriber(old image, new image)` called after every update."""
+        with self._lock:
+            self._subscribers = (*self._subscribers, subscriber)
+
+    def contains(self, topic: str) -> bool:
+        """Whether the controller told of a topic."""
+        return topic in self.image.topics
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
+        """Merge what the controller tells; the partitions it says are being deleted (leader -2).
+
+        Live brokers and the controller are replaced, partitions merged: an update names only those that changed.
+        """
+        with self._lock:
+            old = self.image
+            topics, deleted = _merged_topics(old.topics, request)
+            new = replace(
+                old,
+                version=old.version + 1,
+                controller_id=request.controller_id if request.controller_id >= 0 else NO_CONTROLLER,
+                brokers={broker.id: _broker(broker) for broker in request.live_brokers},
+                topics=topics,
+                topic_names=old.topic_names if topics is old.topics else _topic_names(topics),
+            )
+            self.image = new
+            subscribers = self._subscribers
+        self._check_listeners(new)
+        if topics is not old.topics:
+            state_logger.info(
+                "[Broker id=%d] Add %d partitions and deleted %d partitions from metadata cache in response to "
+                "UpdateMetadata request sent by controller %d epoch %d",
+                self._broker_id,
+                sum(1 for _ in _partition_states(request)) - len(deleted),
+                len(deleted),
+                request.controller_id,
+                request.controller_epoch,
+            )
+        for subscriber in subscribers:
+            subscriber(old, new)
+        return deleted
+
+    def _check_listeners(self, image: MetadataImage) -> None:
+        own = image.brokers.get(self._broker_id)
+        if own is not None and any(
+            broker.endpoints.keys() != own.endpoints.keys() for broker in image.brokers.values()
+        ):
+            logger.error("Listeners are not identical across brokers: %s", dict(image.brokers))
+
+
+def _partition_states(request: UpdateMetadataRequest) -> list[tuple[str, _PartitionState]]:
+    """(topic, state) of both layouts: by topic since version 5."""
+    return [
+        *((state.topic_name, state) for state in request.ungrouped_partition_states),
+        *((topic.topic_name, state) for topic in request.topic_states for state in topic.partition_states),
+    ]
+
+
+def _merged_topics(
+    old: Mapping[str, TopicMetadata], request: UpdateMetadataRequest
+) -> tuple[Mapping[str, TopicMetadata], list[TopicPartition]]:
+    topic_ids = {topic.topic_name: topic.topic_id for topic in request.topic_states}
+    changes: dict[str, dict[int, _PartitionState]] = {}
+    for topic, state in _partition_states(request):
+        changes.setdefault(topic, {})[state.partition_index] = state
+    if not changes:
+        return old, []
+    topics = dict(old)
+    deleted: list[TopicPartition] = []
+    for topic, states in changes.items():
+        before = old.get(topic)
+        partitions = {} if before is None else {found.partition: found for found in before.partitions}
+        for index, state in states.items():
+            if state.leader == LEADER_DURING_DELETE:
+                partitions.pop(index, None)
+                deleted.append(TopicPartition(topic, index))
+            else:
+                partitions[index] = _partition(state)
+        if partitions:
+            # an id of zeros means a controller that knows no ids: forget ours (Kafka: newZeroIds)
+            topic_id = topic_ids.get(topic, ZERO_UUID)
+            topics[topic] = TopicMetadata(topic, topic_id, tuple(partitions[index] for index in sorted(partitions)))
+        else:
+            topics.pop(topic, None)
+    return topics, deleted
+
+
+def _partition(state: _PartitionState) -> PartitionMetadata:
+    return PartitionMetadata(
+        state.partition_index,
+        state.leader,
+        state.leader_epoch,
+        tuple(state.replicas),
+        tuple(state.isr),
+        tuple(state.offline_replicas),
+        state.zk_version,
+    )
+
+
+def _broker(broker: UpdateMetadataRequest.UpdateMetadataBroker) -> BrokerMetadata:
+    endpoints = {endpoint.listener: (endpoint.host, endpoint.port) for endpoint in broker.endpoints}
+    return BrokerMetadata(broker.id, -1, broker.rack, endpoints)
+
+
+def _topic_names(topics: Mapping[str, TopicMetadata]) -> dict[bytes, str]:
+    return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != ZERO_UUID}

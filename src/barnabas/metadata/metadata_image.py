@@ -1,0 +1,75 @@
+"""The cluster as a broker knows it at one moment: brokers, topics, leaders. Immutable: readers keep what they took.
+
+Made by `metadata_cache` (fed by UpdateMetadata), read on every thread by one attribute access; never changed, so no
+lock. Kafka: MetadataSnapshot of kafka.server.metadata.ZkMetadataCache, org.apache.kafka.image.MetadataImage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from barnabas.protocol.topic_partition import TopicPartition
+
+NO_CONTROLLER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMetadata:
+    """A live broker. `endpoints`: listener name -> (host, port). `epoch` -1 where it isn't known (UpdateMetadata)."""
+
+    id: int
+    epoch: int
+    rack: str | None
+    endpoints: Mapping[str, tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """One partition. `leader` -1: there is none. Offline replicas are on dead brokers or failed log directories."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic: its partitions in order of their numbers. `topic_id` is 16 zeros if the topic has none."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionMetadata, ...]
+
+    def partition(self, index: int) -> PartitionMetadata | None:
+        """A partition by its number; numbers are usually positions, but a controller may tell of some only."""
+        partitions = self.partitions
+        if 0 <= index < len(partitions) and partitions[index].partition == index:
+            return partitions[index]
+        return next((found for found in partitions if found.partition == index), None)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Everything at once. `version` grows by one with each change; `topic_names`: topic id -> name."""
+
+    version: int = 0
+    cluster_id: str | None = None
+    controller_id: int = NO_CONTROLLER
+    brokers: Mapping[int, BrokerMetadata] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    topic_names: Mapping[bytes, str] = field(default_factory=dict)
+
+    def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
+        """A partition, None if the controller hasn't told of it."""
+        topic = self.topics.get(partition.topic)
+        return None if topic is None else topic.partition(partition.partition)
+
+    def endpoint(self, broker_id: int, listener_name: str) -> tuple[str, int] | None:
+        """Where a broker listens on a listener; None if it isn't alive or has no such listener."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.endpoints.get(listener_name)

@@ -1,0 +1,55 @@
+"""Producer ids for idempotent producers: taken from blocks of 1000 that brokers get from the store.
+
+Used by InitProducerId on handler threads; `_lock` guards the current block, also while a new one is fetched.
+Kafka: kafka.coordinator.transaction.ZkProducerIdManager.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.zk_data import ProducerIdsBlock
+
+logger = logging.getLogger(__name__)
+
+BLOCK_SIZE = 1000
+_MAX_PRODUCER_ID = 2**63 - 1
+
+
+class ProducerIdManager:
+    """Hands out ids that no other producer of the cluster has or had.
+
+    Unlike Kafka it takes its first block at the first call, so that a start costs no write. What is left of a block is
+    lost at a restart.
+    """
+
+    def __init__(self, broker_id: int, zk_client: KafkaZkClient) -> None:
+        self._broker_id = broker_id
+        self._zk = zk_client
+        self._lock = threading.Lock()
+        self._next = 0
+        self._last = -1
+
+    def generate(self) -> int:
+        """An id. Blocks on the store once in a thousand calls; raises StoreError if that fails."""
+        with self._lock:
+            if self._next > self._last:
+                block = self._new_block()
+                self._next, self._last = block.first_producer_id, block.last_producer_id
+            producer_id = self._next
+            self._next += 1
+            return producer_id
+
+    def _new_block(self) -> ProducerIdsBlock:
+        while True:
+            current, version = self._zk.producer_id_block()
+            first = 0 if current is None else current.last_producer_id + 1
+            if first > _MAX_PRODUCER_ID - BLOCK_SIZE:
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "Have exhausted all producerIds.")
+            block = ProducerIdsBlock(self._broker_id, first, BLOCK_SIZE)
+            if self._zk.update_producer_id_block(block, version):
+                logger.info("Acquired new producerId block %s", block)
+                return block

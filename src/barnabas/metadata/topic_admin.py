@@ -1,0 +1,328 @@
+"""Creating, deleting and growing topics: Kafka's checks, then znodes; the controller does the rest.
+
+Used by CreateTopics, DeleteTopics, CreatePartitions and auto-creation, on request handler threads; it blocks on the
+store. Stateless but for its arguments, so no lock. Answers don't wait for the controller: callers that want to wait
+watch the metadata image.
+
+Kafka: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient; the error texts are theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.log_config import validate_topic_config
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.replica_placement import AdminOperationFailed, assign_replicas_to_brokers
+from barnabas.metadata.topic_name import has_collision, has_collision_characters, validate_topic_name
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import ZERO_UUID, random_uuid
+from barnabas.zk.errors import NodeExistsError
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.replica_assignment import ReplicaAssignment
+
+if TYPE_CHECKING:
+    from barnabas.config.kafka_config import KafkaConfig
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_COUNT = -1  # number of partitions, replication factor: what the broker's settings say
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAdminConfig:
+    """Defaults for new topics, and what checks a topic's settings (raising ConfigError)."""
+
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    validate_topic_config: Callable[[Mapping[str, str]], None] = validate_topic_config
+
+    @classmethod
+    def from_kafka_config(cls, config: KafkaConfig) -> TopicAdminConfig:
+        """`num.partitions`, `default.replication.factor`; settings are checked against the broker's too."""
+        return cls(
+            config.integer("num.partitions"),
+            config.integer("default.replication.factor"),
+            partial(validate_topic_config, broker=config),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic wanted. Either numbers, or `assignments` (partition -> broker ids, the preferred leader first)."""
+
+    name: str
+    num_partitions: int = DEFAULT_COUNT
+    replication_factor: int = DEFAULT_COUNT
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicResult:
+    """What became of it. With an error the numbers are -1 and the id zeros; `configs` are the topic's own settings."""
+
+    name: str
+    error: ApiError | None = None
+    topic_id: bytes = ZERO_UUID
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """Partitions wanted: `count` in the end. `assignments`: broker ids for each one added, None to place them."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class TopicAdmin:
+    """Writes what administrators want of topics. `chance` places replicas; tests give a seeded one."""
+
+    def __init__(
+        self,
+        zk_client: KafkaZkClient,
+        metadata_cache: MetadataCache,
+        config: TopicAdminConfig,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._zk = zk_client
+        self._metadata = metadata_cache
+        self._config = config
+        self._chance = chance or random.Random()
+
+    # -- creation --------------------------------------------------------------------------------------------------
+
+    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreateTopicResult]:
+        """Create topics, or only check whether they could be; one result each, in order. Raises nothing for a topic.
+
+        Names that occur twice in a request are refused by the handler.
+        """
+        return [self._create_topic(topic, validate_only) for topic in topics]
+
+    def _create_topic(self, topic: NewTopic, validate_only: bool) -> CreateTopicResult:
+        try:
+            return self._try_to_create_topic(topic, validate_only)
+        except ApiError as error:
+            logger.info("Error processing create topic request %s: %s", topic, error)
+            return CreateTopicResult(topic.name, error)
+        except ConfigError as error:
+            logger.info("Error processing create topic request %s: %s", topic, error)
+            return CreateTopicResult(topic.name, ApiError(ErrorCode.INVALID_CONFIG, error.message))
+        except Exception:
+            # the other topics of the request can still be created
+            logger.exception("Error processing create topic request %s", topic)
+            return CreateTopicResult(topic.name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _try_to_create_topic(self, topic: NewTopic, validate_only: bool) -> CreateTopicResult:
+        if self._metadata.contains(topic.name):
+            raise _already_exists(topic.name)
+        without_value = [name for name, value in topic.configs.items() if value is None]
+        if without_value:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(without_value)}"
+            )
+        configs = {name: value for name, value in topic.configs.items() if value is not None}
+        assignments = self._assignments_for(topic)
+        self._validate_name(topic.name)
+        _validate_assignments(assignments)
+        self._config.validate_topic_config(configs)
+        counts = (len(assignments), len(assignments[0]))
+        if validate_only:
+            return CreateTopicResult(topic.name, None, ZERO_UUID, *counts, configs)
+        topic_id = random_uuid()
+        try:
+            self._zk.topics.create(topic.name, topic_id, assignments, configs)
+        except NodeExistsError as error:
+            raise _already_exists(topic.name) from error
+        logger.info(
+            "Creating topic %s with configuration %s and initial partition assignment %s",
+            topic.name,
+            configs,
+            assignments,
+        )
+        return CreateTopicResult(topic.name, None, topic_id, *counts, configs)
+
+    def _assignments_for(self, topic: NewTopic) -> Mapping[int, Sequence[int]]:
+        has_counts = topic.num_partitions != DEFAULT_COUNT or topic.replication_factor != DEFAULT_COUNT
+        if topic.assignments:
+            if has_counts:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at "
+                    "the same time.",
+                )
+            return topic.assignments
+        config = self._config
+        brokers = [(broker.id, broker.rack) for broker in self._metadata.image.brokers.values()]
+        return assign_replicas_to_brokers(
+            brokers,
+            config.num_partitions if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions,
+            config.default_replication_factor
+            if topic.replication_factor == DEFAULT_COUNT
+            else topic.replication_factor,
+            self._chance,
+        )
+
+    def _validate_name(self, name: str) -> None:
+        validate_topic_name(name)
+        if self._zk.topics.is_marked_for_deletion(name):
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
+        if self._zk.topics.exists(name):
+            raise _already_exists(name)
+        if has_collision_characters(name):
+            colliding = sorted(other for other in self._zk.topics.all_topics() if has_collision(name, other))
+            if name in colliding:  # created in the meantime
+                raise _already_exists(name)
+            if colliding:
+                raise ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"Topic '{name}' collides with existing topics: {', '.join(colliding)}",
+                )
+
+    # -- deletion --------------------------------------------------------------------------------------------------
+
+    def delete_topics(self, names: Iterable[str]) -> dict[str, ApiError | None]:
+        """Mark topics for deletion; None for those that are (also if they were before), else the error.
+
+        Whether topics may be deleted at all (`delete.topic.enable`) is the handler's question.
+        """
+        return {name: self._delete_topic(name) for name in names}
+
+    def _delete_topic(self, name: str) -> ApiError | None:
+        try:
+            if not self._zk.topics.exists(name):
+                return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{name}` to delete does not exist")
+            self._zk.topics.request_deletion(name)
+        except NodeExistsError:
+            logger.debug("Topic %s is already marked for deletion", name)
+        except Exception:
+            # the other topics of the request can still be deleted
+            logger.exception("Error processing delete topic request for topic %s", name)
+            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return None
+
+    # -- growth ----------------------------------------------------------------------------------------------------
+
+    def create_partitions(
+        self, wanted: Iterable[NewPartitions], *, validate_only: bool = False
+    ) -> dict[str, ApiError | None]:
+        """Add partitions to topics, or only check whether they could be; None for those that were."""
+        return {new.name: self._create_partitions(new, validate_only) for new in wanted}
+
+    def _create_partitions(self, new: NewPartitions, validate_only: bool) -> ApiError | None:
+        try:
+            self._try_to_create_partitions(new, validate_only)
+        except ApiError as error:
+            return error
+        except AdminOperationFailed as error:
+            logger.info("Error processing create partitions request %s: %s", new, error)
+            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        except Exception:
+            # the other topics of the request can still grow
+            logger.exception("Error processing create partitions request %s", new)
+            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return None
+
+    def _try_to_create_partitions(self, new: NewPartitions, validate_only: bool) -> None:
+        found = self._zk.topics.assignments([new.name])
+        if not found or not found[0].assignment:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist.")
+        existing = found[0].assignment
+        if any(assignment.is_being_reassigned for assignment in existing.values()):
+            raise ApiError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"A partition reassignment is in progress for the topic '{new.name}'.",
+            )
+        added = self._assignments_to_add(new, existing)
+        if not validate_only:
+            grown = dict(existing)
+            for index, replicas in added.items():
+                grown[TopicPartition(new.name, index)] = ReplicaAssignment(tuple(replicas))
+            self._zk.topics.set_assignment(new.name, found[0].topic_id, grown)
+            logger.info("Creating %d partitions for '%s': %s", len(added), new.name, added)
+
+    def _assignments_to_add(
+        self, new: NewPartitions, existing: Mapping[TopicPartition, ReplicaAssignment]
+    ) -> Mapping[int, Sequence[int]]:
+        increment = new.count - len(existing)
+        if increment < 0:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic currently has {len(existing)} partitions, which is higher than the requested {new.count}.",
+            )
+        if increment == 0:
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {len(existing)} partitions.")
+        first = existing.get(TopicPartition(new.name, 0))
+        if first is None:
+            raise AdminOperationFailed(f"Topic '{new.name}' has no partition 0. Assignment: {existing}")
+        brokers = [(info.id, info.rack) for info, _ in self._zk.brokers_and_epochs().values()]
+        if new.assignments is not None:
+            _validate_new_assignments(new.assignments, increment, len(first.replicas), {b for b, _ in brokers})
+            return {len(existing) + index: replicas for index, replicas in enumerate(new.assignments)}
+        at_or_after = (index for index, (broker_id, _) in enumerate(brokers) if broker_id >= first.replicas[0])
+        return assign_replicas_to_brokers(
+            brokers,
+            increment,
+            len(first.replicas),
+            self._chance,
+            fixed_start_index=next(at_or_after, 0),
+            start_partition_id=len(existing),
+        )
+
+
+def _already_exists(name: str) -> ApiError:
+    return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
+def _invalid_assignment(text: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+
+
+def _validate_assignments(assignments: Mapping[int, Sequence[int]]) -> None:
+    """Kafka: the second half of AdminZkClient.validateTopicCreate; an empty list is refused as KRaft does."""
+    if len({len(replicas) for replicas in assignments.values()}) != 1:
+        raise _invalid_assignment("All partitions should have the same number of replicas")
+    if any(not replicas for replicas in assignments.values()):
+        raise _invalid_assignment("The manual partition assignment includes an empty replica list.")
+    if any(len(set(replicas)) != len(replicas) for replicas in assignments.values()):
+        raise _invalid_assignment(f"Duplicate replica assignment found: {dict(assignments)}")
+    if sorted(assignments) != list(range(len(assignments))):
+        raise _invalid_assignment("partitions should be a consecutive 0-based integer sequence")
+
+
+def _validate_new_assignments(
+    assignments: Sequence[Sequence[int]], increment: int, replication_factor: int, brokers: set[int]
+) -> None:
+    unknown = sorted({broker_id for replicas in assignments for broker_id in replicas} - brokers)
+    if unknown:
+        raise _invalid_assignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
+    if len(assignments) != increment:
+        raise _invalid_assignment(
+            f"Increasing the number of partitions by {increment} but {len(assignments)} assignments provided."
+        )
+    for index, replicas in enumerate(assignments):
+        if not replicas:
+            raise _invalid_assignment(f"Cannot have replication factor of 0 for partition id {index}.")
+        if len(set(replicas)) != len(replicas):
+            raise _invalid_assignment(
+                f"Duplicate brokers not allowed in replica assignment: {', '.join(map(str, replicas))} for partition "
+                f"id {index}."
+            )
+    wrong = [index for index, replicas in enumerate(assignments) if len(replicas) != replication_factor]
+    if wrong:
+        sizes = ", ".join(str(len(assignments[index])) for index in wrong)
+        raise _invalid_assignment(
+            f"Inconsistent replication factor between partitions, partition 0 has {replication_factor} while "
+            f"partitions [{', '.join(map(str, wrong))}] have replication factors [{sizes}], respectively."
+        )

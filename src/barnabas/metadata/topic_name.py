@@ -1,0 +1,52 @@
+"""What a topic may be called.
+
+Pure functions, used on any thread. Kafka: org.apache.kafka.common.internals.Topic, same texts.
+"""
+
+from __future__ import annotations
+
+import string
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+MAX_NAME_LENGTH = 249
+_LEGAL = frozenset(string.ascii_letters + string.digits + "._-")
+
+
+def invalid_reason(name: str) -> str | None:
+    """Why `name` can't be a topic's name; None if it can."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    if not _LEGAL.issuperset(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def validate_topic_name(name: str) -> None:
+    """Raise ApiError INVALID_TOPIC_EXCEPTION if `name` can't be a topic's name."""
+    reason = invalid_reason(name)
+    if reason is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def is_internal(name: str) -> bool:
+    """Whether the topic is the broker's own."""
+    return name in INTERNAL_TOPICS
+
+
+def has_collision_characters(name: str) -> bool:
+    """Whether another name could be the same in a metric's name."""
+    return "_" in name or "." in name
+
+
+def has_collision(first: str, second: str) -> bool:
+    """Whether two names are the same in a metric's name, where '.' becomes '_'."""
+    return first.replace(".", "_") == second.replace(".", "_")

@@ -1,0 +1,715 @@
+"""The controller against a store without threads and brokers that only take note: topics, brokers, deletion, fencing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from barnabas.config.listeners import EndPoint
+from barnabas.controller.broker_channel import (
+    OnLeaderAndIsrResponse,
+    OnStopReplicaResponse,
+    OnUpdateMetadataResponse,
+)
+from barnabas.controller.controller import NO_CONTROLLER, Controller
+from barnabas.controller.controller_config import ControllerConfig
+from barnabas.controller.controller_events import ElectionType
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.inter_broker import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import random_uuid
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.zk_data import (
+    BrokerInfo,
+    ConfigType,
+    ControllerEpochZNode,
+    FinalizedFeatures,
+    PreferredReplicaElectionZNode,
+    TopicZNode,
+)
+from tests.support.inline_store import InlineSession, InlineStore
+from tests.support.mock_clock import MockClock
+from tests.support.mock_scheduler import MockScheduler
+
+LISTENER = "PLAINTEXT"
+
+
+class RecordingChannel:
+    """A broker that obeys: it remembers requests, applies metadata, and answers when the cluster settles."""
+
+    def __init__(self, broker: RecordingBroker) -> None:
+        self.broker = broker
+        self.closed = False
+
+    def start(self) -> None:
+        pass
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest, on_response: OnLeaderAndIsrResponse) -> None:
+        self.broker.requests.append(request)
+        errors = [
+            LeaderAndIsrResponse.LeaderAndIsrTopicError(
+                topic.topic_id,
+                [
+                    LeaderAndIsrResponse.LeaderAndIsrPartitionError(
+                        "",
+                        state.partition_index,
+                        ErrorCode.KAFKA_STORAGE_ERROR
+                        if TopicPartition(topic.topic_name, state.partition_index) in self.broker.failed
+                        else ErrorCode.NONE,
+                    )
+                    for state in topic.partition_states
+                ],
+            )
+            for topic in request.topic_states
+        ]
+        self.broker.answer(self, lambda: on_response(LeaderAndIsrResponse(topics=errors)))
+
+    def update_metadata(self, request: UpdateMetadataRequest, on_response: OnUpdateMetadataResponse) -> None:
+        self.broker.requests.append(request)
+        self.broker.cache.update_metadata(request)
+        self.broker.answer(self, lambda: on_response(UpdateMetadataResponse()))
+
+    def stop_replica(self, request: StopReplicaRequest, on_response: OnStopReplicaResponse) -> None:
+        self.broker.requests.append(request)
+        errors = [
+            StopReplicaResponse.StopReplicaPartitionError(
+                topic.topic_name, state.partition_index, self.broker.stop_replica_error
+            )
+            for topic in request.topic_states
+            for state in topic.partition_states
+        ]
+        self.broker.answer(self, lambda: on_response(StopReplicaResponse(partition_errors=errors)))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class RecordingBroker:
+    """One broker: its session, its controller, and what any controller sent it."""
+
+    def __init__(self, cluster: Cluster, broker_id: int, **settings: Any) -> None:
+        self.cluster = cluster
+        self.id = broker_id
+        self.requests: list[Any] = []
+        self.failed: set[TopicPartition] = set()
+        self.stop_replica_error = ErrorCode.NONE
+        self.cache = MetadataCache(broker_id)
+        self.session: InlineSession = cluster.store.new_session()
+        self.zk = KafkaZkClient(self.session, cluster.clock)
+        self.zk.make_sure_persistent_paths_exist()
+        self.info = BrokerInfo(broker_id, (EndPoint("localhost", 9092 + broker_id, LISTENER, "PLAINTEXT"),))
+        self.epoch = self.register()
+        self.controller = Controller(
+            ControllerConfig(broker_id, LISTENER, **settings),
+            self.zk,
+            self.register,
+            cluster.channel_to,
+            cluster.scheduler,
+            threaded=False,
+        )
+        self.controller.startup()
+
+    def register(self) -> int:
+        self.epoch = self.zk.register_broker(self.info)
+        return self.epoch
+
+    def answer(self, channel: RecordingChannel, callback: Any) -> None:
+        self.cluster.store.pending.append(lambda: None if channel.closed else callback())
+
+    def take(self) -> list[Any]:
+        taken, self.requests = self.requests, []
+        return taken
+
+    def stop(self) -> None:
+        """What a crash looks like to the others."""
+        self.session.close()
+        self.controller.shutdown()
+        del self.cluster.brokers[self.id]
+
+
+class Cluster:
+    """Brokers on one store, run on the test's thread."""
+
+    def __init__(self, *broker_ids: int, **settings: Any) -> None:
+        self.clock = MockClock()
+        self.store = InlineStore(self.clock)
+        self.scheduler = MockScheduler(self.clock)
+        self.brokers: dict[int, RecordingBroker] = {}
+        self.settings = settings
+        for broker_id in broker_ids:
+            self.start(broker_id)
+        self.settle()
+
+    def start(self, broker_id: int) -> RecordingBroker:
+        broker = self.brokers[broker_id] = RecordingBroker(self, broker_id, **self.settings)
+        return broker
+
+    def channel_to(self, info: BrokerInfo) -> RecordingChannel:
+        return RecordingChannel(self.brokers[info.id])
+
+    def settle(self) -> None:
+        """Run everything that is waiting, and what that causes."""
+        while self.store.deliver() + sum(broker.controller.run_pending() for broker in list(self.brokers.values())):
+            pass
+
+    @property
+    def active(self) -> RecordingBroker:
+        return next(broker for broker in self.brokers.values() if broker.controller.is_active)
+
+    def create_topic(self, name: str, assignment: dict[int, list[int]], **configs: str) -> bytes:
+        topic_id = random_uuid()
+        self.active.zk.topics.create(name, topic_id, assignment, configs)
+        self.settle()
+        return topic_id
+
+    def state(self, topic: str, partition: int = 0) -> LeaderIsrAndControllerEpoch:
+        tp = TopicPartition(topic, partition)
+        return self.active.zk.topics.partition_states([tp])[tp]
+
+    def leadership(self, topic: str, partition: int = 0) -> tuple[int, int, tuple[int, ...]]:
+        """(leader, leader epoch, in-sync replicas) in the store."""
+        found = self.state(topic, partition).leader_and_isr
+        return found.leader, found.leader_epoch, found.isr
+
+
+def leader_and_isr_states(requests: Iterable[Any]) -> list[tuple[str, int, int, int, bool]]:
+    """(topic, partition, leader, leader epoch, is new) of all LeaderAndIsr requests."""
+    return [
+        (topic.topic_name, state.partition_index, state.leader, state.leader_epoch, state.is_new)
+        for request in requests
+        if isinstance(request, LeaderAndIsrRequest)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+
+
+def kinds(requests: Iterable[Any]) -> list[str]:
+    return [type(request).__name__ for request in requests]
+
+
+def test_a_single_broker_becomes_controller_and_leads_a_new_topic() -> None:
+    cluster = Cluster(0)
+    broker = cluster.brokers[0]
+    assert broker.controller.is_active
+    assert broker.controller.epoch == 1
+    assert broker.zk.controller_id() == 0
+    assert broker.zk.controller_epoch() == (1, 1)
+    assert broker.zk.finalized_features() == (FinalizedFeatures({}), 0)
+    assert cluster.brokers[0].cache.image.controller_id == 0
+    assert broker.cache.image.brokers[0].endpoints == {LISTENER: ("localhost", 9092)}
+    broker.take()
+
+    topic_id = cluster.create_topic("orders", {0: [0], 1: [0]})
+    requests = broker.take()
+    # Kafka's order: the partition states are told before the metadata; LeaderAndIsr makes the leader first
+    assert kinds(requests)[:2] == ["LeaderAndIsrRequest", "UpdateMetadataRequest"]
+    first = requests[0]
+    assert (first.controller_id, first.controller_epoch, first.broker_epoch) == (0, 1, broker.epoch)
+    assert [(leader.broker_id, leader.port) for leader in first.live_leaders] == [(0, 9092)]
+    assert first.topic_states[0].topic_id == topic_id
+    assert leader_and_isr_states(requests[:1]) == [("orders", 0, 0, 0, True), ("orders", 1, 0, 0, True)]
+    assert cluster.leadership("orders", 1) == (0, 0, (0,))
+    image = broker.cache.image
+    assert image.topic_names[topic_id] == "orders"
+    assert [partition.leader for partition in image.topics["orders"].partitions] == [0, 0]
+
+
+def test_requests_encode_in_the_versions_of_3_9() -> None:
+    cluster = Cluster(0)
+    cluster.create_topic("orders", {0: [0]})
+    cluster.brokers[0].zk.topics.request_deletion("orders")
+    cluster.settle()
+    versions = {LeaderAndIsrRequest: 7, UpdateMetadataRequest: 8, StopReplicaRequest: 4}
+    requests = cluster.brokers[0].take()
+    assert {type(request) for request in requests} == set(versions)
+    for request in requests:
+        version = versions[type(request)]
+        decoded, _ = type(request).decode(b"".join(bytes(piece) for piece in request.encode(version)), version)
+        assert decoded.encode(version) == request.encode(version)
+
+
+def test_topics_and_leaders_come_back_after_a_restart() -> None:
+    cluster = Cluster(0)
+    topic_id = cluster.create_topic("orders", {0: [0], 1: [0]})
+    old_epoch = cluster.brokers[0].epoch
+    cluster.brokers[0].stop()
+
+    broker = cluster.start(0)
+    cluster.settle()
+    assert broker.controller.epoch == 2
+    assert broker.epoch > old_epoch
+    assert broker.zk.controller_epoch() == (2, 2)
+    requests = broker.take()
+    # brokers learn of each other, then of what they host; the broker was back before anyone saw it gone,
+    # so its leadership stands, in the same epoch, and isn't written again
+    assert kinds(requests)[:2] == ["UpdateMetadataRequest", "LeaderAndIsrRequest"]
+    assert leader_and_isr_states(requests) == [("orders", 0, 0, 0, False), ("orders", 1, 0, 0, False)]
+    assert cluster.state("orders") == LeaderIsrAndControllerEpoch(LeaderAndIsr(0, 0, (0,)), 1)
+    image = broker.cache.image
+    assert image.topic_names == {topic_id: "orders"}
+    assert [partition.leader for partition in image.topics["orders"].partitions] == [0, 0]
+
+
+def test_a_topic_created_while_the_controller_was_down_is_led_at_start() -> None:
+    cluster = Cluster(0)
+    cluster.brokers[0].stop()
+    session = cluster.store.new_session()
+    KafkaZkClient(session, cluster.clock).topics.create("late", random_uuid(), {0: [0]}, {})
+    session.close()
+    broker = cluster.start(0)
+    cluster.settle()
+    assert cluster.leadership("late") == (0, 0, (0,))
+    assert ("late", 0, 0, 0, True) in leader_and_isr_states(broker.take())
+
+
+def test_partitions_are_added() -> None:
+    cluster = Cluster(0)
+    topic_id = cluster.create_topic("orders", {0: [0]})
+    broker = cluster.brokers[0]
+    for count in (3, 5):  # the second growth proves that the watch was set again
+        broker.take()
+        grown = {TopicPartition("orders", index): ReplicaAssignment((0,)) for index in range(count)}
+        broker.zk.topics.set_assignment("orders", topic_id, grown)
+        cluster.settle()
+        assert len(broker.cache.image.topics["orders"].partitions) == count
+        assert all(is_new for *_, is_new in leader_and_isr_states(broker.take()))
+
+
+def test_deleting_a_topic() -> None:
+    cluster = Cluster(0)
+    first_id = cluster.create_topic("orders", {0: [0], 1: [0]}, **{"retention.ms": "1000"})
+    cluster.create_topic("kept", {0: [0]})
+    broker = cluster.brokers[0]
+    broker.take()
+    broker.zk.topics.request_deletion("orders")
+    cluster.settle()
+
+    stops = [request for request in broker.take() if isinstance(request, StopReplicaRequest)]
+    described = [
+        [(state.partition_index, state.leader_epoch, state.delete_partition) for state in topic.partition_states]
+        for request in stops
+        for topic in request.topic_states
+    ]
+    assert described == [[(0, -2, False), (1, -2, False)], [(0, -2, True), (1, -2, True)]]
+    assert set(broker.cache.image.topics) == {"kept"}
+    assert broker.zk.topics.all_topics() == {"kept"}
+    assert broker.zk.topics.deletions() == set()
+    assert broker.zk.configs.entities(ConfigType.TOPIC) == ["kept"]
+
+    second_id = cluster.create_topic("orders", {0: [0]})
+    assert second_id != first_id
+    assert cluster.leadership("orders") == (0, 0, (0,))
+    assert set(broker.cache.image.topic_names.values()) == {"kept", "orders"}
+    assert first_id not in broker.cache.image.topic_names
+
+
+def test_deletion_is_tried_again_when_the_broker_is_back() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0, 1]})
+    cluster.brokers[1].stop()
+    cluster.settle()
+    cluster.brokers[0].zk.topics.request_deletion("orders")
+    cluster.settle()
+    assert cluster.brokers[0].zk.topics.all_topics() == {"orders"}
+    assert "orders" not in cluster.brokers[0].cache.image.topics  # nobody is served from it any more
+    cluster.start(1)
+    cluster.settle()
+    assert cluster.brokers[0].zk.topics.all_topics() == set()
+    deleted = [r for r in cluster.brokers[1].take() if isinstance(r, StopReplicaRequest)]
+    assert deleted[-1].topic_states[0].partition_states[0].delete_partition
+
+
+def test_a_replica_that_can_not_be_deleted_holds_up_the_deletion() -> None:
+    cluster = Cluster(0)
+    cluster.create_topic("orders", {0: [0]})
+    broker = cluster.brokers[0]
+    broker.stop_replica_error = ErrorCode.KAFKA_STORAGE_ERROR
+    broker.zk.topics.request_deletion("orders")
+    cluster.settle()
+    assert broker.zk.topics.all_topics() == {"orders"}
+    broker.stop_replica_error = ErrorCode.NONE
+    broker.stop()
+    broker = cluster.start(0)  # a new controller goes on with what is in the store
+    cluster.settle()
+    assert broker.zk.topics.all_topics() == set()
+
+
+def test_deletion_interrupted_by_a_restart_goes_on() -> None:
+    cluster = Cluster(0)
+    cluster.create_topic("orders", {0: [0]})
+    cluster.brokers[0].zk.topics.request_deletion("orders")
+    cluster.brokers[0].stop()
+    broker = cluster.start(0)
+    cluster.settle()
+    assert broker.zk.topics.all_topics() == set()
+    assert broker.cache.image.topics == {}
+
+
+def test_wishes_to_delete_unknown_topics_are_dropped_and_all_if_deletion_is_disabled() -> None:
+    cluster = Cluster(0)
+    cluster.brokers[0].zk.topics.request_deletion("nothing")
+    cluster.settle()
+    assert cluster.brokers[0].zk.topics.deletions() == set()
+
+    cluster = Cluster(0, delete_topic_enable=False)
+    cluster.create_topic("orders", {0: [0]})
+    cluster.brokers[0].zk.topics.request_deletion("orders")
+    cluster.settle()
+    assert cluster.brokers[0].zk.topics.deletions() == set()
+    assert cluster.leadership("orders") == (0, 0, (0,))
+
+
+def test_partitions_added_to_a_topic_being_deleted_are_taken_back() -> None:
+    cluster = Cluster(0, 1)
+    topic_id = cluster.create_topic("orders", {0: [0, 1]})
+    cluster.brokers[1].stop()  # keeps the deletion from ending
+    cluster.settle()
+    broker = cluster.brokers[0]
+    broker.zk.topics.request_deletion("orders")
+    cluster.settle()
+    grown = {TopicPartition("orders", index): ReplicaAssignment((0, 1)) for index in range(2)}
+    broker.zk.topics.set_assignment("orders", topic_id, grown)
+    cluster.settle()
+    assert len(broker.zk.topics.assignments(["orders"])[0].assignment) == 1
+
+
+def test_leaders_move_when_a_broker_dies_and_it_follows_when_it_is_back() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [1, 2], 1: [1]})
+    assert cluster.leadership("orders", 0) == (1, 0, (1, 2))
+    cluster.brokers[2].take()
+    cluster.brokers[1].stop()
+    cluster.settle()
+    assert cluster.leadership("orders", 0) == (2, 1, (2,))
+    assert cluster.leadership("orders", 1) == (-1, 1, (1,))  # the last in-sync replica stays in sync
+    image = cluster.brokers[2].cache.image
+    assert set(image.brokers) == {0, 2}
+    assert image.topics["orders"].partitions[0].offline_replicas == (1,)
+    assert image.topics["orders"].partitions[1].leader == -1
+
+    cluster.start(1)
+    cluster.settle()
+    assert cluster.leadership("orders", 0) == (2, 1, (2,))
+    assert cluster.leadership("orders", 1) == (1, 2, (1,))
+    assert ("orders", 0, 2, 1, False) in leader_and_isr_states(cluster.brokers[1].take())
+
+
+def test_an_unclean_leader_is_elected_only_where_that_is_allowed() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("clean", {0: [1, 2]})
+    cluster.create_topic("unclean", {0: [1, 2]}, **{"unclean.leader.election.enable": "true"})
+    cluster.brokers[2].stop()
+    cluster.settle()
+    cluster.brokers[1].stop()
+    cluster.settle()
+    assert cluster.leadership("clean")[0] == cluster.leadership("unclean")[0] == -1
+    cluster.start(2)
+    cluster.settle()
+    assert cluster.leadership("clean")[0] == -1
+    state = cluster.state("unclean").leader_and_isr
+    assert (state.leader, state.isr, state.leader_recovery_state.name) == (2, (2,), "RECOVERING")
+
+    results: list[Any] = []
+    partition = TopicPartition("clean", 0)
+    cluster.active.controller.elect_leaders([partition], ElectionType.UNCLEAN, results.append)
+    cluster.settle()
+    assert results == [{partition: 2}]
+
+
+def test_another_broker_takes_over_and_fences_the_former_controller() -> None:
+    cluster = Cluster(0, 1)
+    former, other = cluster.brokers[0], cluster.brokers[1]
+    cluster.create_topic("orders", {0: [0, 1]})
+    assert former.controller.is_active
+    assert not other.controller.is_active
+    assert other.controller.active_controller_id == 0
+
+    # the former controller loses its session without noticing, while a topic is being created
+    former.zk.topics.create("late", random_uuid(), {0: [0, 1]}, {})
+    cluster.store.deliver()
+    expired = cluster.store.table.end_session(former.session.session_id)
+    cluster.store.queue(expired)
+    cluster.store.deliver()
+    other.controller.run_pending()
+    assert other.controller.epoch == 2
+    former.take()
+    former.controller.run_pending()  # still has the event of the new topic
+    assert leader_and_isr_states(former.take()) == []
+    cluster.settle()
+    assert not former.controller.is_active
+    assert cluster.state("late").controller_epoch == 2
+
+
+def test_an_expired_session_registers_again_and_stands_for_election() -> None:
+    cluster = Cluster(0)
+    cluster.create_topic("orders", {0: [0]})
+    broker = cluster.brokers[0]
+    epoch = broker.epoch
+    broker.session.expire()
+    cluster.settle()
+    assert broker.epoch > epoch
+    assert broker.controller.is_active
+    assert broker.controller.epoch == 2
+    assert cluster.leadership("orders")[0] == 0
+    cluster.create_topic("after", {0: [0]})
+    assert broker.cache.image.topics["after"].partitions[0].leader == 0
+
+
+def test_losing_the_controller_znode_means_a_new_election() -> None:
+    cluster = Cluster(0, 1)
+    cluster.brokers[0].session.delete("/controller")
+    cluster.settle()
+    assert cluster.active.controller.epoch == 2
+    assert sum(broker.controller.is_active for broker in cluster.brokers.values()) == 1
+    cluster.create_topic("orders", {0: [0]})
+    assert cluster.leadership("orders") == (0, 0, (0,))
+
+
+def test_a_controller_that_fails_to_take_over_steps_down(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster()
+    broker = cluster.start(0)
+    session = cluster.store.new_session()
+    session.create("/brokers/topics/broken", b"not json")
+    cluster.store.deliver()
+    broker.controller.run_pending()
+    assert "Trigger controller movement immediately" in caplog.text
+    assert broker.controller.active_controller_id == NO_CONTROLLER
+    session.delete("/brokers/topics/broken")
+    cluster.settle()
+    assert broker.controller.is_active
+
+
+def test_preferred_leaders_are_elected_on_request_and_by_rebalancing() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [1, 0], 1: [0, 1]})
+    cluster.brokers[1].stop()
+    cluster.settle()
+    cluster.start(1)
+    cluster.settle()
+    partition = TopicPartition("orders", 0)
+    assert cluster.leadership("orders", 0)[0] == 0
+    results: list[Any] = []
+    controller = cluster.active.controller
+
+    def elect(*partitions: TopicPartition) -> dict[TopicPartition, int | tuple[ErrorCode, str]]:
+        results.clear()
+        controller.elect_leaders(partitions, ElectionType.PREFERRED, results.append)
+        cluster.settle()
+        (answer,) = results
+        return {tp: (r.code, r.message) if isinstance(r, ApiError) else r for tp, r in answer.items()}
+
+    not_in_sync = elect(partition, TopicPartition("orders", 1), TopicPartition("nothing", 0))
+    assert not_in_sync[partition] == (
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        "Failed to elect leader for partition orders-0 under strategy PreferredReplicaPartitionLeaderElectionStrategy",
+    )
+    assert not_in_sync[TopicPartition("orders", 1)] == (
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.ELECTION_NOT_NEEDED.message,
+    )
+    assert not_in_sync[TopicPartition("nothing", 0)] == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "The partition does not exist.",
+    )
+
+    join_isr(cluster, partition, leader=0, isr=[0, 1])
+    assert elect(partition) == {partition: 1}
+    assert cluster.leadership("orders", 0)[0] == 1
+
+    # rebalancing does the same by itself
+    cluster.brokers[1].stop()
+    cluster.settle()
+    cluster.start(1)
+    cluster.settle()
+    join_isr(cluster, partition, leader=0, isr=[0, 1])
+    cluster.scheduler.tick(5_000)
+    cluster.settle()
+    assert cluster.leadership("orders", 0)[0] == 1
+    assert cluster.scheduler.waiting == ["auto-leader-rebalance-task"]
+
+
+def join_isr(cluster: Cluster, partition: TopicPartition, leader: int, isr: list[int]) -> AlterPartitionResponse:
+    """What a leader asks for when followers caught up."""
+    broker = cluster.brokers[leader]
+    state = cluster.state(*partition).leader_and_isr
+    request = alter_partition(broker, cluster, partition, state, isr)
+    responses: list[AlterPartitionResponse] = []
+    cluster.active.controller.alter_partitions(request, 2, responses.append)
+    cluster.settle()
+    (response,) = responses
+    return response
+
+
+def alter_partition(
+    broker: RecordingBroker, cluster: Cluster, partition: TopicPartition, state: LeaderAndIsr, isr: list[int]
+) -> AlterPartitionRequest:
+    data = AlterPartitionRequest.PartitionData(
+        partition_index=partition.partition,
+        leader_epoch=state.leader_epoch,
+        new_isr=isr,
+        partition_epoch=state.partition_epoch,
+    )
+    topic_id = cluster.active.zk.topics.assignments([partition.topic])[0].topic_id
+    topic = AlterPartitionRequest.TopicData(topic_id=topic_id or bytes(16), partitions=[data])
+    return AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch, topics=[topic])
+
+
+def test_leaders_change_in_sync_replicas() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0, 1]})
+    partition = TopicPartition("orders", 0)
+    state = cluster.state("orders").leader_and_isr
+    answer = join_isr(cluster, partition, leader=0, isr=[0]).topics[0].partitions[0]
+    assert (answer.error_code, answer.isr, answer.partition_epoch) == (0, [0], state.partition_epoch + 1)
+    assert cluster.brokers[1].cache.image.topics["orders"].partitions[0].isr == (0,)
+
+    def code(request: AlterPartitionRequest) -> ErrorCode:
+        responses: list[AlterPartitionResponse] = []
+        cluster.active.controller.alter_partitions(request, 2, responses.append)
+        cluster.settle()
+        (response,) = responses
+        if response.error_code:
+            return ErrorCode(response.error_code)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    broker = cluster.brokers[0]
+    stale = alter_partition(broker, cluster, partition, state, [0, 1])  # of the former partition epoch
+    assert code(stale) is ErrorCode.INVALID_UPDATE_VERSION
+    now = cluster.state("orders").leader_and_isr
+    again = alter_partition(broker, cluster, partition, state, [0])  # what is so already
+    assert code(again) is ErrorCode.NONE
+    future = alter_partition(broker, cluster, partition, now.new_epoch(), [0])
+    assert code(future) is ErrorCode.NOT_CONTROLLER
+    ineligible = alter_partition(broker, cluster, partition, now, [0, 7])
+    assert code(ineligible) is ErrorCode.INELIGIBLE_REPLICA
+    unknown = alter_partition(broker, cluster, partition, now, [0, 1])
+    unknown.topics[0].topic_id = random_uuid()
+    assert code(unknown) is ErrorCode.UNKNOWN_TOPIC_ID
+    old_broker = alter_partition(broker, cluster, partition, now, [0, 1])
+    old_broker.broker_epoch -= 1
+    assert code(old_broker) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_an_election_asked_for_in_the_store() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [1, 0]})
+    cluster.brokers[1].stop()
+    cluster.settle()
+    cluster.start(1)
+    cluster.settle()
+    partition = TopicPartition("orders", 0)
+    join_isr(cluster, partition, leader=0, isr=[0, 1])
+    cluster.active.session.create(PreferredReplicaElectionZNode.path, PreferredReplicaElectionZNode.encode([partition]))
+    cluster.settle()
+    assert cluster.leadership("orders")[0] == 1
+    assert not cluster.active.zk.access.exists(PreferredReplicaElectionZNode.path)
+
+
+def test_controlled_shutdown_moves_leaders() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [1, 0], 1: [0, 1], 2: [1]})
+    answers: list[Any] = []
+    controller = cluster.active.controller
+    controller.controlled_shutdown(1, cluster.brokers[1].epoch - 1, answers.append)
+    cluster.settle()
+    assert answers.pop().code is ErrorCode.STALE_BROKER_EPOCH
+    controller.controlled_shutdown(7, 1, answers.append)
+    cluster.settle()
+    assert answers.pop().code is ErrorCode.BROKER_NOT_AVAILABLE
+    controller.controlled_shutdown(1, cluster.brokers[1].epoch, answers.append)
+    cluster.settle()
+    assert answers == [set()]
+    assert cluster.leadership("orders", 0)[0] == 0
+    assert cluster.leadership("orders", 0)[2] == cluster.leadership("orders", 1)[2] == (0,)
+    assert cluster.leadership("orders", 2) == (1, 0, (1,))  # it has nowhere to go
+    cluster.brokers[1].controller.controlled_shutdown(1, -1, answers.append)
+    cluster.settle()
+    assert answers[-1].code is ErrorCode.NOT_CONTROLLER
+
+
+def test_a_failed_log_directory_moves_leaders_away() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0, 1], 1: [0, 1]})
+    cluster.brokers[0].failed = {TopicPartition("orders", 0)}
+    cluster.brokers[0].zk.propagate_log_dir_event(0)
+    cluster.settle()
+    assert cluster.leadership("orders", 0)[0] == 1
+    assert cluster.leadership("orders", 1)[0] == 0
+    assert cluster.brokers[1].cache.image.topics["orders"].partitions[0].offline_replicas == (0,)
+    assert cluster.active.zk.log_dir_event_notifications() == []
+
+
+def test_changed_endpoints_reach_every_broker() -> None:
+    cluster = Cluster(0, 1)
+    moved = BrokerInfo(1, (EndPoint("elsewhere", 1, LISTENER, "PLAINTEXT"),))
+    cluster.brokers[1].zk.update_broker_info(moved)
+    cluster.settle()
+    assert cluster.brokers[0].cache.image.brokers[1].endpoints == {LISTENER: ("elsewhere", 1)}
+
+
+def test_a_leader_that_writes_its_state_meanwhile_is_not_overwritten() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [1, 2]})
+    tp = TopicPartition("orders", 0)
+    broker = cluster.active
+    other = KafkaZkClient(cluster.store.new_session(), cluster.clock)
+    cluster.brokers[1].stop()
+    cluster.store.deliver()
+
+    def shrink_isr() -> None:
+        state = other.topics.partition_states([tp])[tp].leader_and_isr
+        other.topics.update_leader_and_isr({tp: LeaderAndIsr(1, state.leader_epoch, (2,), partition_epoch=0)}, 1, -1)
+
+    # the write comes between the controller's reading and writing of the state
+    original = broker.zk.topics.partition_states
+
+    def read_then_interfere(partitions: Any) -> Any:
+        found = original(partitions)
+        broker.zk.topics.partition_states = original  # type: ignore[method-assign]
+        shrink_isr()
+        return found
+
+    broker.zk.topics.partition_states = read_then_interfere  # type: ignore[method-assign]
+    cluster.settle()
+    assert cluster.leadership("orders") == (2, 1, (2,))
+    assert cluster.state("orders").leader_and_isr.partition_epoch == 2
+
+
+def test_topics_of_before_topic_ids_get_one() -> None:
+    cluster = Cluster(0)
+    old = {TopicPartition("old", 0): ReplicaAssignment((0,))}
+    cluster.brokers[0].session.create(TopicZNode.path("old"), TopicZNode.encode(None, old))
+    cluster.settle()
+    topic_id = cluster.active.zk.topics.assignments(["old"])[0].topic_id
+    assert topic_id is not None
+    assert cluster.active.cache.image.topics["old"].topic_id == topic_id
+
+
+def test_a_topic_whose_replicas_are_all_down_waits() -> None:
+    cluster = Cluster(0)
+    cluster.create_topic("orders", {0: [5]})
+    assert cluster.active.zk.topics.partition_states([TopicPartition("orders", 0)]) == {}
+    assert "orders" not in cluster.active.cache.image.topics
+    cluster.start(5)
+    cluster.settle()
+    assert cluster.leadership("orders") == (5, 0, (5,))
+
+
+def test_the_epoch_znode_is_what_apache_kafka_writes() -> None:
+    cluster = Cluster(0)
+    node = cluster.brokers[0].session.get(ControllerEpochZNode.path)
+    assert (node.data, node.stat.version) == (b"1", 1)

@@ -22,13 +22,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.server_process import ServerProcess
-
 from benchmarks.cells import CELL_NAMES, CELLS, COLD_START, Cell
 from benchmarks.process_usage import cpu_seconds, free_mib, peak_resident_mib, reset_peak, resident_mib
 from benchmarks.report import markdown_report
 from benchmarks.systems import NAMES, PROTOTYPE, REFERENCE, make_system
-from benchmarks.wire_requests import BadAnswer, Connection, leader_count, metadata_frame
+from tests.support.server_process import ServerProcess
 
 MAX_BYTES_PER_RUN = 700_000_000
 LOAD_SECONDS = 300
@@ -78,29 +76,13 @@ def run_load(server: ServerProcess, command: str, topic: str, seconds: float, *a
     }
 
 
-def _wait_for_metadata(server: ServerProcess) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            connection = Connection(server.host, server.port)
-            brokers, _ = leader_count(connection.call(metadata_frame(None)))
-            connection.close()
-        except (OSError, BadAnswer):
-            brokers = 0
-        if brokers:
-            return
-        server.fail_if_ended()
-        time.sleep(0.004)
-    raise LoadFailed(f"{server.name} has no broker in its metadata after {START_SECONDS} s")
-
-
 def measure_cold_start(name: str, directory: Path, options: argparse.Namespace) -> Result:
     """From nothing to the first Metadata answer that names a broker, ZooKeeper's start included; memory when idle."""
     server = make_system(name, directory, options.prototype, {})
     started = time.perf_counter()
     server.start()
     try:
-        _wait_for_metadata(server)
+        server.wait_for_brokers(START_SECONDS)
         seconds = time.perf_counter() - started
         used = cpu_seconds(server.pid)
         time.sleep(IDLE_SECONDS)
@@ -174,7 +156,7 @@ def run(options: argparse.Namespace) -> list[Result]:
         running = {name: make_system(name, directory, options.prototype, extra) for name in options.systems}
         for name, server in running.items():
             servers.enter_context(server.running())
-            _wait_for_metadata(server)
+            server.wait_for_brokers(START_SECONDS)
             _warm(name, server, _cells_of(name, cells))
         for round_number in range(options.rounds):
             for cell in cells:

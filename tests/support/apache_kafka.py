@@ -104,7 +104,7 @@ class ApacheKafka(ServerProcess):
         self._properties = dict(properties or {})
 
     def start(self) -> None:
-        """Start both and return when the broker accepts connections and leads (seconds)."""
+        """Start both and return when the broker answers and knows itself (seconds)."""
         jars = fetch_jars(POM)
         if not self.zookeeper.is_alive:
             self.zookeeper.start()
@@ -114,6 +114,7 @@ class ApacheKafka(ServerProcess):
         java = _java(BROKER_HEAP, _write_log4j(self.directory, "INFO", "System.out"), jars)
         self.launch([*java, "kafka.Kafka", str(configuration)])
         self.wait_for_port(60)
+        self.wait_for_brokers(60)
 
     def stop(self, timeout_seconds: float = 60) -> int:
         """Stop the broker, then its ZooKeeper; the broker's exit status."""

@@ -10,9 +10,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+NO_TOPICS_METADATA = bytes.fromhex("00000012 0003 0001 00000001 0004 74657374 00000000")
 
 
 class ServerFailed(Exception):
@@ -132,6 +134,19 @@ class ServerProcess:
             else:
                 return
         raise ServerFailed(f"{self.name} accepts no connections after {timeout_seconds} s:\n{self._tail()}")
+
+    def wait_for_brokers(self, timeout_seconds: float) -> None:
+        """Return when the answer to a Metadata request (v1, for no topic) names a broker."""
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            self.fail_if_ended()
+            with suppress(OSError), socket.create_connection((self.host, self.port), timeout=5) as probe:
+                probe.sendall(NO_TOPICS_METADATA)
+                answer = probe.recv(4096)
+                if answer[8:12] > bytes(4):
+                    return
+            time.sleep(0.004)
+        raise ServerFailed(f"{self.name} has no broker in its metadata after {timeout_seconds} s:\n{self._tail()}")
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -201,7 +201,15 @@ class LogLoader:
         return self._segments.values(self._terms.recovery_point, 2**63 - 1)
 
     def _recover_segment(self, segment: LogSegment) -> int:
-        cut = segment.recover(self._assign_epoch_of)
+        """Recover one segment; returns the bytes cut off.
+
+        The active segment was never compacted: what was appended since the recovery point has no gaps, unless the
+        batches come from a compacted leader.
+        """
+        gapless_from = None
+        if segment is self._segments.active and not self._config.is_compacted:
+            gapless_from = self._terms.recovery_point
+        cut = segment.recover(self._assign_epoch_of, gapless_from)
         if cut:
             logger.warning("Cut %d bytes off segment %s: no whole, valid batch", cut, segment.file.path)
         return cut

@@ -220,18 +220,38 @@ class LogSegment:
     # -- loading, recovery, truncation
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex when an index is missing or cannot belong to the segment."""
+        """Raise CorruptIndex when an index is missing or cannot belong to the segment.
+
+        The last entry of the offset index must point at a batch: Kafka's followers enter the last offset of several
+        batches with the position of the first.
+        """
         for index in (self.offset_index, self.time_index):
             try:
                 index.sanity_check()
             except FileNotFoundError:
                 raise CorruptIndex(f"index file {index.path} does not exist") from None
+        number = self.offset_index.entries
+        if number == 0:
+            return
+        entry = self.offset_index.entry(number - 1)
+        try:
+            place = find_batch(self.file, self.base_offset, entry.position, self.size)
+        except CorruptRecord:
+            place = None
+        if (
+            place is None
+            or place.position != entry.position
+            or place.position + place.size > self.size
+            or not self.base_offset <= place.base_offset <= place.last_offset <= entry.offset
+        ):
+            raise CorruptIndex(f"index file {self.offset_index.path} ends in {entry}, where no such batch is")
 
-    def recover(self, on_batch: Callable[[Batch], None]) -> int:
+    def recover(self, on_batch: Callable[[Batch], None], gapless_from: int | None = None) -> int:
         """Check every batch, cut the file behind the last good one, rebuild the indexes; returns the bytes cut off.
 
-        Good means whole, with its checksum, behind the batch before it in offset and leader epoch, and within the
-        segment's range. `on_batch` is called with every good batch, in order.
+        Good means whole, with its checksum, behind the batch before it in offset and leader epoch, within the segment's
+        range, and from offset `gapless_from` on directly behind it: the checksum does not cover the base offset.
+        `on_batch` is called with every good batch, in order.
         """
         self.offset_index.reset()
         self.time_index.reset()
@@ -245,6 +265,8 @@ class LogSegment:
         try:
             for batch in scan_batches(self.file, 0, file_size):
                 epoch = self._check_recovered(batch, next_offset, epoch)
+                if gapless_from is not None and next_offset >= gapless_from and _leaves_gap(batch, next_offset):
+                    raise CorruptRecord(f"batch {batch.base_offset} where offset {next_offset} was expected")
                 if batch.max_timestamp > self._max_timestamp:
                     self._max_timestamp, self._offset_of_max_timestamp = batch.max_timestamp, batch.last_offset
                 if valid_bytes - last_entry_at > self.index_interval_bytes:
@@ -348,3 +370,8 @@ class LogSegment:
 
     def __repr__(self) -> str:
         return f"LogSegment(baseOffset={self.base_offset}, size={self.size})"
+
+
+def _leaves_gap(batch: Batch, next_offset: int) -> bool:
+    """Whether offsets are missing before the batch; message sets don't say where they begin."""
+    return isinstance(batch, RecordBatch) and batch.base_offset != next_offset

@@ -17,7 +17,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.records.compression import Codec
-from tests.support.raw_client import RawClient, make_batch
+from tests.support.raw_client import RawClient, make_batch, record_bytes
 from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
 
 VALUES = [b"first", b"second", b"third"]
@@ -69,9 +69,9 @@ def bystander(server: Server, topic: str) -> Iterator[RawClient]:
     with RawClient(server) as connected:
         connected.create_topic(topic)
         connected.produce_values(topic, *VALUES)
-        before = bytes(connected.fetch(topic, 0).records)
+        before = record_bytes(connected.fetch(topic, 0))
         yield connected
-        assert bytes(connected.fetch(topic, 0).records) == before
+        assert record_bytes(connected.fetch(topic, 0)) == before
         assert connected.produce_values(topic, b"fourth") == len(VALUES)
 
 

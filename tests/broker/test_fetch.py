@@ -11,7 +11,7 @@ from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.records.legacy_records import legacy_batches
 from barnabas.records.record_batch import batches
 from tests.broker.versions import each_version
-from tests.support.raw_client import RawClient, make_batch, only_partition
+from tests.support.raw_client import RawClient, make_batch, only_partition, record_bytes
 from tests.support.server_fixtures import Server
 
 VALUES = [b"value %d" % number for number in range(7)]
@@ -21,7 +21,7 @@ LONG_MS = 600_000
 
 def _values_of(fetched: FetchResponse.PartitionData, version: int = 12) -> list[tuple[int, bytes | None]]:
     assert fetched.error_code == ErrorCode.NONE
-    data = bytes(fetched.records or b"")
+    data = record_bytes(fetched)
     if version < 4:
         return [(record.offset, record.value) for each in legacy_batches(data) for record in each.records()]
     return [(record.offset, record.value) for batch in batches(data) for record in batch.records()]
@@ -41,7 +41,7 @@ def test_every_version(client: RawClient, topic: str, version: int) -> None:
     assert read == list(enumerate(VALUES))
     assert fetched.high_watermark == len(VALUES)
     if version < 4:
-        assert {each.magic for each in legacy_batches(bytes(fetched.records))} == {0 if version < 2 else 1}
+        assert {each.magic for each in legacy_batches(record_bytes(fetched))} == {0 if version < 2 else 1}
     else:
         assert fetched.last_stable_offset == len(VALUES)
         assert fetched.aborted_transactions in (None, [])

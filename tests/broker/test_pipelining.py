@@ -10,6 +10,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from tests.support.raw_client import RawClient, make_batch, only_partition
@@ -22,7 +23,7 @@ def test_answers_come_in_the_order_of_the_requests(client: RawClient, topic: str
     produce = client.produce_request(topic, make_batch([b"value"]), 9, acks=1)
     produce_to_all = client.produce_request(topic, make_batch([b"value"]), 9, acks=-1)
     fetch = client.fetch_request(topic, 0)
-    kinds = [
+    kinds: list[tuple[Message, int, type[Message]]] = [
         (produce, 9, ProduceResponse),
         (MetadataRequest(None), 9, MetadataResponse),
         (fetch, 12, FetchResponse),

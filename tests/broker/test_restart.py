@@ -9,7 +9,7 @@ from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeC
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.records.record_batch import batches
-from tests.support.raw_client import RawClient
+from tests.support.raw_client import RawClient, record_bytes
 from tests.support.server_fixtures import MODES, Server
 
 TOPIC_RESOURCE = 2
@@ -21,7 +21,7 @@ def _values(client: RawClient, topic: str, partition: int) -> list[bytes | None]
     while True:
         fetched = client.fetch(topic, len(values), partition=partition)
         assert fetched.error_code == ErrorCode.NONE
-        found = [record.value for batch in batches(bytes(fetched.records or b"")) for record in batch.records()]
+        found = [record.value for batch in batches(record_bytes(fetched)) for record in batch.records()]
         if not found:
             return values
         values += found

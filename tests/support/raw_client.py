@@ -234,6 +234,11 @@ class RawClient:
         return result.offset
 
 
+def record_bytes(partition: FetchResponse.PartitionData) -> bytes:
+    """The batches of a Fetch answer's partition; none is none."""
+    return b"" if partition.records is None else bytes(partition.records)
+
+
 def only_partition(answer: FetchResponse) -> FetchResponse.PartitionData:
     """The one partition of a Fetch answer without a top-level error."""
     assert answer.error_code == ErrorCode.NONE

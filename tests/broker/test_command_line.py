@@ -1,0 +1,146 @@
+"""`barnabas serve` as a process: the ready line, signals, exit statuses, and the test kit that is built on it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas.testing import BrokerFailed, BrokerProcess, broker
+from tests.support.raw_client import RawClient
+
+PATIENCE_SECONDS = 30
+
+
+def test_settings_arrive_and_the_data_dir_is_removed() -> None:
+    with broker(num_partitions=3, auto_create_topics_enable=True) as running:
+        assert running.broker_id == 0
+        assert running.bootstrap_servers == f"127.0.0.1:{running.port}"
+        assert Path(running.data_dir, "meta.properties").exists()
+        with RawClient(running) as client:
+            assert len(client.metadata("flights").topics[0].partitions) == 3
+        assert "started broker 0" in running.log_text()
+    assert not Path(running.data_dir).parent.exists()
+    assert not running.is_running
+
+
+def test_restart_keeps_data_and_address(tmp_path: Path) -> None:
+    with broker(data_dir=str(tmp_path / "data")) as running:
+        address, cluster_id, pid = running.bootstrap_servers, running.cluster_id, running.pid
+        running.kill()
+        assert not running.is_running
+        running.restart()
+        assert (running.bootstrap_servers, running.cluster_id) == (address, cluster_id)
+        assert running.pid != pid
+        assert running.terminate() == 0
+        running.start()
+    assert (tmp_path / "data" / "meta.properties").exists()
+
+
+def test_a_broker_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
+    with (
+        broker() as running,
+        pytest.raises(BrokerFailed) as caught,
+        broker(listen=f"PLAINTEXT://127.0.0.1:{running.port}"),
+    ):
+        pass
+    assert "exit status 1" in str(caught.value)
+    assert "Address already in use" in str(caught.value)
+
+
+def test_wrong_settings_show_in_the_error() -> None:
+    with pytest.raises(BrokerFailed, match=r"did you mean num\.partitions\?"), broker(num_partition=3):
+        pass
+
+
+def test_a_second_broker_on_the_same_data_is_refused() -> None:
+    with broker() as running:
+        second = BrokerProcess(running.data_dir, log_level="error")
+        with pytest.raises(BrokerFailed, match="lock"):
+            second.start()
+
+
+def test_a_broker_that_died_is_reported() -> None:
+    with pytest.raises(BrokerFailed, match="ended by itself with exit status -9"), broker() as running:
+        os.kill(running.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_stop_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "barnabas",
+            "serve",
+            "--data-dir",
+            tmp_path / "data",
+            "--listen",
+            "PLAINTEXT://127.0.0.1:0",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("barnabas ready: PLAINTEXT://127.0.0.1:")
+    process.send_signal(number)
+    rest, log = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, log
+    assert rest == ""
+    assert f"stopping: {number.name}" in log
+    assert "Traceback" not in log
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_it_ends_when_its_starter_is_gone(tmp_path: Path) -> None:
+    process = BrokerProcess(str(tmp_path / "data")).start()
+    popen = process._process
+    assert popen is not None
+    assert popen.stdin is not None
+    popen.stdin.close()
+    assert popen.wait(PATIENCE_SECONDS) == 0
+    assert "stopping: stdin was closed" in process.log_text()
+
+
+def test_a_log_that_nobody_reads_does_not_stop_it(tmp_path: Path) -> None:
+    """stderr is a full pipe: requests are answered all the same, and the stop is not held up."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(write_end, b"x" * 4096)
+    os.set_blocking(write_end, True)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "barnabas",
+            "serve",
+            "--data-dir",
+            tmp_path / "data",
+            "--listen",
+            "PLAINTEXT://127.0.0.1:0",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=write_end,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("barnabas ready:")
+        process.terminate()
+        assert process.wait(PATIENCE_SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(read_end)
+        os.close(write_end)
+
+
+def test_the_fixture(barnabas_broker: BrokerProcess) -> None:
+    with RawClient(barnabas_broker) as client:
+        assert client.metadata("flights").brokers[0].port == barnabas_broker.port

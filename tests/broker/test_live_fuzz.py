@@ -1,0 +1,155 @@
+"""Mutated requests over sockets: whatever arrives, the broker answers or closes that connection, and lives on.
+
+The decoders are fuzzed by themselves in tests/wire; here the whole way is: frame reader, parser, handlers, answers.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.message_index import request_class
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.cluster import DescribeClusterRequest
+from barnabas.protocol.messages.configs import DescribeConfigsRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from barnabas.protocol.messages.transactions import InitProducerIdRequest
+from barnabas.records.compression import Codec
+from barnabas.records.legacy_records import encode_message_set
+from barnabas.records.record_reader import Record
+from tests.support.raw_client import ConnectionClosed, RawClient, make_batch, record_bytes
+from tests.support.server_fixtures import AGAINST_KAFKA, MODES, make_server
+from tests.support.server_process import ServerProcess
+
+MAY_STAY_SILENT = {ApiKey.PRODUCE, ApiKey.FETCH}
+"""A mutant may ask for no acknowledgement, or for a long wait."""
+PATIENCE_SECONDS, SILENCE_SECONDS = 20.0, 0.02
+BYSTANDER, TARGET = "bystander", "target"
+
+pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="others may fuzz Apache Kafka")
+
+
+def _requests(client: RawClient, api_key: ApiKey, version: int, chance: random.Random) -> Message:
+    """A valid request of this version that a broker of one node takes, and that creates or deletes nothing."""
+    if api_key is ApiKey.PRODUCE:
+        return client.produce_request(TARGET, _records(version, chance), version, acks=chance.choice([1, -1]))
+    if api_key is ApiKey.FETCH:
+        return client.fetch_request(TARGET, 0, version, max_wait_ms=1, max_bytes=5000, partition_max_bytes=3000)
+    if api_key is ApiKey.LIST_OFFSETS:
+        place = ListOffsetsRequest.ListOffsetsPartition(0, timestamp=chance.choice([-1, -2, 1_700_000_000_000]))
+        return ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(TARGET, [place])])
+    if api_key is ApiKey.CREATE_TOPICS:
+        settings = [CreateTopicsRequest.CreatableTopicConfig("retention.ms", "1000")]
+        # two replicas on one broker: refused, so that no mutant makes a million partitions
+        return CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("new", 3, 2, [], settings)], 1000)
+    if api_key is ApiKey.DELETE_TOPICS and version >= 6:
+        return DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("no-such-topic")], [], 1000)
+    simple: dict[ApiKey, Message] = {
+        ApiKey.METADATA: MetadataRequest([MetadataRequest.MetadataRequestTopic(name=TARGET)]),
+        ApiKey.FIND_COORDINATOR: (
+            FindCoordinatorRequest("group") if version < 4 else FindCoordinatorRequest(coordinator_keys=["group", "b"])
+        ),
+        ApiKey.API_VERSIONS: ApiVersionsRequest("client", "1.0"),
+        ApiKey.DELETE_TOPICS: DeleteTopicsRequest([], ["no-such-topic", "nor-this"], 1000),
+        ApiKey.INIT_PRODUCER_ID: InitProducerIdRequest(None, 1000),
+        ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest(
+            [DescribeConfigsRequest.DescribeConfigsResource(2, TARGET, ["retention.ms"])]
+        ),
+        ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest(),
+    }
+    return simple[api_key]
+
+
+def _records(version: int, chance: random.Random) -> bytes:
+    values = [b"v" * chance.randrange(1, 40) for _ in range(chance.randrange(1, 5))]
+    codec = chance.choice([Codec.NONE, Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+    if version >= 3:
+        return make_batch(values, codec)
+    records = [Record(offset, 0, None, value, ()) for offset, value in enumerate(values)]
+    return encode_message_set(0 if version < 2 else 1, records, codec)
+
+
+def _mutate(frame: bytes, chance: random.Random) -> bytes:
+    """Change a few bytes behind api key and version; the size prefix is put right, mostly."""
+    body = bytearray(frame[4:])
+    for _ in range(chance.choice([1, 1, 2, 5])):
+        position = chance.randrange(8, len(body)) if len(body) > 8 else len(body) - 1
+        match chance.randrange(6):
+            case 0:
+                body[position] ^= 1 << chance.randrange(8)
+            case 1:
+                body[position] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
+            case 2:
+                body[position : position + 4] = struct.pack(">i", chance.choice([-1, -2, 2**31 - 1, 2**20, 0]))
+            case 3:
+                del body[position : position + chance.randrange(1, 9)]
+            case 4:
+                body[position:position] = chance.randbytes(chance.randrange(1, 9))
+            case _:
+                body[position:position] = body[position : position + chance.randrange(1, 30)]
+    size = len(body) if chance.random() < 0.95 else chance.randrange(2 * len(body))
+    return struct.pack(">i", size) + bytes(body)
+
+
+def _send_mutant(server: ServerProcess, api_key: int, mutant: bytes) -> str:
+    """Send it over a connection of its own: `answered`, `closed` or `silent`."""
+    whole = struct.unpack_from(">i", mutant)[0] == len(mutant) - 4
+    with RawClient(server) as client:
+        patient = whole and api_key not in MAY_STAY_SILENT
+        client.socket.settimeout(PATIENCE_SECONDS if patient else SILENCE_SECONDS)
+        try:
+            client.socket.sendall(mutant)
+            client.receive_frame()
+        except (ConnectionClosed, BrokenPipeError):
+            return "closed"
+        except TimeoutError:
+            assert not patient, f"no answer to {mutant.hex()}"
+            return "silent"
+    return "answered"
+
+
+def _fuzz(server: ServerProcess, rounds: int, seed: int) -> None:
+    chance = random.Random(seed)
+    with RawClient(server) as client:
+        for name in (BYSTANDER, TARGET):
+            client.create_topic(name)
+        client.produce_values(BYSTANDER, b"untouched", b"records")
+        before = record_bytes(client.fetch(BYSTANDER, 0))
+        served = client.supported_versions()
+        outcomes = {"answered": 0, "closed": 0, "silent": 0}
+        for number in range(rounds):
+            for key, (lowest, highest) in served.items():
+                version = chance.randint(lowest, min(highest, request_class(key).max_version))
+                request = _requests(client, ApiKey(key), version, chance)
+                mutant = _mutate(client.encode(request, version, number), chance)
+                outcomes[_send_mutant(server, key, mutant)] += 1
+        assert outcomes["answered"] > 0 < outcomes["closed"]
+        assert record_bytes(client.fetch(BYSTANDER, 0)) == before
+        assert client.produce_values(BYSTANDER, b"and alive") == 2
+        assert client.fetch(TARGET, 0).error_code == ErrorCode.NONE
+    assert "Traceback" not in server.log_text()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sample_of_mutants(mode: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    server = make_server(mode, tmp_path_factory.mktemp("fuzz"), auto_create_topics_enable="false")
+    with server.running():
+        _fuzz(server, rounds=60, seed=20261121)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(4))
+def test_many_mutants(mode: str, seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    server = make_server(mode, tmp_path_factory.mktemp("fuzz"), auto_create_topics_enable="false")
+    with server.running():
+        _fuzz(server, rounds=1500, seed=seed)

@@ -1,4 +1,4 @@
-"""The controller against a store without threads and brokers that only take note: topics, brokers, deletion, fencing."""
+"""The controller against a store without threads and brokers that take note: topics, brokers, deletion, fencing."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_requests_encode_in_the_versions_of_3_9() -> None:
     cluster.create_topic("orders", {0: [0]})
     cluster.brokers[0].zk.topics.request_deletion("orders")
     cluster.settle()
-    versions = {LeaderAndIsrRequest: 7, UpdateMetadataRequest: 8, StopReplicaRequest: 4}
+    versions: dict[type, int] = {LeaderAndIsrRequest: 7, UpdateMetadataRequest: 8, StopReplicaRequest: 4}
     requests = cluster.brokers[0].take()
     assert {type(request) for request in requests} == set(versions)
     for request in requests:
@@ -450,7 +450,8 @@ def test_another_broker_takes_over_and_fences_the_former_controller() -> None:
     former.controller.run_pending()  # still has the event of the new topic
     assert leader_and_isr_states(former.take()) == []
     cluster.settle()
-    assert not former.controller.is_active
+    assert cluster.active is other
+    assert former.controller.active_controller_id == 1
     assert cluster.state("late").controller_epoch == 2
 
 

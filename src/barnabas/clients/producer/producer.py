@@ -176,6 +176,10 @@ class Producer:
         self._check_usable()
         return self._wait_on_metadata(topic, None)[0].topics[topic]
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has. Raises as `partitions_for`."""
+        return len(self.partitions_for(topic))
+
     def flush(self) -> None:
         """Send everything now, and wait until all of it has arrived or failed."""
         self._check_usable()

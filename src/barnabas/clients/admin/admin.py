@@ -1,0 +1,242 @@
+"""Creates, deletes and describes topics, and the cluster (Kafka: KafkaAdminClient).
+
+Any thread may call; a lock lets one request at a time through. Answers are awaited.
+
+    with Admin("localhost:9092") as admin:
+        admin.create_topics([NewTopic("flights", num_partitions=4, replication_factor=1)])
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
+from types import TracebackType
+from typing import Self, TypeVar
+
+from barnabas.clients.admin.new_topic import (
+    ClusterDescription,
+    ConfigEntry,
+    CreatedTopic,
+    NewTopic,
+    TopicDescription,
+)
+from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.cluster import Cluster, PartitionInfo
+from barnabas.clients.cluster_metadata import MetadataConfig
+from barnabas.clients.errors import error_of
+from barnabas.clients.offset_lookup import OffsetAndTimestamp, lookup_offsets
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.network_client import NetworkClientConfig
+from barnabas.rpc.node import Node
+from barnabas.runtime.clock import Clock
+
+_RETRY_MS = 100
+_TOPIC_RESOURCE = 2
+_BROKER_RESOURCE = 4
+_VERSION_WITHOUT_TOPIC_IDS = 5
+
+_R = TypeVar("_R", bound=Message)
+
+
+class Admin:
+    """`timeout_ms` bounds each call, retries included."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        client_id: str = "barnabas-admin",
+        timeout_ms: int = 60_000,
+        request_timeout_ms: int = 30_000,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        client: BlockingClient | None = None,
+    ) -> None:
+        self._timeout_ms = timeout_ms
+        self._lock = threading.Lock()
+        config = NetworkClientConfig(client_id=client_id, request_timeout_ms=request_timeout_ms)
+        metadata_config = MetadataConfig(allow_auto_topic_creation=False)
+        self._client = (
+            client
+            if client is not None
+            else BlockingClient(bootstrap_servers, config, metadata_config, clock=clock, random=random)
+        )
+
+    # -- topics ------------------------------------------------------------------------------------------------------
+
+    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> dict[str, CreatedTopic]:
+        """Create topics and wait until they are there. `validate_only` only says whether they could be.
+
+        Raises ApiError for the first topic that cannot be created; the others are, all the same.
+        """
+        request = CreateTopicsRequest(
+            topics=[_creatable(topic) for topic in topics],
+            timeout_ms=min(self._timeout_ms, 30_000),
+            validate_only=validate_only,
+        )
+        response = self._call_controller(
+            request, CreateTopicsResponse, lambda answer: (topic.error_code for topic in answer.topics)
+        )
+        for topic in response.topics:
+            _raise(topic.error_code, topic.error_message, f"Topic: {topic.name}")
+        return {
+            topic.name: CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor)
+            for topic in response.topics
+        }
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics. Raises ApiError for the first one that cannot be deleted; the others are."""
+        names = list(names)
+        request = DeleteTopicsRequest(topic_names=names, timeout_ms=min(self._timeout_ms, 30_000))
+        response = self._call_controller(
+            request,
+            DeleteTopicsResponse,
+            lambda answer: (topic.error_code for topic in answer.responses),
+            versions=(0, _VERSION_WITHOUT_TOPIC_IDS),
+        )
+        for topic in response.responses:
+            _raise(topic.error_code, topic.error_message, f"Topic: {topic.name}")
+
+    def list_topics(self, *, include_internal: bool = False) -> list[str]:
+        """Names of all topics, sorted."""
+        response = self._metadata(None)
+        return sorted(
+            topic.name for topic in response.topics if topic.name and (include_internal or not topic.is_internal)
+        )
+
+    def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+        """These topics, or all. Raises ApiError for one that does not exist or may not be described."""
+        response = self._metadata(None if names is None else list(names))
+        described = {}
+        for topic in response.topics:
+            _raise(topic.error_code, None, f"Topic: {topic.name}")
+            name = topic.name or ""
+            partitions = tuple(
+                PartitionInfo(
+                    name,
+                    partition.partition_index,
+                    partition.leader_id,
+                    partition.leader_epoch,
+                    tuple(partition.replica_nodes),
+                    tuple(partition.isr_nodes),
+                    tuple(partition.offline_replicas),
+                )
+                for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
+            )
+            described[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
+        return described
+
+    def describe_cluster(self) -> ClusterDescription:
+        """Id, controller and brokers."""
+        response = self._metadata([])
+        nodes = (Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
+        return ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(nodes)))
+
+    def describe_topic_configs(self, name: str) -> dict[str, ConfigEntry]:
+        """All settings of a topic by name. Raises ApiError."""
+        return self._configs(_TOPIC_RESOURCE, name, None)
+
+    def describe_broker_configs(self, broker_id: int) -> dict[str, ConfigEntry]:
+        """All settings of a broker by name, asked of that broker. Raises ApiError."""
+        return self._configs(_BROKER_RESOURCE, str(broker_id), lambda cluster: cluster.nodes.get(broker_id))
+
+    def list_offsets(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Offsets by time: -1 the latest, -2 the earliest, -3 that of the largest timestamp. Raises ApiError."""
+        with self._lock:
+            return lookup_offsets(self._client, timestamps_ms, self._deadline_ms())
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        with self._lock:
+            self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def _deadline_ms(self) -> int:
+        return self._client.now_ms() + self._timeout_ms
+
+    def _call(self, request: Message, response_class: type[_R], to: Callable[[Cluster], Node | None] | None) -> _R:
+        with self._lock:
+            response = self._client.call(request, to=to, deadline_ms=self._deadline_ms())
+        assert isinstance(response, response_class)
+        return response
+
+    def _call_controller(
+        self,
+        request: Message,
+        response_class: type[_R],
+        errors: Callable[[_R], Iterable[int]],
+        versions: tuple[int, int] | None = None,
+    ) -> _R:
+        """Ask the controller, and its successor if it no longer is the controller."""
+        with self._lock:
+            deadline_ms = self._deadline_ms()
+            while True:
+                response = self._client.call(
+                    request, to=lambda cluster: cluster.controller, versions=versions, deadline_ms=deadline_ms
+                )
+                assert isinstance(response, response_class)
+                moved = ErrorCode.NOT_CONTROLLER in list(errors(response))
+                if not moved or self._client.now_ms() >= deadline_ms:
+                    return response
+                self._client.metadata.request_update()
+                self._client.poll(_RETRY_MS)
+
+    def _metadata(self, names: list[str] | None) -> MetadataResponse:
+        topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        return self._call(request, MetadataResponse, None)
+
+    def _configs(
+        self, resource_type: int, name: str, to: Callable[[Cluster], Node | None] | None
+    ) -> dict[str, ConfigEntry]:
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=resource_type, resource_name=name, configuration_keys=None
+        )
+        response = self._call(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse, to)
+        entries = {}
+        for result in response.results:
+            _raise(result.error_code, result.error_message, name)
+            for entry in result.configs:
+                entries[entry.name] = ConfigEntry(
+                    entry.name, entry.value, entry.config_source, entry.read_only, entry.is_sensitive
+                )
+        return entries
+
+
+def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
+    return CreateTopicsRequest.CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if topic.assignments else topic.num_partitions,
+        replication_factor=-1 if topic.assignments else topic.replication_factor,
+        assignments=[
+            CreateTopicsRequest.CreatableReplicaAssignment(partition, list(brokers))
+            for partition, brokers in topic.assignments.items()
+        ],
+        configs=[CreateTopicsRequest.CreatableTopicConfig(name, value) for name, value in topic.configs.items()],
+    )
+
+
+def _raise(code: int, message: str | None, about: str) -> None:
+    if code:
+        error = error_of(code)
+        raise ApiError(error, message or f"{error.message} {about}")

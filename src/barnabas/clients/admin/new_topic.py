@@ -1,0 +1,57 @@
+"""What the admin client takes and returns. Immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from barnabas.clients.cluster import PartitionInfo
+from barnabas.rpc.node import Node
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    """A topic to be created. -1: the broker's default. `assignments`: broker ids by partition, instead of numbers."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was created; brokers older than 2.4 don't tell the numbers (-1)."""
+
+    name: str
+    topic_id: bytes
+    num_partitions: int
+    replication_factor: int
+
+
+class TopicDescription(NamedTuple):
+    """A topic as a broker describes it. `topic_id` is 16 bytes."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+class ClusterDescription(NamedTuple):
+    """`controller_id` -1: nobody knows."""
+
+    cluster_id: str | None
+    controller_id: int
+    nodes: tuple[Node, ...]
+
+
+class ConfigEntry(NamedTuple):
+    """A setting. `source`: 1 topic, 2 and 3 dynamic broker, 4 static broker, 5 default, -1 not told."""
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    is_sensitive: bool

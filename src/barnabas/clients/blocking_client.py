@@ -1,0 +1,187 @@
+"""Requests for callers that wait for the answer: what consumer, raw fetcher and admin client are built on.
+
+Owned by the thread that uses it; the caller serialises if there are several. The connections belong to one process:
+a forked child (Spark forks its Python workers) gets new ones at its first call, and never touches its parent's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+
+from barnabas.clients.bootstrap import bootstrap_nodes
+from barnabas.clients.cluster import Cluster
+from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS, ClusterMetadata, MetadataConfig
+from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected
+from barnabas.clients.metadata_updater import ClusterMetadataUpdater
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.client_selector import ClientSelector
+from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.node import Node
+from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.transport.selector import Selector
+
+_LONGEST_POLL_MS = 1_000
+
+
+class BlockingClient:
+    """One connection per node, one request of `call` at a time. Times are milliseconds.
+
+    `make_selector` makes the connections (tests script it).
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        config: NetworkClientConfig,
+        metadata_config: MetadataConfig,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        make_selector: Callable[[Clock], ClientSelector] = Selector,
+    ) -> None:
+        self._bootstrap = bootstrap_nodes(bootstrap_servers)
+        self._config = config
+        self._metadata_config = metadata_config
+        self._clock = clock if clock is not None else SystemClock()
+        self._random = random if random is not None else Random()
+        self._make_selector = make_selector
+        self._closed = False
+        self._connect()
+
+    def _connect(self) -> None:
+        self._process_id = os.getpid()
+        self.metadata = ClusterMetadata(self._bootstrap, self._metadata_config, self._random)
+        updater = ClusterMetadataUpdater(
+            self.metadata,
+            request_timeout_ms=self._config.request_timeout_ms,
+            reconnect_backoff_ms=self._config.reconnect_backoff_ms,
+        )
+        selector = self._make_selector(self._clock)
+        self.network = NetworkClient(selector, updater, self._config, self._clock, self._random)
+
+    def check_usable(self) -> bool:
+        """Raise ClientClosed after `close`. True if this is a forked child, which now has connections of its own."""
+        if self._closed:
+            raise ClientClosed("This client has already been closed.")
+        if os.getpid() == self._process_id:
+            return False
+        self._connect()
+        return True
+
+    def now_ms(self) -> int:
+        """Monotonic milliseconds."""
+        return self.network.now_ms()
+
+    def poll(self, timeout_ms: float) -> None:
+        """Let the network run for at most so long."""
+        self.network.poll(int(min(max(timeout_ms, 0), _LONGEST_POLL_MS)), self.now_ms())
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            if os.getpid() == self._process_id:
+                self.network.close()
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        message: Message,
+        *,
+        to: Callable[[Cluster], Node | None] | None = None,
+        versions: tuple[int, int] | None = None,
+        deadline_ms: int,
+    ) -> Message:
+        """Send a request and wait for its answer. `to` chooses the node, None the least loaded one.
+
+        A lost connection is tried again until the deadline. Raises ClientTimeout, Disconnected, UnsupportedVersion,
+        ClientClosed.
+        """
+        self.check_usable()
+        problem: Exception | None = None
+        while True:
+            node = self._choose(to)
+            now_ms = self.now_ms()
+            if node is not None and self.network.ready(node, now_ms):
+                response = self._exchange(node, message, versions, deadline_ms)
+                if response is not None and response.version_error is not None:
+                    raise response.version_error
+                if response is not None and response.body is not None:
+                    return response.body
+                problem = Disconnected(f"Lost the connection to {node}")
+            elif node is None and to is not None:
+                self.metadata.request_update()
+            left_ms = deadline_ms - self.now_ms()
+            if left_ms <= 0:
+                raise problem or ClientTimeout(
+                    f"Timed out waiting for {'a broker' if node is None else node} to take the request"
+                    f" ({type(message).__name__})"
+                )
+            if problem is None or node is None or not self.network.is_ready(node, self.now_ms()):
+                self.poll(min(left_ms, self._config.reconnect_backoff_ms))
+
+    def _choose(self, to: Callable[[Cluster], Node | None] | None) -> Node | None:
+        if to is None:
+            return self.network.least_loaded_node(self.now_ms())
+        return to(self.metadata.cluster)
+
+    def _exchange(
+        self, node: Node, message: Message, versions: tuple[int, int] | None, deadline_ms: int
+    ) -> ClientResponse | None:
+        """The response; None when the deadline passed before it came, and the connection is given up."""
+        answers: list[ClientResponse] = []
+        request = self.network.new_request(node.id, message, versions=versions, callback=answers.append)
+        self.network.send(request, self.now_ms())
+        while not answers:
+            left_ms = deadline_ms - self.now_ms()
+            if left_ms <= 0:
+                self.network.disconnect(node.id)
+                self.poll(0)
+                raise ClientTimeout(f"{node} did not answer the request ({type(message).__name__}) in time")
+            self.poll(left_ms)
+        return answers[0]
+
+    # -- metadata ----------------------------------------------------------------------------------------------------
+
+    def await_topics(self, topics: Iterable[str], deadline_ms: int) -> Cluster:
+        """A snapshot that has all these topics. Raises ApiError for one that cannot be had, ClientTimeout."""
+        wanted = list(topics)
+        for topic in wanted:
+            self.metadata.add_topic(topic, self.now_ms())
+        return self._await_cluster(
+            lambda cluster: all(topic in cluster.topics for topic in wanted), wanted, deadline_ms
+        )
+
+    def await_leader(self, topic_partition: TopicPartition, deadline_ms: int) -> Node:
+        """The leader of a partition. Raises ApiError for a topic that cannot be had, ClientTimeout."""
+        topic = topic_partition.topic
+        self.metadata.add_topic(topic, self.now_ms())
+        cluster = self._await_cluster(lambda cluster: cluster.leader(topic_partition) is not None, [topic], deadline_ms)
+        leader = cluster.leader(topic_partition)
+        assert leader is not None
+        return leader
+
+    def _await_cluster(self, fits: Callable[[Cluster], bool], topics: list[str], deadline_ms: int) -> Cluster:
+        asked = False
+        while True:
+            cluster = self.metadata.cluster
+            if fits(cluster):
+                return cluster
+            errors = {topic: cluster.topic_errors.get(topic, ErrorCode.NONE) for topic in topics}
+            left_ms = deadline_ms - self.now_ms()
+            for topic, error in errors.items():
+                # A topic may be in creation, unless it need not be waited for or the wait is over.
+                if error is not ErrorCode.NONE and (error not in INVALID_METADATA_ERRORS or left_ms <= 0):
+                    raise ApiError(error, f"{error.message} Topic: {topic}")
+            if left_ms <= 0:
+                raise ClientTimeout(f"No metadata in time for topics {', '.join(topics)}")
+            if not asked or not self.metadata.update_requested():
+                self.metadata.request_update()
+                asked = True
+            self.poll(left_ms)

@@ -1,0 +1,66 @@
+"""The records of one partition out of one fetch answer, decoded as they are asked for (Kafka: CompletedFetch).
+
+Owned by the consumer's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.memory_records import any_batches
+from barnabas.records.record_batch import Buffer
+
+
+class CompletedFetch:
+    """Iterates over records from `offset` on, skipping control batches; `next_offset` follows what was returned."""
+
+    __slots__ = ("_records", "next_offset", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, buffer: Buffer, *, check_crcs: bool) -> None:
+        self.topic_partition = topic_partition
+        self.next_offset = offset
+        self._records = self._decode(buffer, check_crcs)
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """Up to `limit` records; none at the end. Raises CorruptRecord, ApiError."""
+        taken = []
+        for record in self._records:
+            taken.append(record)
+            self.next_offset = record.offset + 1
+            if len(taken) == limit:
+                break
+        return taken
+
+    def _decode(self, buffer: Buffer, check_crcs: bool) -> Iterator[ConsumerRecord]:
+        topic, partition = self.topic_partition
+        start = self.next_offset
+        batches = 0
+        try:
+            for batch in any_batches(buffer):
+                batches += 1
+                if batch.next_offset <= start:
+                    continue
+                if check_crcs:
+                    batch.check()
+                if not batch.is_control:
+                    timestamp_type = batch.timestamp_type
+                    for offset, timestamp, key, value, headers in batch.records():
+                        if offset >= start:
+                            yield ConsumerRecord(
+                                topic, partition, offset, timestamp, timestamp_type, key, value, headers
+                            )
+                # Compaction may have removed the last records, and control batches have none for us.
+                self.next_offset = max(self.next_offset, batch.next_offset)
+        except CorruptRecord as error:
+            raise CorruptRecord(
+                f"Record batch for partition {self.topic_partition} at offset {self.next_offset} is invalid: {error}"
+            ) from error
+        if not batches and len(buffer):
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"There is a message of {self.topic_partition} at offset {start} that is larger than the fetch size",
+            )

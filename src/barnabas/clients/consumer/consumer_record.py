@@ -1,0 +1,20 @@
+"""A record as the consumer returns it. Immutable."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.records.record_reader import Header
+
+
+class ConsumerRecord(NamedTuple):
+    """`timestamp_type`: 0 the producer's time, 1 the broker's; `timestamp_ms` -1 for none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()

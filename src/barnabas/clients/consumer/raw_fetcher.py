@@ -1,0 +1,239 @@
+"""Fetches batches as they lie in the log, without looking into them: for Arrow, Spark and tools.
+
+Owned by one thread. A forked child gets connections of its own (see BlockingClient).
+
+    fetcher = RawFetcher("localhost:9092")
+    fetched = fetcher.fetch("flights", 0, offset)
+    fetcher.send_ahead("flights", 0, next_offset)      # the next answer travels while this one is decoded
+    ...decode fetched.records...
+    fetched.release()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS, MetadataConfig
+from barnabas.clients.consumer.fetch_request import FETCH_VERSIONS, FetchPosition, fetch_request
+from barnabas.clients.errors import ClientTimeout, error_of
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.record_batch import Buffer
+from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.network_client import NetworkClientConfig
+from barnabas.runtime.clock import Clock
+
+DEFAULT_MAX_BYTES = 8 << 20
+DEFAULT_MAX_WAIT_MS = 500
+_RETRY_MS = 50
+
+
+class FetchedRecords:
+    """Whole batches, and perhaps a cut one at the end; offsets as the broker gave them, -1 where it did not.
+
+    `records` may be a view of a recycled buffer: `release` gives that back, after which neither it nor anything made
+    from it without a copy may be used. Not calling it is harmless, only slower.
+    """
+
+    __slots__ = ("_release", "high_watermark", "last_stable_offset", "log_start_offset", "records")
+
+    def __init__(
+        self,
+        records: Buffer,
+        high_watermark: int,
+        log_start_offset: int,
+        last_stable_offset: int,
+        release: Callable[[], None] | None = None,
+    ) -> None:
+        self.records = records
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self.last_stable_offset = last_stable_offset
+        self._release = release
+
+    def release(self) -> None:
+        """Give the buffer back. Raises BufferError while views of it are exported."""
+        release, self._release = self._release, None
+        if release is not None:
+            if isinstance(self.records, memoryview):
+                self.records.release()
+            self.records = b""
+            release()
+
+
+class _Pending:
+    """A request that was sent, and its answer once it is there."""
+
+    __slots__ = ("offset", "response")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.response: ClientResponse | None = None
+
+    def take(self, response: ClientResponse) -> None:
+        self.response = response
+
+
+class RawFetcher:
+    """One partition a request. `timeout_ms` bounds a whole `fetch`, retries included."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        client_id: str = "barnabas-fetcher",
+        timeout_ms: int = 60_000,
+        request_timeout_ms: int = 30_000,
+        isolation_level: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._timeout_ms = timeout_ms
+        self._isolation_level = isolation_level
+        config = NetworkClientConfig(
+            client_id=client_id, request_timeout_ms=request_timeout_ms, receive_buffer_bytes=-1
+        )
+        metadata_config = MetadataConfig(allow_auto_topic_creation=False)
+        self._client = BlockingClient(bootstrap_servers, config, metadata_config, clock=clock)
+        self._pending: dict[TopicPartition, _Pending] = {}
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_wait_ms: int = DEFAULT_MAX_WAIT_MS,
+        min_bytes: int = 1,
+    ) -> FetchedRecords:
+        """What the log has from `offset` on; empty if `max_wait_ms` passes without `min_bytes`.
+
+        The first batch may begin before `offset`, and is whole even if larger than `max_bytes`. Changes of leader and
+        lost connections are tried again. Raises ApiError (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION...),
+        ClientTimeout, ClientClosed.
+        """
+        if self._client.check_usable():
+            self._pending.clear()
+        topic_partition = TopicPartition(topic, partition)
+        deadline_ms = self._client.now_ms() + max(self._timeout_ms, max_wait_ms)
+        error = ErrorCode.NONE
+        while True:
+            pending = self._pending.pop(topic_partition, None)
+            if pending is None or pending.offset != offset:
+                pending = self._send(topic_partition, offset, max_bytes, max_wait_ms, min_bytes, deadline_ms)
+            while pending is not None and pending.response is None:
+                self._client.poll(max(deadline_ms - self._client.now_ms(), 0))
+                if self._client.now_ms() >= deadline_ms:
+                    break
+            if pending is not None and pending.response is not None:
+                fetched, error = self._take(topic_partition, pending.response)
+                if fetched is not None:
+                    return fetched
+                self._client.metadata.request_update()
+            left_ms = deadline_ms - self._client.now_ms()
+            if left_ms <= 0:
+                if error is not ErrorCode.NONE:
+                    raise ApiError(error)
+                raise ClientTimeout(f"No records of {topic_partition} within {self._timeout_ms} ms")
+            self._client.poll(min(_RETRY_MS, left_ms))
+
+    def send_ahead(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_wait_ms: int = DEFAULT_MAX_WAIT_MS,
+        min_bytes: int = 1,
+    ) -> None:
+        """Send the request that a later `fetch` of this offset will take the answer of. Does nothing if it cannot."""
+        if self._client.check_usable():
+            self._pending.clear()
+        topic_partition = TopicPartition(topic, partition)
+        leader = self._client.metadata.cluster.leader(topic_partition)
+        if leader is not None and self._client.network.is_ready(leader, self._client.now_ms()):
+            self._pending[topic_partition] = self._send_to(
+                leader.id, topic_partition, offset, max_bytes, max_wait_ms, min_bytes
+            )
+            self._client.poll(0)
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _send(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        max_bytes: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        deadline_ms: int,
+    ) -> _Pending | None:
+        leader = self._client.await_leader(topic_partition, deadline_ms)
+        if not self._client.network.ready(leader, self._client.now_ms()):
+            return None
+        return self._send_to(leader.id, topic_partition, offset, max_bytes, max_wait_ms, min_bytes)
+
+    def _send_to(
+        self,
+        node_id: int,
+        topic_partition: TopicPartition,
+        offset: int,
+        max_bytes: int,
+        max_wait_ms: int,
+        min_bytes: int,
+    ) -> _Pending:
+        pending = _Pending(offset)
+        message = fetch_request(
+            [FetchPosition(topic_partition, offset, max_bytes)],
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=self._isolation_level,
+        )
+        network = self._client.network
+        request = network.new_request(node_id, message, versions=FETCH_VERSIONS, callback=pending.take)
+        network.send(request, self._client.now_ms())
+        return pending
+
+    def _take(
+        self, topic_partition: TopicPartition, response: ClientResponse
+    ) -> tuple[FetchedRecords | None, ErrorCode]:
+        """The records, or an error that may pass. Raises ApiError for one that does not."""
+        if response.version_error is not None:
+            raise response.version_error
+        if not isinstance(response.body, FetchResponse):
+            return None, ErrorCode.NETWORK_EXCEPTION
+        error = error_of(response.body.error_code)
+        for topic in response.body.responses:
+            for partition in topic.partitions:
+                if TopicPartition(topic.topic, partition.partition_index) != topic_partition:
+                    continue
+                error = error_of(partition.error_code)
+                if error is ErrorCode.NONE:
+                    records = b"" if partition.records is None else partition.records
+                    fetched = FetchedRecords(
+                        records,
+                        partition.high_watermark,
+                        partition.log_start_offset,
+                        partition.last_stable_offset,
+                        response.release,
+                    )
+                    return fetched, error
+        if error in INVALID_METADATA_ERRORS or error.retriable:
+            return None, error
+        raise ApiError(error, f"{error.message} Partition: {topic_partition}")

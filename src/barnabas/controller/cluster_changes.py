@@ -84,7 +84,7 @@ class ClusterChanges:
 
     # -- brokers ---------------------------------------------------------------------------------------------------
 
-    def on_broker_change(self, _event: events.BrokerChange) -> None:
+    def on_broker_change(self, _event: events.Signal) -> None:
         """Brokers came, went, or were restarted faster than we looked (another epoch)."""
         current = self._zk.brokers_and_epochs()
         known = self._context.broker_epochs
@@ -149,7 +149,7 @@ class ClusterChanges:
         self._context.live_brokers[event.broker_id] = new
         self._send_to_all_brokers(())
 
-    def on_log_dir_event_notification(self, _event: events.LogDirEventNotification) -> None:
+    def on_log_dir_event_notification(self, _event: events.Signal) -> None:
         """Brokers lost log directories: LeaderAndIsr makes them say which replicas."""
         names = self._zk.log_dir_event_notifications()
         try:
@@ -174,7 +174,7 @@ class ClusterChanges:
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
-    def on_topic_change(self, _event: events.TopicChange) -> None:
+    def on_topic_change(self, _event: events.Signal) -> None:
         """Topics were created; or removed behind our back."""
         topics = self._zk.topics.all_topics()
         new, deleted = topics - self._context.all_topics, self._context.all_topics - topics
@@ -235,7 +235,7 @@ class ClusterChanges:
                 partitions.append(partition)
         return sorted(partitions)
 
-    def on_topic_deletion(self, _event: events.TopicDeletion) -> None:
+    def on_topic_deletion(self, _event: events.Signal) -> None:
         """Somebody wants topics deleted."""
         wanted = self._zk.topics.deletions()
         unknown = wanted - self._context.all_topics

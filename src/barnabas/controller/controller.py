@@ -88,25 +88,25 @@ class Controller:
         )
         self._leadership = LeadershipChanges(config, context, partitions, replicas, batch, self._store_election_done)
         self._isr = IsrChanges(context, zk_client, cluster.send_update_metadata)
-        self._handlers: Mapping[type[events.ControllerEvent], Callable[[Any], None]] = {
-            events.Startup: self._on_startup,
-            events.ControllerChange: self._on_controller_change,
-            events.Reelect: self._on_reelect,
-            events.Expire: self._on_expire,
-            events.RegisterBrokerAndReelect: self._on_register_broker_and_reelect,
+        self._handlers: Mapping[events.Signal | type[events.ControllerEvent], Callable[[Any], None]] = {
+            events.Signal.STARTUP: self._on_startup,
+            events.Signal.CONTROLLER_CHANGE: self._on_controller_change,
+            events.Signal.REELECT: self._on_reelect,
+            events.Signal.EXPIRE: self._on_expire,
+            events.Signal.REGISTER_BROKER_AND_REELECT: self._on_register_broker_and_reelect,
         }
-        self._handlers_if_active: Mapping[type[events.ControllerEvent], Callable[[Any], None]] = {
-            events.BrokerChange: cluster.on_broker_change,
+        self._handlers_if_active: Mapping[events.Signal | type[events.ControllerEvent], Callable[[Any], None]] = {
+            events.Signal.BROKER_CHANGE: cluster.on_broker_change,
             events.BrokerModifications: cluster.on_broker_modifications,
-            events.TopicChange: cluster.on_topic_change,
+            events.Signal.TOPIC_CHANGE: cluster.on_topic_change,
             events.PartitionModifications: cluster.on_partition_modifications,
-            events.TopicDeletion: cluster.on_topic_deletion,
-            events.LogDirEventNotification: cluster.on_log_dir_event_notification,
+            events.Signal.TOPIC_DELETION: cluster.on_topic_deletion,
+            events.Signal.LOG_DIR_EVENT_NOTIFICATION: cluster.on_log_dir_event_notification,
             events.LeaderAndIsrResponseReceived: cluster.on_leader_and_isr_response,
             events.UpdateMetadataResponseReceived: cluster.on_update_metadata_response,
             events.StopReplicaResponseReceived: cluster.on_stop_replica_response,
             events.ReplicaLeaderElection: self._on_replica_leader_election,
-            events.AutoPreferredReplicaLeaderElection: self._on_auto_rebalance,
+            events.Signal.AUTO_PREFERRED_REPLICA_LEADER_ELECTION: self._on_auto_rebalance,
             events.UncleanLeaderElectionEnable: self._on_unclean_leader_election_enable,
             events.ControlledShutdown: self._on_controlled_shutdown,
             events.AlterPartitionReceived: self._isr.on_alter_partition,
@@ -127,7 +127,7 @@ class Controller:
     def startup(self) -> None:
         """Stand for election. Topics of an earlier run are led as soon as it is won."""
         self._zk.access.store.add_session_listener(self._on_session_state)
-        self._events.put(events.Startup())
+        self._events.put(events.Signal.STARTUP)
         self._events.start()
 
     def shutdown(self) -> None:
@@ -169,19 +169,20 @@ class Controller:
 
     def _on_session_state(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
-            self._events.clear_and_put(events.Expire())
+            self._events.clear_and_put(events.Signal.EXPIRE)
         else:
-            self._events.put(events.RegisterBrokerAndReelect())
+            self._events.put(events.Signal.REGISTER_BROKER_AND_REELECT)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def _process(self, event: events.ControllerEvent) -> None:
         try:
-            handler = self._handlers.get(type(event))
+            kind = event if isinstance(event, events.Signal) else type(event)
+            handler = self._handlers.get(kind)
             if handler is not None:
                 handler(event)
             elif self.is_active:
-                self._handlers_if_active[type(event)](event)
+                self._handlers_if_active[kind](event)
             else:
                 self._preempt(event)
         except ControllerMovedError:
@@ -202,22 +203,22 @@ class Controller:
 
     # -- being elected, and resigning ------------------------------------------------------------------------------
 
-    def _on_startup(self, _event: events.Startup) -> None:
+    def _on_startup(self, _event: events.Signal) -> None:
         self._watches.watch_controller()
         self._elect()
 
-    def _on_controller_change(self, _event: events.ControllerChange) -> None:
+    def _on_controller_change(self, _event: events.Signal) -> None:
         self._maybe_resign()
 
-    def _on_reelect(self, _event: events.Reelect) -> None:
+    def _on_reelect(self, _event: events.Signal) -> None:
         self._maybe_resign()
         self._elect()
 
-    def _on_expire(self, _event: events.Expire) -> None:
+    def _on_expire(self, _event: events.Signal) -> None:
         self.active_controller_id = NO_CONTROLLER
         self._resign()
 
-    def _on_register_broker_and_reelect(self, _event: events.RegisterBrokerAndReelect) -> None:
+    def _on_register_broker_and_reelect(self, _event: events.Signal) -> None:
         self._register_broker()
         self._maybe_resign()
         self._elect()
@@ -333,7 +334,7 @@ class Controller:
         self._zk.topics.delete_preferred_replica_election(self._context.epoch_version)
         self._events.put(ELECTION_FROM_STORE)  # there may be the next one already
 
-    def _on_auto_rebalance(self, _event: events.AutoPreferredReplicaLeaderElection) -> None:
+    def _on_auto_rebalance(self, _event: events.Signal) -> None:
         try:
             self._leadership.rebalance()
         finally:
@@ -342,7 +343,7 @@ class Controller:
     def _schedule_rebalance(self, delay_ms: int) -> None:
         self._rebalance_task = self._scheduler.schedule(
             "auto-leader-rebalance-task",
-            lambda: self._events.put(events.AutoPreferredReplicaLeaderElection()),
+            lambda: self._events.put(events.Signal.AUTO_PREFERRED_REPLICA_LEADER_ELECTION),
             delay_ms=delay_ms,
         )
 

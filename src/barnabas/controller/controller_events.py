@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.inter_broker import (
@@ -44,67 +43,44 @@ ControlledShutdownCallback: TypeAlias = Callable[["set[TopicPartition] | ApiErro
 AlterPartitionCallback: TypeAlias = Callable[[AlterPartitionResponse], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Startup:
+class Signal(enum.Enum):
+    """Events that carry nothing but their name."""
+
+    STARTUP = "Startup"
     """The broker is ready to stand for election."""
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerChange:
+    CONTROLLER_CHANGE = "ControllerChange"
     """/controller was created or changed: we may have lost it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reelect:
+    REELECT = "Reelect"
     """/controller is gone: stand for election."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expire:
+    EXPIRE = "Expire"
     """The session is over: whatever we were, we aren't it any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterBrokerAndReelect:
+    REGISTER_BROKER_AND_REELECT = "RegisterBrokerAndReelect"
     """A new session is ready."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerChange:
+    BROKER_CHANGE = "BrokerChange"
     """A broker came or went."""
+    TOPIC_CHANGE = "TopicChange"
+    """A topic came or went."""
+    TOPIC_DELETION = "TopicDeletion"
+    """Somebody wants topics deleted."""
+    LOG_DIR_EVENT_NOTIFICATION = "LogDirEventNotification"
+    """A broker lost a log directory."""
+    AUTO_PREFERRED_REPLICA_LEADER_ELECTION = "AutoPreferredReplicaLeaderElection"
+    """Time to see whether leadership is out of balance."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerModifications:
+class BrokerModifications(NamedTuple):
     """A broker's registration changed."""
 
     broker_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicChange:
-    """A topic came or went."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionModifications:
+class PartitionModifications(NamedTuple):
     """A topic's assignment changed: partitions were added."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDeletion:
-    """Somebody wants topics deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirEventNotification:
-    """A broker lost a log directory."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaLeaderElection:
+class ReplicaLeaderElection(NamedTuple):
     """Elect leaders; of the partitions named in the store when `partitions` is None."""
 
     partitions: frozenset[TopicPartition] | None
@@ -113,20 +89,13 @@ class ReplicaLeaderElection:
     callback: ElectLeadersCallback | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AutoPreferredReplicaLeaderElection:
-    """Time to see whether leadership is out of balance."""
-
-
-@dataclass(frozen=True, slots=True)
-class UncleanLeaderElectionEnable:
+class UncleanLeaderElectionEnable(NamedTuple):
     """Unclean elections are allowed now: for a topic, or by default."""
 
     topic: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdown:
+class ControlledShutdown(NamedTuple):
     """A broker wants to stop: lead its partitions elsewhere."""
 
     broker_id: int
@@ -134,8 +103,7 @@ class ControlledShutdown:
     callback: ControlledShutdownCallback
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionReceived:
+class AlterPartitionReceived(NamedTuple):
     """A leader wants to change in-sync replicas."""
 
     request: AlterPartitionRequest
@@ -143,24 +111,21 @@ class AlterPartitionReceived:
     callback: AlterPartitionCallback
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsrResponseReceived:
+class LeaderAndIsrResponseReceived(NamedTuple):
     """A broker answered."""
 
     broker_id: int
     response: LeaderAndIsrResponse
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateMetadataResponseReceived:
+class UpdateMetadataResponseReceived(NamedTuple):
     """A broker answered."""
 
     broker_id: int
     response: UpdateMetadataResponse
 
 
-@dataclass(frozen=True, slots=True)
-class StopReplicaResponseReceived:
+class StopReplicaResponseReceived(NamedTuple):
     """A broker answered a StopReplica that deletes `deleting`."""
 
     broker_id: int
@@ -169,19 +134,10 @@ class StopReplicaResponseReceived:
 
 
 ControllerEvent: TypeAlias = (
-    Startup
-    | ControllerChange
-    | Reelect
-    | Expire
-    | RegisterBrokerAndReelect
-    | BrokerChange
+    Signal
     | BrokerModifications
-    | TopicChange
     | PartitionModifications
-    | TopicDeletion
-    | LogDirEventNotification
     | ReplicaLeaderElection
-    | AutoPreferredReplicaLeaderElection
     | UncleanLeaderElectionEnable
     | ControlledShutdown
     | AlterPartitionReceived

@@ -11,18 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from barnabas.controller.controller_events import (
-    BrokerChange,
     BrokerModifications,
-    ControllerChange,
     ControllerEvent,
     ElectionTrigger,
     ElectionType,
-    LogDirEventNotification,
     PartitionModifications,
-    Reelect,
     ReplicaLeaderElection,
-    TopicChange,
-    TopicDeletion,
+    Signal,
 )
 from barnabas.zk.store import WatchEventType
 from barnabas.zk.zk_data import (
@@ -56,10 +51,12 @@ class StoreWatches:
     def watch_cluster(self) -> None:
         """Hear of brokers, topics, deletions, failed log directories and elections. Their first reading arms them."""
         access, put = self._access, self._put
-        access.register_child_change_handler(BrokerIdsZNode.path, lambda: put(BrokerChange()))
-        access.register_child_change_handler(TopicsZNode.path, lambda: put(TopicChange()))
-        access.register_child_change_handler(DeleteTopicsZNode.path, lambda: put(TopicDeletion()))
-        access.register_child_change_handler(LogDirEventNotificationZNode.path, lambda: put(LogDirEventNotification()))
+        access.register_child_change_handler(BrokerIdsZNode.path, lambda: put(Signal.BROKER_CHANGE))
+        access.register_child_change_handler(TopicsZNode.path, lambda: put(Signal.TOPIC_CHANGE))
+        access.register_child_change_handler(DeleteTopicsZNode.path, lambda: put(Signal.TOPIC_DELETION))
+        access.register_child_change_handler(
+            LogDirEventNotificationZNode.path, lambda: put(Signal.LOG_DIR_EVENT_NOTIFICATION)
+        )
         self.watch_preferred_replica_election()
 
     def watch_preferred_replica_election(self) -> bool:
@@ -110,7 +107,7 @@ class StoreWatches:
     # -- on the watch thread ---------------------------------------------------------------------------------------
 
     def _on_controller(self, event: WatchEventType) -> None:
-        self._put(Reelect() if event is WatchEventType.DELETED else ControllerChange())
+        self._put(Signal.REELECT if event is WatchEventType.DELETED else Signal.CONTROLLER_CHANGE)
 
     def _on_preferred_replica_election(self, event: WatchEventType) -> None:
         if event is WatchEventType.CREATED:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.log_config import validate_topic_config
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 DEFAULT_COUNT = -1  # number of partitions, replication factor: what the broker's settings say
 
 
-@dataclass(frozen=True, slots=True)
-class TopicAdminConfig:
+class TopicAdminConfig(NamedTuple):
     """Defaults for new topics, and what checks a topic's settings (raising ConfigError)."""
 
     num_partitions: int = 1
@@ -54,19 +55,17 @@ class TopicAdminConfig:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """A topic wanted. Either numbers, or `assignments` (partition -> broker ids, the preferred leader first)."""
 
     name: str
     num_partitions: int = DEFAULT_COUNT
     replication_factor: int = DEFAULT_COUNT
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] = _NONE
+    configs: Mapping[str, str | None] = _NONE
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopicResult:
+class CreateTopicResult(NamedTuple):
     """What became of it. With an error the numbers are -1 and the id zeros; `configs` are the topic's own settings."""
 
     name: str
@@ -74,10 +73,10 @@ class CreateTopicResult:
     topic_id: bytes = ZERO_UUID
     num_partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = _NONE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)  # no NamedTuple: `count` is a method of tuples
 class NewPartitions:
     """Partitions wanted: `count` in the end. `assignments`: broker ids for each one added, None to place them."""
 

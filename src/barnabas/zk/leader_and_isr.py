@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 INITIAL_LEADER_EPOCH = 0
 INITIAL_PARTITION_EPOCH = 0
@@ -25,8 +25,7 @@ class LeaderRecoveryState(enum.IntEnum):
     RECOVERING = 1
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsr:
+class LeaderAndIsr(NamedTuple):
     """Leadership of one partition. `partition_epoch` is the version of its state znode."""
 
     leader: int
@@ -51,11 +50,11 @@ class LeaderAndIsr:
 
     def new_leader_and_isr(self, leader: int, isr: Sequence[int]) -> LeaderAndIsr:
         """Another leader and other in-sync replicas in the next epoch."""
-        return replace(self, leader=leader, isr=tuple(isr), leader_epoch=self.leader_epoch + 1)
+        return self._replace(leader=leader, isr=tuple(isr), leader_epoch=self.leader_epoch + 1)
 
     def new_recovering_leader_and_isr(self, leader: int, isr: Sequence[int]) -> LeaderAndIsr:
         """A leader that wasn't in sync: the next epoch, and it has to recover."""
-        return replace(self.new_leader_and_isr(leader, isr), leader_recovery_state=LeaderRecoveryState.RECOVERING)
+        return self.new_leader_and_isr(leader, isr)._replace(leader_recovery_state=LeaderRecoveryState.RECOVERING)
 
     def new_epoch(self) -> LeaderAndIsr:
         """The same leadership in the next epoch."""
@@ -63,11 +62,10 @@ class LeaderAndIsr:
 
     def with_partition_epoch(self, partition_epoch: int) -> LeaderAndIsr:
         """The same leadership as written at that version of the znode."""
-        return replace(self, partition_epoch=partition_epoch)
+        return self._replace(partition_epoch=partition_epoch)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderIsrAndControllerEpoch:
+class LeaderIsrAndControllerEpoch(NamedTuple):
     """Leadership, and the epoch of the controller that decided it."""
 
     leader_and_isr: LeaderAndIsr

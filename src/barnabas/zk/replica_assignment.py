@@ -6,7 +6,7 @@ Used by zk, metadata and controller on any thread; immutable, so no lock. Kafka:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 def _without(replicas: Iterable[int], others: Iterable[int]) -> tuple[int, ...]:
@@ -14,8 +14,7 @@ def _without(replicas: Iterable[int], others: Iterable[int]) -> tuple[int, ...]:
     return tuple(replica for replica in replicas if replica not in unwanted)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaAssignment:
+class ReplicaAssignment(NamedTuple):
     """Broker ids, preferred leader first; `replicas` includes those being added and those being removed."""
 
     replicas: tuple[int, ...]

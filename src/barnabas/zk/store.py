@@ -14,7 +14,6 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from barnabas.zk.errors import NoNodeError, StoreError
@@ -49,8 +48,7 @@ Watch: TypeAlias = Callable[[WatchEvent], None]
 SessionListener: TypeAlias = Callable[[SessionState], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """A znode's numbers. `czxid` and `mzxid` are the transactions that created it and changed its data last;
 
     `pzxid` the one that changed its children last; `ctime_ms` and `mtime_ms` milliseconds since the epoch;
@@ -69,8 +67,7 @@ class Stat:
     num_children: int
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(NamedTuple):
     """Create a znode. With `sequential` the store appends ten digits, one up for each child created there."""
 
     path: str
@@ -79,8 +76,7 @@ class Create:
     sequential: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetData:
+class SetData(NamedTuple):
     """Replace a znode's data if its version is `version`."""
 
     path: str
@@ -88,47 +84,41 @@ class SetData:
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """Delete a znode without children if its version is `version`."""
 
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """Succeed if the znode's version is `version`; of use in a Multi."""
 
     path: str
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Multi:
+class Multi(NamedTuple):
     """All of these, or none of them."""
 
     operations: tuple[Create | SetData | Delete | Check, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GetData:
+class GetData(NamedTuple):
     """Read a znode. The watch is set only if it exists; it fires on a change of data or on deletion."""
 
     path: str
     watch: Watch | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GetChildren:
+class GetChildren(NamedTuple):
     """Read the names of a znode's children, sorted. The watch fires when one comes or goes, or on deletion."""
 
     path: str
     watch: Watch | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(NamedTuple):
     """Read a znode's Stat, None if there is no such znode. The watch fires on creation, change or deletion."""
 
     path: str

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from barnabas.config.listeners import EndPoint
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import uuid_from_string, uuid_to_string
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
 from barnabas.zk.replica_assignment import ReplicaAssignment
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class ZnodeFormatError(Exception):
@@ -76,14 +78,13 @@ class ControllerEpochZNode:
         return int(data)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
+class BrokerInfo(NamedTuple):
     """A broker's registration. `features`: name -> (min version, max version). Kafka: kafka.zk.BrokerInfo."""
 
     id: int
     endpoints: tuple[EndPoint, ...]
     rack: str | None = None
-    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    features: Mapping[str, tuple[int, int]] = _NONE
     jmx_port: int = -1
     version: int = 5
 
@@ -159,8 +160,7 @@ class TopicsZNode:
     path = "/brokers/topics"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicIdReplicaAssignment:
+class TopicIdReplicaAssignment(NamedTuple):
     """A topic's znode. `topic_id` is None for topics made before Kafka 2.8."""
 
     topic: str
@@ -420,8 +420,7 @@ class BrokerSequenceIdZNode:
     path = "/brokers/seqid"
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdsBlock:
+class ProducerIdsBlock(NamedTuple):
     """Producer ids handed to a broker: `first_producer_id` and the following, `size` of them."""
 
     assigned_broker_id: int
@@ -459,11 +458,10 @@ class ProducerIdBlockZNode:
         return ProducerIdsBlock(int(value["broker"]), start, end - start + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class FinalizedFeatures:
+class FinalizedFeatures(NamedTuple):
     """Features every broker of the cluster supports, at these levels. Status 1 is enabled, 0 disabled."""
 
-    features: Mapping[str, int] = field(default_factory=dict)
+    features: Mapping[str, int] = _NONE
     status: int = 1
     version: int = 2
 

@@ -19,6 +19,9 @@ from barnabas.clients.arrow import (
     encode_batches,
     record_batch_of,
 )
+from barnabas.clients.arrow.key_hash import key_partitions
+from barnabas.clients.arrow.key_hash import murmur2 as murmur2_of_column
+from barnabas.clients.producer.murmur2 import murmur2, partition_for_key
 from barnabas.records.compression import Codec
 from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecord
@@ -267,3 +270,13 @@ def test_encoding_in_several_groups_loses_nothing(monkeypatch: pytest.MonkeyPatc
     whole = list(encode_batches(columns_of(rows), batch_bytes=5_000))
     assert [fields for each in whole for fields in plain_fields(each.data)] == rows
     assert RecordBatch(whole[0].data).producer_id == -1
+
+
+# Keys to partitions
+
+
+@given(st.lists(st.binary(max_size=30), min_size=1, max_size=30), st.integers(0, 5), st.integers(1, 100))
+def test_keys_go_where_kafkas_partitioner_puts_them(keys: list[bytes], skip: int, count: int) -> None:
+    column = pa.array([b"front"] * skip + keys, pa.binary())[skip:]
+    assert murmur2_of_column(column).tolist() == [murmur2(key) & 0xFFFFFFFF for key in keys]
+    assert key_partitions(column, count).tolist() == [partition_for_key(key, count) for key in keys]

@@ -1,0 +1,51 @@
+"""`spark.read.format("barnabas")`: a batch query over ranges of offsets.
+
+Spark makes a reader on the driver when it plans a query, calls `partitions` there and `read` in the executors' Python
+workers, with a copy of the reader. No lock: each process uses its own copy on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from barnabas_spark.broker_connections import connections
+from barnabas_spark.columns import checked_columns
+from barnabas_spark.offset_ranges import OffsetRange, ranges_between, split_ranges
+from barnabas_spark.partition_reader import read_range
+from barnabas_spark.source_options import SourceOptions
+from barnabas_spark.starting_offsets import partitions_to_read, resolve
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class RangePartition(InputPartition):
+    """One task's range of offsets."""
+
+    value: OffsetRange
+
+
+class BarnabasReader(DataSourceReader):
+    """Reads what lies between the starting and the ending offsets when the query is planned."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._options = SourceOptions.parse(given, streaming=False)
+        self._columns = checked_columns(schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One range per partition of the topics, or more if `minPartitions` or `maxRecordsPerPartition` ask for it."""
+        options = self._options
+        broker = connections.offsets(options)
+        partitions = partitions_to_read(options, broker)
+        start = resolve("startingOffsets", options.starting, partitions, broker)
+        end = resolve("endingOffsets", options.ending, partitions, broker)
+        ranges = split_ranges(ranges_between(start, end), options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(each) for each in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one range, as Arrow batches."""
+        return read_range(cast("RangePartition", partition).value, self._options, self._columns)

@@ -1,0 +1,133 @@
+"""This process's connections to brokers, kept between tasks and micro-batches.
+
+Used by the readers on the driver and in the executors' Python workers, and by the row sender; each process is
+single-threaded where it uses them, so there is no lock. Spark forks its workers: what a process inherits is not its
+own, so everything is kept under the process's id.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+from barnabas.clients.admin import Admin
+from barnabas.clients.consumer import RawFetcher
+from barnabas.clients.producer import Producer
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas_spark.sink_options import SinkOptions
+from barnabas_spark.source_options import SourceOptions
+from barnabas_spark.starting_offsets import BrokerOffsets
+from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets
+
+
+class Closable(Protocol):
+    """What all clients have in common."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+C = TypeVar("C", bound=Closable)
+
+
+class BrokerConnections:
+    """The clients of this process, made when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._process_id = os.getpid()
+        self._clients: dict[tuple[Any, ...], Closable] = {}
+
+    def offsets(self, options: SourceOptions) -> BrokerOffsets:
+        """Answers questions about topics and offsets."""
+        key = ("offsets", options.bootstrap_servers, options.client_id, options.request_timeout_ms)
+        return self._client(key, lambda: _AdminOffsets(options))
+
+    def fetcher(self, options: SourceOptions) -> RawFetcher:
+        """Fetches batches."""
+        key = ("fetcher", options.bootstrap_servers, options.client_id, options.request_timeout_ms)
+        return self._client(
+            key,
+            lambda: RawFetcher(
+                options.bootstrap_servers,
+                client_id=options.client_id,
+                request_timeout_ms=options.request_timeout_ms,
+            ),
+        )
+
+    def producer(self, options: SinkOptions) -> Producer:
+        """Sends batches."""
+        return self._client(_producer_key(options), lambda: _producer(options))
+
+    def discard_producer(self, options: SinkOptions) -> None:
+        """Forget a producer after an error: what it still holds belongs to a task that has failed."""
+        producer = self._own().pop(_producer_key(options), None)
+        if producer is not None:
+            cast("Producer", producer).close(timeout_ms=0)
+
+    def close(self) -> None:
+        """Close all of this process's clients."""
+        clients = self._own()
+        while clients:
+            clients.popitem()[1].close()
+
+    def _client(self, key: tuple[Any, ...], make: Callable[[], C]) -> C:
+        clients = self._own()
+        client = clients.get(key)
+        if client is None:
+            client = clients[key] = make()
+        return cast("C", client)
+
+    def _own(self) -> dict[tuple[Any, ...], Closable]:
+        if os.getpid() != self._process_id:
+            # Forked: the sockets are the parent's, who goes on using them.
+            self._process_id = os.getpid()
+            self._clients = {}
+        return self._clients
+
+
+class _AdminOffsets:
+    """Answers from the brokers, asked anew each time: partitions may have been added."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._admin = Admin(
+            options.bootstrap_servers, client_id=options.client_id, request_timeout_ms=options.request_timeout_ms
+        )
+
+    def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
+        described = self._admin.describe_topics(topics)
+        return sorted(TopicPartition(topic, info.partition) for topic in topics for info in described[topic].partitions)
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        return self._offsets(partitions, EARLIEST)
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        return self._offsets(partitions, LATEST)
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def _offsets(self, partitions: Sequence[TopicPartition], position: int) -> Offsets:
+        found = self._admin.list_offsets(dict.fromkeys(partitions, position))
+        return {partition: found[partition].offset for partition in partitions}
+
+
+def _producer_key(options: SinkOptions) -> tuple[Any, ...]:
+    return (
+        "producer", options.bootstrap_servers, options.client_id, options.request_timeout_ms,
+        options.delivery_timeout_ms, options.enable_idempotence,
+    )  # fmt: skip
+
+
+def _producer(options: SinkOptions) -> Producer:
+    return Producer(
+        options.bootstrap_servers,
+        client_id=options.client_id,
+        acks="all",
+        enable_idempotence=options.enable_idempotence,
+        request_timeout_ms=options.request_timeout_ms,
+        delivery_timeout_ms=options.delivery_timeout_ms,
+    )
+
+
+connections = BrokerConnections()

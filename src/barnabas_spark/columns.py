@@ -1,0 +1,58 @@
+"""The columns of the source, as Spark's Kafka source has them, and the choice among them.
+
+Used by `source` and the readers on driver and executors; constants and pure functions, no lock.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from barnabas_spark.option_values import OptionError
+
+HEADERS = "headers"
+HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+COLUMN_TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    HEADERS: HEADERS_TYPE,
+}
+
+
+def default_schema(include_headers: bool) -> StructType:
+    """All columns; the headers only where they are asked for."""
+    return StructType(
+        [StructField(name, kind) for name, kind in COLUMN_TYPES.items() if include_headers or name != HEADERS]
+    )
+
+
+def checked_columns(schema: StructType) -> list[str]:
+    """The names of the columns a query reads: some of ours, of our types. Raises OptionError.
+
+    Reading fewer is worth up to twice the speed, and Spark tells a Python source only by an explicit schema.
+    """
+    for field in schema.fields:
+        kind = COLUMN_TYPES.get(field.name)
+        if kind is None:
+            raise OptionError(f"the schema asks for column {field.name!r}; the source has {', '.join(COLUMN_TYPES)}")
+        if field.dataType != kind:
+            raise OptionError(
+                f"the schema gives column {field.name!r} the type {field.dataType.simpleString()};"
+                f" it is {kind.simpleString()}: read it so, and cast it afterwards"
+            )
+    return list(schema.fieldNames())

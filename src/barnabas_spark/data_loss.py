@@ -1,0 +1,24 @@
+"""What happens when records that should be read are gone. No state, no lock; called on driver and workers."""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas_spark.source_options import SourceOptions
+
+logger = logging.getLogger(__name__)
+
+
+class DataLoss(Exception):
+    """Records are missing, and `failOnDataLoss` is on."""
+
+
+def report_data_loss(options: SourceOptions, what: str) -> None:
+    """Raise DataLoss, or only log if the user has turned `failOnDataLoss` off."""
+    if not options.fail_on_data_loss:
+        logger.warning("records may have been missed: %s", what)
+        return
+    raise DataLoss(
+        f"{what}. Records may have been missed: they were aged out, or the topic was deleted or created again before"
+        " they were read. If the query should go on with what is there, set option 'failOnDataLoss' to false"
+    )

@@ -1,0 +1,77 @@
+"""The result of the demo's pipeline as plain values: departure delays by carrier and hour of day.
+
+Made by `pipeline` from what Spark has written, read by `picture` and the summary. Immutable; no lock.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class DelayCell(NamedTuple):
+    """The flights of one carrier planned to leave in one hour of the day."""
+
+    carrier: str
+    hour: int
+    flights: int
+    """Planned; those that left and those that were cancelled."""
+    cancelled: int
+    """Never left: they have no departure time, and no part in the delays."""
+    mean_delay: float | None
+    """Minutes; early departures count as negative. None when all were cancelled."""
+    p95_delay: float | None
+    """Minutes; 95 of 100 flights that left were no later."""
+
+    @property
+    def departed(self) -> int:
+        """Flights that left."""
+        return self.flights - self.cancelled
+
+
+class Totals(NamedTuple):
+    """What must be the same at both ends."""
+
+    flights: int
+    cancelled: int
+
+
+def totals(cells: Iterable[DelayCell]) -> Totals:
+    """Sums over all cells."""
+    counted = [(cell.flights, cell.cancelled) for cell in cells]
+    return Totals(sum(flights for flights, _ in counted), sum(cancelled for _, cancelled in counted))
+
+
+class CarrierSummary(NamedTuple):
+    """All flights of one carrier."""
+
+    carrier: str
+    flights: int
+    cancelled: int
+    mean_delay: float
+
+    @property
+    def cancelled_share(self) -> float:
+        """Between 0 and 1."""
+        return self.cancelled / self.flights
+
+
+def by_carrier(cells: Iterable[DelayCell]) -> list[CarrierSummary]:
+    """Sums per carrier, the latest on average first."""
+    grouped: defaultdict[str, list[DelayCell]] = defaultdict(list)
+    for cell in cells:
+        grouped[cell.carrier].append(cell)
+    summaries = []
+    for carrier, own in grouped.items():
+        departed = sum(cell.departed for cell in own)
+        delay_sum = sum((cell.mean_delay or 0.0) * cell.departed for cell in own)
+        summaries.append(
+            CarrierSummary(
+                carrier,
+                sum(cell.flights for cell in own),
+                sum(cell.cancelled for cell in own),
+                delay_sum / departed if departed else 0.0,
+            )
+        )
+    return sorted(summaries, key=lambda summary: -summary.mean_delay)

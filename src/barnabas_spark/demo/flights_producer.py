@@ -1,0 +1,85 @@
+"""Produces the flights on a thread of its own, while Spark starts.
+
+Made and joined by `demo` on the main thread. What both threads look at - the counters, the error - is written by the
+producing thread alone and read after `join`, or, while it runs, only to be shown.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from barnabas.clients.producer import Producer, RecordMetadata
+from barnabas_spark.demo.delay_table import Totals
+from barnabas_spark.demo.display import Task
+from barnabas_spark.demo.flights import flight_records
+from barnabas_spark.demo.pipeline import FLIGHTS_TOPIC
+
+_SHOWN_EVERY = 2_000
+_NO_DEPARTURE = b'"dep_time":null'
+
+
+class FlightsProducer:
+    """Sends every flight as a record keyed by its carrier, and counts what must come out at the other end."""
+
+    def __init__(self, bootstrap_servers: str, task: Task) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._task = task
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flights-producer")
+        self.flights = 0
+        self.cancelled = 0
+        self.size_bytes = 0
+        self.seconds = 0.0
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End early, and wait for the end."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is sent and acknowledged, or it has failed."""
+        return not self._thread.is_alive()
+
+    @property
+    def totals(self) -> Totals:
+        """What was sent."""
+        return Totals(self.flights, self.cancelled)
+
+    def _run(self) -> None:
+        try:
+            self._produce()
+        except Exception as error:  # noqa: BLE001 handed to the main thread, which raises it
+            self.error = error
+
+    def _produce(self) -> None:
+        started = time.perf_counter()
+        errors: list[BaseException] = []
+
+        def on_delivery(_: RecordMetadata | None, error: BaseException | None) -> None:
+            if error is not None:
+                errors.append(error)
+
+        with Producer(self._bootstrap_servers, linger_ms=20, batch_size=128 << 10, compression_type="lz4") as producer:
+            for key, value in flight_records():
+                producer.send(FLIGHTS_TOPIC, value, key, on_delivery=on_delivery)
+                self.flights += 1
+                self.size_bytes += len(key) + len(value)
+                self.cancelled += _NO_DEPARTURE in value
+                if not self.flights % _SHOWN_EVERY:
+                    self._task.advance_to(self.flights, f"{self.flights / (time.perf_counter() - started):,.0f}/s")
+                    if self._stopping.is_set() or errors:
+                        break
+            producer.flush()
+        if errors:
+            raise RuntimeError(f"the broker did not take every flight: {errors[0]}") from errors[0]
+        self.seconds = time.perf_counter() - started
+        if not self._stopping.is_set():
+            self._task.finish(f"{self.flights / self.seconds:,.0f}/s")

@@ -1,0 +1,45 @@
+"""The demo's output directory: what lies in it, and clearing what an earlier run has left.
+
+Called by `demo` on the main thread, before anything else. No lock: two demos at once need two directories.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+_MARKER = ".barnabas-demo"
+_NOTE = "Made by `barnabas demo`, which clears this directory before each run.\n"
+
+
+class NotOurs(Exception):
+    """The directory holds somebody's files."""
+
+
+class Workspace:
+    """Paths below the output directory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        self.picture = os.path.join(self.path, "departure-delays.png")
+        self.parquet = os.path.join(self.path, "departure-delays.parquet")
+        self.broker_data = os.path.join(self.path, "broker")
+        self.spark = os.path.join(self.path, "spark")
+        self.checkpoint = os.path.join(self.spark, "checkpoint")
+        self.broker_log = os.path.join(self.path, "broker.log")
+        self.spark_log = os.path.join(self.spark, "spark.log")
+
+    def prepare(self) -> None:
+        """Make the directory, or empty it if an earlier demo made it. Raises NotOurs for anything else's files."""
+        os.makedirs(self.path, exist_ok=True)
+        names = os.listdir(self.path)
+        if names and _MARKER not in names:
+            raise NotOurs(f"{self.path} is not empty, and no demo made it: choose another directory")
+        for name in names:
+            entry = os.path.join(self.path, name)
+            if os.path.isdir(entry) and not os.path.islink(entry):
+                shutil.rmtree(entry)
+            else:
+                os.unlink(entry)
+        with open(os.path.join(self.path, _MARKER), "w", encoding="utf-8") as file:
+            file.write(_NOTE)

@@ -1,0 +1,77 @@
+"""Which offsets each task reads, and how far a micro-batch goes: pure arithmetic on offsets.
+
+Used by the batch reader and the stream reader on the driver; no state, no lock. Spark: KafkaOffsetRangeCalculator and
+KafkaMicroBatchStream.rateLimit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas_spark.topic_offsets import Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The offsets from `start` up to, not including, `end` of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets, though compaction may have left fewer records."""
+        return self.end - self.start
+
+
+def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+    """What lies between two sets of offsets, where anything does, in order of topic and partition."""
+    return [
+        OffsetRange(*partition, start[partition], stop)
+        for partition, stop in sorted(end.items())
+        if stop > start[partition]
+    ]
+
+
+def split_ranges(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """Cut ranges into more tasks: none longer than `max_records`, and about `min_partitions` of about equal size."""
+    pieces = list(ranges)
+    if max_records is not None:
+        pieces = [piece for each in pieces for piece in _split(each, math.ceil(each.size / max_records))]
+    if min_partitions is not None and len(pieces) < min_partitions:
+        total = sum(each.size for each in pieces)
+        pieces = [piece for each in pieces for piece in _split(each, max(1, round(each.size / total * min_partitions)))]
+    return pieces
+
+
+def limit_offsets(start: Mapping[TopicPartition, int], end: Offsets, limit: int) -> Offsets:
+    """How far a micro-batch of about `limit` offsets goes, each partition getting its share of what is waiting.
+
+    A share below one offset is rounded up, so that every partition moves on.
+    """
+    waiting = {partition: stop - start[partition] for partition, stop in end.items() if stop > start[partition]}
+    total = sum(waiting.values())
+    if total <= limit:
+        return dict(end)
+    limited = dict(end)
+    for partition, size in waiting.items():
+        share = limit * (size / total)
+        limited[partition] = min(end[partition], start[partition] + (math.ceil(share) if share < 1 else int(share)))
+    return limited
+
+
+def _split(each: OffsetRange, count: int) -> list[OffsetRange]:
+    pieces = []
+    start = each.start
+    for left in range(min(max(count, 1), each.size), 0, -1):
+        stop = start + (each.end - start) // left
+        pieces.append(OffsetRange(each.topic, each.partition, start, stop))
+        start = stop
+    return pieces

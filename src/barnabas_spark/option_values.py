@@ -1,0 +1,82 @@
+"""Reads options by name, whatever their case, and says what would be right when one is wrong.
+
+Called by `source_options` and `sink_options` in whichever Python process Spark makes; no state, no lock.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import NoReturn
+
+
+class OptionError(ValueError):
+    """An option that cannot be: the message names it, its value, and what would be right."""
+
+
+class OptionValues:
+    """The options of one `load()`, `save()` or `start()`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def text(self, name: str) -> str | None:
+        """The option as it was given; None where it was not."""
+        return self._values.get(name.lower())
+
+    def required(self, name: str, example: str) -> str:
+        """An option that must be there and not be empty."""
+        value = self.text(name)
+        if value is None or not value.strip():
+            raise OptionError(f"option {name!r} is missing: set it, for example .option({name!r}, {example!r})")
+        return value.strip()
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """True or false, in any case."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.strip().lower() in ("true", "false"):
+            return value.strip().lower() == "true"
+        return self.reject(name, "true or false")
+
+    def integer(self, name: str, default: int | None, smallest: int = 1) -> int | None:
+        """A whole number of at least `smallest`."""
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            number = smallest - 1
+        if number < smallest:
+            self.reject(name, f"a whole number from {smallest} on")
+        return number
+
+    def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
+        """One of a few words, in any case."""
+        value = (self.text(name) or default).strip().lower()
+        if value not in allowed:
+            self.reject(name, " or ".join(sorted(allowed)))
+        return value
+
+    def reject(self, name: str, right: str) -> NoReturn:
+        """Refuse the option's value, saying what would be `right`."""
+        raise OptionError(f"option {name!r} is {self.text(name)!r}; it must be {right}")
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Refuse the option itself, if it is there."""
+        if name in self:
+            raise OptionError(f"option {name!r} (given: {self.text(name)!r}) {reason}")
+
+    def check_names(self, known: Collection[str]) -> None:
+        """Refuse options nobody knows: a misspelt one that is ignored would read or write something else."""
+        spelling = {name.lower(): name for name in known}
+        for name in self._values:
+            if name not in spelling:
+                near = difflib.get_close_matches(name, spelling, 1, 0.6)
+                hint = f"; did you mean {spelling[near[0]]!r}?" if near else f"; known are {', '.join(sorted(known))}"
+                raise OptionError(f"unknown option {name!r} (given: {self._values[name]!r}){hint}")

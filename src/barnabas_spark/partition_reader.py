@@ -1,0 +1,101 @@
+"""Reads a range of offsets of one partition: fetches, decodes, yields Arrow batches.
+
+Called by both readers in the executors' Python workers, on the task's thread; the fetcher is the worker's own. No lock.
+
+While one fetch is decoded the next one is on its way.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from barnabas.clients.arrow import FetchedBatches, Wanted, record_batch_of
+from barnabas.clients.consumer import FetchedRecords, RawFetcher
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas_spark.broker_connections import connections
+from barnabas_spark.columns import HEADERS
+from barnabas_spark.data_loss import report_data_loss
+from barnabas_spark.offset_ranges import OffsetRange
+from barnabas_spark.source_options import SourceOptions
+
+logger = logging.getLogger(__name__)
+
+
+class ReadTimeout(Exception):
+    """The broker has promised records and does not give them."""
+
+
+def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The records of the range, in order, as Arrow batches of `columns`.
+
+    Raises DataLoss if some of the range is gone and `failOnDataLoss` is on, CorruptRecord, ReadTimeout, ApiError.
+    """
+    fetcher = connections.fetcher(options)
+    wanted = Wanted("key" in columns, "value" in columns, HEADERS in columns and options.include_headers is not False)
+    offset = each.start
+    progress_at = time.monotonic()
+    while offset < each.end:
+        fetched = _fetch(fetcher, each, offset, options)
+        if fetched is None:
+            offset = _after_data_loss(each, offset, options)
+            continue
+        batches = FetchedBatches(fetched.records)
+        following = batches.next_offset
+        if following is None:
+            _check_progress(each, offset, fetched, progress_at, options)
+            fetched.release()
+            continue
+        progress_at = time.monotonic()
+        if following < each.end:
+            fetcher.send_ahead(
+                each.topic, each.partition, following, max_bytes=options.fetch_bytes, max_wait_ms=options.fetch_wait_ms
+            )
+        for records in batches.decode(
+            start_offset=offset, end_offset=each.end, wanted=wanted, verify_crc=options.check_crcs
+        ):
+            if len(records.offsets):
+                yield record_batch_of(records, each.topic, each.partition, columns)
+        del batches
+        fetched.release()
+        offset = following
+
+
+def _fetch(fetcher: RawFetcher, each: OffsetRange, offset: int, options: SourceOptions) -> FetchedRecords | None:
+    """What the broker has from `offset` on; None if it has nothing there any more."""
+    try:
+        return fetcher.fetch(
+            each.topic, each.partition, offset, max_bytes=options.fetch_bytes, max_wait_ms=options.fetch_wait_ms
+        )
+    except ApiError as error:
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return None
+        raise
+
+
+def _after_data_loss(each: OffsetRange, offset: int, options: SourceOptions) -> int:
+    """Where to go on when `offset` is not there; the end of the range if nothing of it is."""
+    partition = TopicPartition(each.topic, each.partition)
+    broker = connections.offsets(options)
+    earliest, latest = broker.earliest([partition])[partition], broker.latest([partition])[partition]
+    report_data_loss(
+        options, f"{partition}: offset {offset} of {each.start} to {each.end} is out of range, {earliest} to {latest}"
+    )
+    return earliest if offset < earliest < each.end else each.end
+
+
+def _check_progress(
+    each: OffsetRange, offset: int, fetched: FetchedRecords, progress_at: float, options: SourceOptions
+) -> None:
+    """An empty answer is normal for a moment after a change of leader; not for ever."""
+    waited_seconds = time.monotonic() - progress_at
+    if waited_seconds * 1000 > options.poll_timeout_ms:
+        raise ReadTimeout(
+            f"no records of {each.topic}-{each.partition} from offset {offset} on within {waited_seconds:.0f} s"
+            f" (option 'kafkaConsumer.pollTimeoutMs'); the range ends at {each.end}, the broker's log at"
+            f" {fetched.high_watermark}"
+        )

@@ -1,0 +1,59 @@
+"""Sends one task's rows and waits until the broker has them all.
+
+Called by both writers in the executors' Python workers, on the task's thread. The producer is the worker's own, kept
+between tasks by `broker_connections`; its threads are its own business. No lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from barnabas.clients.producer import RecordMetadata
+from barnabas_spark.broker_connections import connections
+from barnabas_spark.sink_options import SinkOptions
+from barnabas_spark.sink_rows import RowAddresser
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_UNANSWERED_BATCHES = 64
+"""So many batches may wait for the broker before the task does."""
+
+
+class WrittenRows(WriterCommitMessage):
+    """What one task has written."""
+
+    def __init__(self, rows: int, size_bytes: int) -> None:
+        self.rows = rows
+        self.size_bytes = size_bytes
+
+
+def send_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> WrittenRows:
+    """Write Arrow batches with acks=all. Raises what the broker answered if it refused any of them."""
+    context = TaskContext.get()
+    producer = connections.producer(options)
+    addresser = RowAddresser(
+        options, lambda topic: len(producer.partitions_for(topic)), context.partitionId() if context else 0
+    )
+    unanswered: deque[Future[RecordMetadata]] = deque()
+    rows = size_bytes = 0
+    try:
+        for batch in batches:
+            for topic, partition, encoded in addresser.batches(batch):
+                unanswered.append(producer.send_batch(topic, partition, encoded.data))
+                rows += encoded.record_count
+                size_bytes += len(encoded.data)
+                if len(unanswered) >= _UNANSWERED_BATCHES:
+                    unanswered.popleft().result()
+        for future in unanswered:
+            future.result()
+    except BaseException:
+        connections.discard_producer(options)
+        raise
+    return WrittenRows(rows, size_bytes)

@@ -1,0 +1,63 @@
+"""The options of `write` and `writeStream`, checked once; names and meaning are those of Spark's Kafka sink.
+
+Made by the writers on the driver, pickled into each task; frozen, so no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from barnabas.records.compression import Codec
+from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT, bootstrap_servers, refuse_fixed
+from barnabas_spark.option_values import OptionValues
+
+_WRITTEN = ("checkpointLocation", "includeHeaders", "topic")
+
+DEFAULT_BATCH_BYTES = 256 << 10
+"""Larger than a Kafka producer's 16 KB: rows come by the ten thousand here, and nothing waits for a batch to fill."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Where to write, and how."""
+
+    bootstrap_servers: tuple[str, ...]
+    client_id: str
+    topic: str | None
+    """Overrides the column of that name."""
+    include_headers: bool
+    """Whether a `headers` column is written; as in Spark's sink it is, unless told otherwise."""
+    codec: Codec
+    batch_bytes: int
+    enable_idempotence: bool
+    """Whether the broker is to notice batches that are sent twice after a lost answer."""
+    request_timeout_ms: int
+    delivery_timeout_ms: int
+    checkpoint_location: str | None
+    """Where a streaming query keeps its progress; the sink keeps its own beside it."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SinkOptions:
+        """Check the options. Raises OptionError."""
+        options = OptionValues(given)
+        refuse_fixed(options)
+        options.check_names((*HONOURED_BY_SINK, *WITHOUT_EFFECT, *_WRITTEN))
+        if options.choice("kafka.acks", "all", ("all", "-1", "0", "1")) not in ("all", "-1"):
+            options.reject("kafka.acks", "all (or -1): the sink reports rows as written only when they are safe")
+        topic = options.text("topic")
+        if topic is not None and not topic.strip():
+            options.reject("topic", "the name of a topic")
+        codec = options.choice("kafka.compression.type", "none", [codec.name.lower() for codec in Codec])
+        return cls(
+            bootstrap_servers=tuple(bootstrap_servers(options)),
+            client_id=options.text("kafka.client.id") or "barnabas-spark",
+            topic=None if topic is None else topic.strip(),
+            include_headers=options.boolean("includeHeaders", default=True),
+            codec=Codec.from_name(codec),
+            batch_bytes=options.integer("kafka.batch.size", DEFAULT_BATCH_BYTES) or DEFAULT_BATCH_BYTES,
+            enable_idempotence=options.boolean("kafka.enable.idempotence", default=True),
+            request_timeout_ms=options.integer("kafka.request.timeout.ms", 30_000) or 30_000,
+            delivery_timeout_ms=options.integer("kafka.delivery.timeout.ms", 120_000) or 120_000,
+            checkpoint_location=options.text("checkpointLocation"),
+        )

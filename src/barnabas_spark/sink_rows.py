@@ -1,0 +1,93 @@
+"""Rows of a sink as record batches: which topic and partition each row goes to, then one encoding per partition.
+
+Called by `row_sender` in the executors' Python workers, on the task's thread; no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas.clients.arrow import EncodedBatch, RecordColumns, encode_batches
+from barnabas.clients.arrow.key_hash import key_partitions
+from barnabas.clients.arrow.varints import Integers
+from barnabas_spark.option_values import OptionError
+from barnabas_spark.sink_options import SinkOptions
+
+
+class AddressedBatch(NamedTuple):
+    """An encoded batch and where it goes."""
+
+    topic: str
+    partition: int
+    batch: EncodedBatch
+
+
+class RowAddresser:
+    """Gives rows their partitions as Kafka's producer does: the column's, the key's hash, or one that takes turns.
+
+    `partition_count` tells how many partitions a topic has.
+    """
+
+    def __init__(self, options: SinkOptions, partition_count: Callable[[str], int], first_turn: int) -> None:
+        self._options = options
+        self._partition_count = partition_count
+        self._turn = first_turn
+
+    def batches(self, rows: pa.RecordBatch) -> Iterator[AddressedBatch]:
+        """Encode the rows, in their order within each partition. Raises OptionError for a row that goes nowhere."""
+        columns = {name: rows.column(index) for index, name in enumerate(rows.schema.names)}
+        for topic, part in self._by_topic(columns, rows.num_rows):
+            count = len(part["value"])
+            partitions = self._partitions(topic, part, count)
+            order = np.argsort(partitions, kind="stable")
+            bounds = np.flatnonzero(np.diff(partitions[order])) + 1
+            for chosen in np.split(order, bounds):
+                whole = len(chosen) == count
+                picked = part if whole else {name: column.take(pa.array(chosen)) for name, column in part.items()}
+                encoded = encode_batches(
+                    RecordColumns(len(chosen), picked.get("key"), picked["value"], picked.get("headers")),
+                    codec=self._options.codec,
+                    batch_bytes=self._options.batch_bytes,
+                )
+                for batch in encoded:
+                    yield AddressedBatch(topic, int(partitions[chosen[0]]), batch)
+
+    def _by_topic(self, columns: dict[str, pa.Array], count: int) -> Iterator[tuple[str, dict[str, pa.Array]]]:
+        topics = columns.pop("topic", None)
+        columns = {name: columns[name] for name in ("key", "value", "headers", "partition") if name in columns}
+        if not self._options.include_headers:
+            columns.pop("headers", None)
+        if not count:
+            return
+        if self._options.topic is not None:
+            yield self._options.topic, columns
+            return
+        assert topics is not None
+        if topics.null_count:
+            raise OptionError("a row has NULL in its 'topic' column: give every row a topic, or set option 'topic'")
+        encoded = topics.dictionary_encode()
+        for index, topic in enumerate(encoded.dictionary.to_pylist()):
+            mask = pc.equal(encoded.indices, index)
+            yield topic, {name: column.filter(mask) for name, column in columns.items()}
+
+    def _partitions(self, topic: str, columns: dict[str, pa.Array], count: int) -> Integers:
+        partition_count = self._partition_count(topic)
+        self._turn += 1
+        partitions = np.full(count, self._turn % partition_count, np.int64)
+        keys = columns.get("key")
+        if keys is not None and keys.null_count < count:
+            keyed = pc.is_valid(keys).to_numpy(zero_copy_only=False)
+            partitions[keyed] = key_partitions(keys.drop_null().cast(pa.binary()), partition_count)
+        given = columns.pop("partition", None)
+        if given is not None and given.null_count < count:
+            named = pc.is_valid(given).to_numpy(zero_copy_only=False)
+            partitions[named] = given.drop_null().to_numpy(zero_copy_only=False)
+            if int(partitions.min()) < 0 or int(partitions.max()) >= partition_count:
+                wrong = int(partitions.min()) if int(partitions.min()) < 0 else int(partitions.max())
+                raise OptionError(f"a row names partition {wrong}; topic {topic!r} has 0 to {partition_count - 1}")
+        return partitions

@@ -1,0 +1,53 @@
+"""`format("barnabas")`: what Spark asks for readers and writers.
+
+Spark makes it in short-lived Python processes on the driver, by `pyspark_barnabas.DefaultSource`; one thread, no lock.
+Options, columns and offset JSON are those of Spark's own Kafka source: moving from one to the other is one word.
+"""
+# ruff: noqa: N802 the names are Spark's
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from barnabas_spark.batch_reader import BarnabasReader
+from barnabas_spark.batch_writer import BarnabasWriter
+from barnabas_spark.columns import default_schema
+from barnabas_spark.option_values import OptionValues
+from barnabas_spark.stream_reader import BarnabasStreamReader
+from barnabas_spark.stream_writer import BarnabasStreamWriter
+
+
+class BarnabasDataSource(DataSource):
+    """Topics of a Barnabas (or Kafka) broker as a source and a sink, without any jar."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for `format(...)`."""
+        return "barnabas"
+
+    def schema(self) -> StructType:
+        """The columns where the user names none; `headers` is among them only with `includeHeaders`."""
+        return default_schema(OptionValues(self.options).boolean("includeHeaders", default=False))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch query."""
+        return BarnabasReader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A streaming query."""
+        return BarnabasStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write; only appending makes sense on a topic."""
+        return BarnabasWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A streaming write."""
+        return BarnabasStreamWriter(self.options, schema)

@@ -1,0 +1,106 @@
+"""Where a query starts: the starting and ending positions of the options as offsets, and their safe-keeping.
+
+Called by the readers on the driver. `BrokerOffsets` is what they need of a broker. No state; the file of a kept start
+is written once, atomically.
+
+Spark's Python sources have no place in the checkpoint where they could note what "latest" meant when the query was
+first started: Spark asks again after a crash in the first micro-batch, and would skip what has come in between. So a
+stream keeps its start in a directory of its own (option `startingOffsetsLocation`), before anything is read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Protocol
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas_spark.option_values import OptionError
+from barnabas_spark.source_options import Position, SourceOptions
+from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets, offsets_from_json, offsets_to_json
+
+_FILE_NAME = "starting-offsets.json"
+
+
+class BrokerOffsets(Protocol):
+    """What the source asks a broker about offsets."""
+
+    def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
+        """All partitions of the topics; raises if one does not exist."""
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """The first offset that is still there."""
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """The offset behind the last record a consumer may see."""
+
+
+def partitions_to_read(options: SourceOptions, broker: BrokerOffsets) -> list[TopicPartition]:
+    """The partitions that are subscribed or assigned. Raises OptionError if an assigned one does not exist."""
+    if options.topics:
+        return broker.partitions(options.topics)
+    existing = set(broker.partitions(sorted({partition.topic for partition in options.assigned})))
+    for partition in options.assigned:
+        if partition not in existing:
+            count = sum(1 for other in existing if other.topic == partition.topic)
+            raise OptionError(
+                f"option 'assign' names {partition}, but topic {partition.topic!r} has {count} partitions"
+            )
+    return list(options.assigned)
+
+
+def resolve(option: str, position: Position, partitions: Sequence[TopicPartition], broker: BrokerOffsets) -> Offsets:
+    """Offsets of all `partitions` for a position of the options. Raises OptionError if it names other partitions."""
+    if position == "earliest":
+        return broker.earliest(partitions)
+    if position == "latest":
+        return broker.latest(partitions)
+    assert isinstance(position, dict)
+    missing, unknown = sorted(set(partitions) - set(position)), sorted(set(position) - set(partitions))
+    if missing or unknown:
+        wrong = f"{missing[0]} is missing" if missing else f"{unknown[0]} is not read by this query"
+        raise OptionError(
+            f"option {option!r} must give an offset for exactly the partitions that are read, -2 for the earliest and"
+            f" -1 for the latest: {wrong}"
+        )
+    early = [partition for partition, offset in position.items() if offset == EARLIEST]
+    late = [partition for partition, offset in position.items() if offset == LATEST]
+    found = dict(position)
+    found.update(broker.earliest(early) if early else {})
+    found.update(broker.latest(late) if late else {})
+    return found
+
+
+def first_offsets(options: SourceOptions, broker: BrokerOffsets) -> Offsets:
+    """Where a stream starts that has no checkpoint yet; the same answer again once it is kept."""
+    location = options.starting_offsets_location
+    kept = None if location is None else _read(location)
+    if kept is not None:
+        return kept
+    offsets = resolve("startingOffsets", options.starting, partitions_to_read(options, broker), broker)
+    if location is not None:
+        _write(location, offsets)
+    return offsets
+
+
+def _read(location: str) -> Offsets | None:
+    path = os.path.join(location, _FILE_NAME)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return offsets_from_json(file.read())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise OptionError(f"{path} (option 'startingOffsetsLocation') holds no offsets: {error}") from None
+
+
+def _write(location: str, offsets: Offsets) -> None:
+    os.makedirs(location, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=location)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(offsets_to_json(offsets), file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, os.path.join(location, _FILE_NAME))

@@ -1,0 +1,71 @@
+"""Offsets of several partitions, and their JSON form: `{"topic": {"0": 23, "1": -2}}`, as Spark's Kafka source has it.
+
+Used by the options, the planner and both readers. Plain values; no state, no lock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from barnabas.protocol.topic_partition import TopicPartition
+
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+LATEST = -1
+EARLIEST = -2
+
+
+def offsets_from_json(text: str) -> Offsets:
+    """Parse offsets. Raises ValueError saying what is wrong."""
+    return offsets_from_parsed(_parse(text))
+
+
+def offsets_from_parsed(topics: Mapping[str, Any]) -> Offsets:
+    """Offsets from the parsed form, which Spark hands out. Raises ValueError saying what is wrong."""
+    offsets = {}
+    for topic, partitions in topics.items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"topic {topic!r} has no object of partitions")  # noqa: TRY004 JSON of a user
+        for partition, offset in partitions.items():
+            if (
+                not partition.isdecimal()
+                or isinstance(offset, bool)
+                or not isinstance(offset, int)
+                or offset < EARLIEST
+            ):
+                raise ValueError(f"{partition!r}: {offset!r} of topic {topic!r} is no partition with its offset")
+            offsets[TopicPartition(topic, int(partition))] = offset
+    return offsets
+
+
+def partitions_from_json(text: str) -> list[TopicPartition]:
+    """Parse `{"topic": [0, 1]}`. Raises ValueError saying what is wrong."""
+    found = []
+    for topic, partitions in _parse(text).items():
+        if not isinstance(partitions, list) or not partitions:
+            raise ValueError(f"topic {topic!r} has no list of partitions")
+        for partition in partitions:
+            if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
+                raise ValueError(f"{partition!r} of topic {topic!r} is no partition number")
+            found.append(TopicPartition(topic, partition))
+    return sorted(set(found))
+
+
+def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """The form that goes into Spark's offset log, in order of topic and partition."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return topics
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        topics = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is no JSON ({error})") from None
+    if not isinstance(topics, dict) or not topics:
+        raise ValueError("it is no object of topics")
+    return topics

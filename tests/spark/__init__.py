@@ -1,0 +1,1 @@
+"""Tests of barnabas_spark: its own arithmetic without Spark, then whole queries against a real broker."""

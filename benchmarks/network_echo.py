@@ -33,6 +33,14 @@ class LoopRequest:
 
     __slots__ = ("api", "channel", "completed", "correlation", "dequeued", "received", "version")
 
+    api: int
+    channel: list[Any]
+    completed: int
+    correlation: int
+    dequeued: int
+    received: int
+    version: int
+
 
 class LoopServer:
     """The prototype's event loop: no queue, no states, no limits."""
@@ -124,7 +132,7 @@ def serve_barnabas(port_pipe: Any, inline: bool) -> None:
         header, _ = parse_request_header(frame)
         return Request(
             header,
-            None,  # type: ignore[type-var]
+            None,
             None,  # type: ignore[arg-type]
             context,
             channel,
@@ -220,14 +228,19 @@ def start_servers() -> dict[str, tuple[Any, int]]:
     return servers
 
 
-CELLS = (("100 B, 1 connection", 1, 1, 100), ("1 KB, 10 connections", 10, 1, 1024), ("1 KB, 10 x 5 in flight", 10, 5, 1024))
+CELLS = (
+    ("100 B, 1 connection", 1, 1, 100),
+    ("1 KB, 10 connections", 10, 1, 1024),
+    ("1 KB, 10 x 5 in flight", 10, 5, 1024),
+)
 
 
 def main() -> None:
     """Print the table."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
     servers = start_servers()
-    print(f"{'cell':24} {'server':8} {'req/s':>8} {'ratio':>6} {'user us':>8} {'kernel us':>9} {'p50 us':>7} {'p99 us':>7}")
+    columns = f"{'req/s':>8} {'ratio':>6} {'user us':>8} {'kernel us':>9} {'p50 us':>7} {'p99 us':>7}"
+    print(f"{'cell':24} {'server':8} {columns}")
     for cell, connections, depth, size in CELLS:
         results: dict[str, list[tuple[float, ...]]] = {name: [] for name in servers}
         for _ in range(3):

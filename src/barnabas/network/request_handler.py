@@ -32,6 +32,7 @@ class RequestHandler:
     ) -> None:
         self.name = name
         self._receive = request_channel.receive
+        self._send_shutdown_request = request_channel.send_shutdown_request
         self._handle = handle
         self._now = clock.nanoseconds
         self._on_fatal = on_fatal
@@ -74,6 +75,8 @@ class RequestHandler:
         if item is None:
             return True
         if item.__class__ is ShutdownRequest:
+            if self._stopped:
+                self._send_shutdown_request()  # it was meant for a handler that nobody has told yet
             return False
         self.handled += 1
         if item.__class__ is CallbackRequest:

@@ -93,6 +93,7 @@ class FrameReader:
         if self.buffered:
             frame = self.next_frame()
             if frame is not None:
+                self.drained = False  # nothing was received, so nothing is known of what else there is
                 return frame
         if self._buffer is not None:
             return self._read_large()

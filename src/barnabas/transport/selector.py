@@ -346,8 +346,10 @@ class Selector:
                     self._rearm(channel.fd, READABLE)
             elif reader.ended and frame is None:
                 self._fail(channel, channel.state, None)
-            else:
+            elif channel.readable:
                 still_ready.append(channel)
+            else:  # a buffered frame, and no event since the last receive drained the socket
+                channel.in_ready_list = False
         self._ready = still_ready
 
     def _write_later(self, channel: KafkaChannel) -> None:

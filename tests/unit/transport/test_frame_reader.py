@@ -115,7 +115,8 @@ def test_an_impossible_length_behind_a_large_frame_is_refused_after_it() -> None
     reader = reader_of([framed([bytes(100_000)])[:65_536], framed([bytes(100_000)])[65_536:] + b"\x7f\xff\xff\xff"])
     assert reader.read() is None
     frame = reader.read()
-    assert frame is not None and len(frame) == 100_000
+    assert frame is not None
+    assert len(frame) == 100_000
     with pytest.raises(InvalidReceive):
         reader.next_frame()
 

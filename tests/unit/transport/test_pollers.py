@@ -51,9 +51,11 @@ def test_writable_comes_back_after_a_full_write(poller: Poller, pipe: tuple[int,
     poller.register(write_fd)
     assert bits(poller, write_fd) & WRITABLE
     assert not bits(poller, write_fd) & WRITABLE
-    with pytest.raises(BlockingIOError):
-        while True:
+    while True:
+        try:
             os.write(write_fd, bytes(65536))
+        except BlockingIOError:
+            break
     poller.rearm(write_fd, WRITABLE)
     assert not bits(poller, write_fd) & WRITABLE
     while True:

@@ -228,7 +228,8 @@ def test_idle_connections_expire_oldest_first(world: World) -> None:
     assert world.selector.disconnected == {"second": ChannelState.EXPIRED}
     assert second.finished
     oldest = world.selector.lowest_priority_channel()
-    assert oldest is not None and oldest.connection_id == "first"
+    assert oldest is not None
+    assert oldest.connection_id == "first"
     world.clock.advance(301)
     world.poll()
     assert world.selector.disconnected == {"first": ChannelState.EXPIRED}

@@ -1,0 +1,136 @@
+"""A Processor without threads or sockets: a test says what arrives, calls the verbs, and looks at what left."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.api.request import Request
+from barnabas.network.connection import Connection
+from barnabas.network.connection_quotas import ConnectionLimits, ConnectionQuotas
+from barnabas.network.processor import Processor, RequestPath
+from barnabas.network.request_channel import RequestChannel
+from barnabas.network.request_handler import RequestHandler
+from barnabas.protocol.errors import InvalidRequest
+from barnabas.protocol.headers import RequestHeader
+from barnabas.transport.authenticator import PlaintextAuthenticator
+from barnabas.transport.frame_buffer_pool import FrameBufferPool
+from barnabas.transport.selector import Selector
+from barnabas.transport.transport_layer import PlaintextTransportLayer
+from tests.support.memory_network import MemoryNetwork, MemorySocket
+from tests.support.mock_clock import MockClock
+
+LISTENER = ("PLAINTEXT", "PLAINTEXT")
+
+
+def framed(*frames: bytes) -> bytes:
+    """With size prefixes."""
+    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+
+
+def never(error: BaseException) -> None:
+    """No error is fatal in these tests."""
+    raise AssertionError("fatal") from error
+
+
+class NetworkHarness:
+    """A request is its frame; the handler answers `b"re:" + frame` unless a test replaces `on_request`."""
+
+    def __init__(
+        self, *, inline: bool = True, queue_size: int = 500, limits: ConnectionLimits | None = None, idle_ms: int = -1
+    ) -> None:
+        self.network = MemoryNetwork()
+        self.clock = MockClock()
+        self.request_channel = RequestChannel(queue_size)
+        self.quotas = ConnectionQuotas(limits or ConnectionLimits())
+        self.pool = FrameBufferPool(fail_on_leak=True)
+        self.selector = Selector(
+            self.clock,
+            poller=self.network.poller,
+            pool=self.pool,
+            max_idle_ms=idle_ms,
+            max_receive_bytes=1 << 20,
+            channel_builder=lambda stream_socket: (
+                PlaintextTransportLayer(stream_socket, portable_file_sends=True),
+                PlaintextAuthenticator(),
+            ),
+        )
+        self.brief = True
+        self.seen: list[bytes] = []
+        self.completed: list[Request[Any]] = []
+        self.on_request: Callable[[Request[Any]], None] = self.answer
+        path = RequestPath(
+            self.request_channel, self.parse, self.handle, inline=inline, on_complete=self.completed.append
+        )
+        self.processor = Processor(0, "processor", LISTENER, self.selector, path, self.quotas, self.clock, never)
+        self.handler = RequestHandler("handler", self.request_channel, self.handle, self.clock, never)
+
+    def connect(self, capacity: int | None = None, host: str = "127.0.0.1") -> MemorySocket:
+        """An accepted connection; returns the client's end."""
+        server, client = self.network.pair(capacity, host)
+        self.quotas.increment(LISTENER[0], host)
+        assert self.processor.accept(server, host, may_block=False)
+        return client
+
+    def turn(self, count: int = 1) -> None:
+        """Turns of the loop, each followed by the handler's work."""
+        for _ in range(count):
+            self.processor_turn()
+            while self.request_channel.request_queue_size:
+                self.handler.run_once(0)
+
+    def processor_turn(self) -> None:
+        """One turn of the loop; what is called between turns comes from "another thread"."""
+        self.processor.run_once()
+        self.processor.thread_id = -1
+
+    def settle(self) -> None:
+        """Enough turns for whatever is under way."""
+        self.turn(6)
+
+    def connections(self) -> list[Connection]:
+        """What the Processor serves."""
+        return list(self.processor._connections.values())
+
+    def parse(
+        self,
+        frame: Any,
+        context: Any,
+        /,
+        *,
+        channel: Any,
+        received_ns: int,
+        processor_id: int,
+        release: Callable[[], None] | None,
+    ) -> Request[Any]:
+        """A frame that begins with "bad" is none of ours."""
+        if bytes(frame[:3]) == b"bad":
+            raise InvalidRequest("unknown API key 99 (version 3)")
+        request: Request[Any] = Request(
+            RequestHeader(0, 9, 1, "client", 2),
+            bytes(frame),  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            context,
+            channel,
+            received_ns=received_ns,
+            processor_id=processor_id,
+            brief=self.brief,
+            request_size=len(frame),
+            release=release,
+        )
+        return request
+
+    def handle(self, request: Request[Any]) -> None:
+        """The api layer."""
+        self.seen.append(request.body)
+        try:
+            self.on_request(request)
+        finally:
+            request.release_buffer()
+
+    @staticmethod
+    def answer(request: Request[Any]) -> None:
+        """Answer at once."""
+        body: Any = request.body
+        request.channel.send(request, [framed(b"re:" + body[:40])])

@@ -1,0 +1,223 @@
+"""The whole layer put together, on loopback: the one test here with real sockets and threads, and still no sleep."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.config.listeners import EndPoint
+from barnabas.network.network_config import NetworkConfig
+from barnabas.network.request_handler_pool import RequestHandlerPool
+from barnabas.network.socket_server import SocketServer
+from barnabas.runtime.clock import SystemClock
+from tests.unit.network.network_harness import NetworkHarness, framed, never
+
+LOOPBACK = EndPoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
+
+
+class Server:
+    """A SocketServer and its handlers; parsing and handling are the harness's."""
+
+    def __init__(self, *end_points: EndPoint, **settings: Any) -> None:
+        self.harness = NetworkHarness()
+        config = NetworkConfig(broker_id=7, **settings)
+        self.sockets = SocketServer(
+            config, end_points or [LOOPBACK], self.harness.parse, self.harness.handle, SystemClock(), never
+        )
+        self.handlers = RequestHandlerPool(
+            self.sockets.request_channel, self.harness.handle, SystemClock(), config.handler_threads, never
+        )
+        self.bound = self.sockets.bind()
+        self.handlers.start()
+
+    def connect(self, listener: int = 0) -> socket.socket:
+        client = socket.create_connection(("127.0.0.1", self.bound[listener].port), timeout=30)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return client
+
+    def close(self) -> None:
+        self.sockets.shutdown()
+        self.handlers.shutdown()
+        self.harness.processor.close()
+
+
+@pytest.fixture(params=[True, False], ids=["inline", "queue"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    made = Server(inline_requests=request.param, network_threads=3, handler_threads=3)
+    yield made
+    made.close()
+
+
+def ask(client: socket.socket, *frames: bytes) -> list[bytes]:
+    """Send requests; read as many answers."""
+    client.sendall(framed(*frames))
+    return [read(client) for _ in frames]
+
+
+def read(client: socket.socket) -> bytes:
+    (size,) = struct.unpack(">i", read_exactly(client, 4))
+    return read_exactly(client, size)
+
+
+def read_exactly(client: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = client.recv(size - len(data))
+        assert piece, "the server closed the connection"
+        data += piece
+    return data
+
+
+def test_clients_may_connect_before_the_broker_is_ready(server: Server) -> None:
+    with server.connect() as client:
+        client.sendall(framed(b"early"))
+        assert server.harness.seen == []
+        server.sockets.enable_request_processing()
+        server.sockets.enable_request_processing()
+        assert read(client) == b"re:early"
+
+
+def test_many_connections_each_in_order(server: Server) -> None:
+    server.sockets.enable_request_processing()
+    clients = [server.connect() for _ in range(100)]
+    frames = [b"%d" % n for n in range(30)]
+    for client in clients:
+        client.sendall(framed(*frames))
+    for client in clients:
+        assert [read(client) for _ in frames] == [b"re:" + frame for frame in frames]
+    assert server.sockets.connection_count == 100
+    for client in clients:
+        client.close()
+
+
+def test_threads_bear_kafkas_names(server: Server) -> None:
+    server.sockets.enable_request_processing()
+    names = {thread.name for thread in threading.enumerate()}
+    port = server.bound[0].port
+    assert f"data-plane-kafka-socket-acceptor-ListenerName(PLAINTEXT)-PLAINTEXT-{port}" in names
+    for number in range(3):
+        assert f"data-plane-kafka-network-thread-7-ListenerName(PLAINTEXT)-PLAINTEXT-{number}" in names
+        assert f"data-plane-kafka-request-handler-{number}" in names
+
+
+def test_nonsense_on_one_connection_leaves_the_others(server: Server) -> None:
+    server.sockets.enable_request_processing()
+    with server.connect() as good, server.connect() as bad:
+        assert ask(good, b"one") == [b"re:one"]
+        bad.sendall(b"\xff\xff\xff\xffgarbage")
+        assert bad.recv(100) == b""
+        assert ask(good, b"two", b"three") == [b"re:two", b"re:three"]
+
+
+def test_large_frames_over_real_sockets(server: Server) -> None:
+    server.sockets.enable_request_processing()
+    with server.connect() as client:
+        for size in (65_535, 65_536, 100_000, 1_000_000, 5_000_000):
+            assert ask(client, b"x" * size, b"small") == [b"re:" + b"x" * 40, b"re:small"]
+
+
+def test_a_stop_answers_what_was_taken_and_takes_nothing_new(server: Server) -> None:
+    taken = threading.Event()
+    finish = threading.Event()
+
+    def on_request(request: Any) -> None:
+        def answer() -> None:
+            taken.set()
+            finish.wait(30)
+            NetworkHarness.answer(request)
+
+        request.channel.resume(answer)
+
+    server.harness.on_request = on_request
+    server.sockets.enable_request_processing()
+    with server.connect() as client:
+        client.sendall(framed(b"taken"))
+        assert taken.wait(30)
+        stopper = threading.Thread(target=server.sockets.stop_processing_requests, args=(30_000,))
+        stopper.start()
+        finish.set()
+        assert read(client) == b"re:taken"
+        stopper.join(30)
+        assert not stopper.is_alive()
+        with pytest.raises(ConnectionRefusedError):
+            server.connect()
+        server.sockets.shutdown()
+        assert client.recv(1) == b""
+    server.sockets.shutdown()
+
+
+def test_a_request_that_takes_too_long_is_given_up(server: Server) -> None:
+    taken = threading.Event()
+    server.harness.on_request = lambda request: taken.set()
+    server.sockets.enable_request_processing()
+    with server.connect() as client:
+        client.sendall(framed(b"for ever"))
+        assert taken.wait(30)
+        assert server.sockets.stop_processing_requests(drain_ms=1) is False
+        server.sockets.shutdown()
+        assert client.recv(1) == b""
+
+
+def test_network_threads_come_and_go(server: Server) -> None:
+    server.sockets.enable_request_processing()
+    server.sockets.resize_network_threads(5)
+    clients = [server.connect() for _ in range(5)]
+    assert [ask(client, b"x") for client in clients] == [[b"re:x"]] * 5
+    assert sorted(server.sockets.request_channel.response_queue_sizes) == [0, 1, 2, 3, 4]
+    server.sockets.resize_network_threads(1)
+    assert [processor.processor_id for processor in server.sockets.processors] == [0]
+    assert sorted(server.sockets.request_channel.response_queue_sizes) == [0]
+    with server.connect() as late:
+        assert ask(late, b"late") == [b"re:late"]
+    for client in clients:
+        client.close()
+
+
+def test_connections_of_one_address_are_limited() -> None:
+    server = Server(max_connections_per_ip=2)
+    server.sockets.enable_request_processing()
+    first, second = server.connect(), server.connect()
+    assert ask(first, b"a") + ask(second, b"b") == [b"re:a", b"re:b"]
+    with server.connect() as third:
+        assert third.recv(1) == b""
+    first.close()
+    second.close()
+    server.close()
+
+
+def test_the_brokers_listener_comes_first_and_must_exist() -> None:
+    internal = EndPoint("127.0.0.1", 0, "INTERNAL", "PLAINTEXT")
+    server = Server(LOOPBACK, internal, inter_broker_listener="INTERNAL")
+    assert [end.listener_name for end in server.bound] == ["INTERNAL", "PLAINTEXT"]
+    assert server.sockets.bound_port("PLAINTEXT") == server.bound[1].port
+    server.close()
+    with pytest.raises(ValueError, match="no listener OTHER"):
+        Server(LOOPBACK, inter_broker_listener="OTHER")
+
+
+def test_a_port_in_use_is_named_and_nothing_stays_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"failed to bind to 127.0.0.1:{port}"):
+            Server(LOOPBACK, EndPoint("127.0.0.1", port, "OTHER", "PLAINTEXT"))
+
+
+def test_all_interfaces_show_ipv4_clients_as_such() -> None:
+    server = Server(EndPoint("", 0, "PLAINTEXT", "PLAINTEXT"))
+    server.sockets.enable_request_processing()
+    addresses = []
+
+    def on_request(request: Any) -> None:
+        addresses.append(request.connection.client_address)
+        NetworkHarness.answer(request)
+
+    server.harness.on_request = on_request
+    with server.connect() as client:
+        assert ask(client, b"x") == [b"re:x"]
+    assert addresses == ["127.0.0.1"]
+    server.close()

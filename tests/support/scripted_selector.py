@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from barnabas.protocol.headers import RequestHeader, parse_request_header, response_frame
@@ -63,6 +63,10 @@ class ScriptedSelector:
         self._next_sends: list[ScriptedChannel] = []
         self.refused: set[str] = set()
         """Connection ids whose connect raises."""
+        self.responder: Callable[[SentRequest], Message | None] | None = None
+        """Answers requests by itself; those it returns None for stay in `sent`."""
+        self.passes_time = False
+        """Whether a poll that finds nothing lets the clock advance by its timeout, so that waiting loops end."""
 
     def connect(
         self, connection_id: str, address: tuple[str, int], send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
@@ -85,12 +89,27 @@ class ScriptedSelector:
 
     def poll(self, timeout_ms: float) -> None:
         self.last_timeout_ms = timeout_ms
+        if self.responder is not None:
+            self._respond(self.responder)
         self.connected, self._next_connected = self._next_connected, []
         self.disconnected, self._next_disconnected = self._next_disconnected, {}
         self.completed_sends, self._next_sends = self._next_sends, []
         self.completed_receives = [channel for channel in self.channels.values() if channel.frames]
         for connection_id in self.disconnected:
             self.channels.pop(connection_id, None)
+        found = self.connected or self.disconnected or self.completed_sends or self.completed_receives
+        if self.passes_time and not found:
+            self.clock.advance(timeout_ms)
+
+    def _respond(self, responder: Callable[[SentRequest], Message | None]) -> None:
+        kept = []
+        for request in self.sent:
+            response = responder(request) if request.connection_id in self.channels else None
+            if response is None:
+                kept.append(request)
+            else:
+                self.answer(request, response)
+        self.sent = kept
 
     def close(self, connection_id: str) -> None:
         self.closed.append(connection_id)

@@ -323,8 +323,8 @@ class RecordAccumulator:
         """Cut a batch the broker found too large; its pieces go to the head of the queue in order. Their number."""
         assert batch.data is not None
         ratio = len(batch.data) / max(batch.uncompressed_bytes, 1)
-        # Half of it at most, so that splitting gets somewhere even if the batch is smaller than `batch_size`.
-        limit = min(self._config.batch_size, max(batch.uncompressed_bytes, len(batch.data)) // 2)
+        # About half of it at most, so that splitting gets somewhere even if the batch is smaller than `batch_size`.
+        limit = min(self._config.batch_size, max(batch.uncompressed_bytes, len(batch.data)) * 5 // 8)
         pieces = batch.split(limit)
         if self._sequences is not None:
             self._sequences.replace(batch, pieces)

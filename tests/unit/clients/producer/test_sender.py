@@ -1,0 +1,387 @@
+"""The sender's turns on a scripted network: what is sent, retried, split, failed, and what metadata is asked for."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
+from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.metadata_updater import ClusterMetadataUpdater
+from barnabas.clients.producer.buffer_pool import BufferPool
+from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.record_accumulator import RecordAccumulator
+from barnabas.clients.producer.sender import Sender
+from barnabas.clients.producer.sequence_numbers import SequenceNumbers
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.records.record_batch import RecordBatch
+from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.node import Node
+from tests.support.client_metadata import metadata_response
+from tests.support.mock_clock import MockClock
+from tests.support.scripted_selector import ScriptedSelector, SentRequest, all_versions
+
+
+class Setting:
+    """A sender whose metadata requests are answered; produce requests wait in `selector.sent`."""
+
+    def __init__(self, leaders: Any = (0,), brokers: int = 1, **config: Any) -> None:
+        self.config = ProducerConfig(**config)
+        self.clock = MockClock()
+        self.selector = ScriptedSelector(self.clock)
+        self.selector.responder = self.respond
+        self.leaders = leaders
+        self.brokers = brokers
+        self.metadata_requests = 0
+        self.producer_ids = 0
+        self.producer_id_error = 0
+        self.metadata = ClusterMetadata([Node(-1, "boot", 1)], MetadataConfig())
+        updater = ClusterMetadataUpdater(self.metadata)
+        self.client = NetworkClient(
+            self.selector,
+            updater,
+            NetworkClientConfig(max_in_flight=self.config.max_in_flight_requests_per_connection),
+            self.clock,
+            resolve=lambda host, port: (host,),
+        )
+        sequences = SequenceNumbers() if self.config.enable_idempotence else None
+        self.accumulator = RecordAccumulator(self.config, BufferPool(1 << 25), Random(1), sequences)
+        self.sender = Sender(self.client, self.metadata, self.accumulator, self.config, sequences)
+        self.metadata.add_topic("t", 0)
+        self.turns(8)
+
+    def respond(self, request: SentRequest) -> Any:
+        if request.header.api_key == ApiKey.API_VERSIONS:
+            return all_versions(MetadataRequest, ProduceRequest, InitProducerIdRequest)
+        if request.header.api_key == ApiKey.METADATA:
+            self.metadata_requests += 1
+            return metadata_response({"t": self.leaders}, self.brokers, epoch=self.metadata_requests)
+        if request.header.api_key == ApiKey.INIT_PRODUCER_ID:
+            self.producer_ids += 1
+            return InitProducerIdResponse(
+                error_code=self.producer_id_error, producer_id=100 + self.producer_ids, producer_epoch=0
+            )
+        return None
+
+    def turns(self, count: int = 4) -> None:
+        for _ in range(count):
+            self.sender.run_once()
+
+    def append(self, value: bytes = b"v", partition: int = 0) -> Any:
+        return self.accumulator.append(
+            "t",
+            partition,
+            1,
+            None,
+            value,
+            (),
+            None,
+            self.metadata.cluster,
+            max_block_ms=0,
+            now=self.client.now_ms,
+        ).future
+
+    def answer(
+        self, error: ErrorCode = ErrorCode.NONE, base_offset: int = 0, message: str | None = None, **more: Any
+    ) -> SentRequest:
+        request = self.selector.take()
+        assert request.header.api_key == ApiKey.PRODUCE
+        responses = [
+            ProduceResponse.TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[
+                    ProduceResponse.PartitionProduceResponse(
+                        index=data.index, error_code=int(error), base_offset=base_offset, error_message=message, **more
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.body.topic_data
+        ]
+        self.selector.answer(request, ProduceResponse(responses=responses))
+        self.turns(3)
+        return request
+
+
+def batch_of(request: SentRequest, partition: int = 0) -> RecordBatch:
+    return RecordBatch(bytes(request.body.topic_data[0].partition_data[partition].records))
+
+
+def test_sends_and_completes() -> None:
+    setting = Setting()
+    futures = [setting.append(), setting.append()]
+    setting.turns()
+    request = setting.answer(base_offset=70)
+    assert (request.body.acks, request.body.timeout_ms, request.header.api_version) == (-1, 30_000, 12)
+    assert batch_of(request).count == 2
+    assert [future.result(0).offset for future in futures] == [70, 71]
+
+
+def test_batches_of_a_node_travel_together() -> None:
+    setting = Setting(leaders=(0, 1, 0), brokers=2)
+    for partition in range(3):
+        setting.append(partition=partition)
+    setting.turns(8)
+    sent = {
+        request.connection_id: sorted(data.index for data in request.body.topic_data[0].partition_data)
+        for request in setting.selector.sent
+    }
+    assert sent == {"0": [0, 2], "1": [1]}
+
+
+def test_acks_0_completes_when_sent() -> None:
+    setting = Setting(acks=0)
+    future = setting.append()
+    setting.turns()
+    assert future.result(0).offset == -1
+
+
+def test_retries_after_a_wait_with_fresh_metadata() -> None:
+    setting = Setting()
+    future = setting.append()
+    setting.turns()
+    before = setting.metadata_requests
+    setting.answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert not setting.selector.sent
+    setting.clock.advance(130)
+    setting.turns(6)
+    assert setting.metadata_requests > before
+    setting.answer(base_offset=5)
+    assert future.result(0).offset == 5
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
+        (ErrorCode.INVALID_REQUIRED_ACKS, None),
+    ],
+)
+def test_fatal_errors_fail(error: ErrorCode, text: str | None) -> None:
+    setting = Setting()
+    future = setting.append()
+    setting.turns()
+    setting.answer(error, message=text)
+    raised = future.exception(0)
+    assert isinstance(raised, ApiError)
+    assert raised.code is error
+    assert raised.message == (text or error.message)
+
+
+def test_attempts_are_limited() -> None:
+    setting = Setting(retries=1)
+    future = setting.append()
+    setting.turns()
+    setting.answer(ErrorCode.KAFKA_STORAGE_ERROR)
+    setting.clock.advance(150)
+    setting.turns(6)
+    setting.answer(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert future.exception(0).code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_record_errors_name_the_record() -> None:
+    setting = Setting()
+    futures = [setting.append() for _ in range(2)]
+    setting.turns()
+    entry = ProduceResponse.BatchIndexAndErrorMessage(1, "null key")
+    setting.answer(ErrorCode.INVALID_RECORD, message="bad batch", record_errors=[entry])
+    assert [future.exception(0).message for future in futures] == [
+        "Failed to append record because it was part of a batch which had one more more invalid records",
+        "null key",
+    ]
+
+
+def test_a_batch_that_is_too_large_is_split_and_a_single_record_fails() -> None:
+    setting = Setting(batch_size=4000)
+    futures = [setting.append(b"x" * 900) for _ in range(4)]
+    setting.turns()
+    setting.answer(ErrorCode.MESSAGE_TOO_LARGE)
+    for offset in (10, 12):
+        setting.turns()
+        assert batch_of(setting.selector.sent[0]).count == 2
+        setting.answer(base_offset=offset)
+    assert [future.result(0).offset for future in futures] == [10, 11, 12, 13]
+    single = setting.append(b"x" * 900)
+    setting.turns()
+    setting.answer(ErrorCode.MESSAGE_TOO_LARGE)
+    assert single.exception(0).code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_lost_connection_is_retried_and_finally_times_out() -> None:
+    setting = Setting(delivery_timeout_ms=30_000)
+    future = setting.append()
+    setting.turns()
+    setting.selector.take()
+    setting.selector.disconnect("0")
+    setting.turns(3)
+    assert not future.done()
+    for _ in range(10):
+        setting.clock.advance(3_001)
+        setting.turns(6)
+    assert isinstance(future.exception(0), ClientTimeout)
+    assert "Expiring 1 record(s) for t-0:30" in str(future.exception(0))
+
+
+def test_an_answer_after_expiry_changes_nothing() -> None:
+    setting = Setting(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
+    future = setting.append()
+    setting.turns()
+    setting.clock.advance(30_000)
+    setting.sender._send_producer_data(setting.client.now_ms())
+    assert isinstance(future.exception(0), ClientTimeout)
+    setting.answer(base_offset=3)
+    assert isinstance(future.exception(0), ClientTimeout)
+    assert not setting.accumulator.has_incomplete()
+
+
+def test_the_poll_waits_no_longer_than_the_linger_and_the_first_expiry() -> None:
+    setting = Setting(linger_ms=40)
+    setting.append()
+    setting.turns(1)
+    assert setting.selector.last_timeout_ms == 40
+    idle = Setting(delivery_timeout_ms=30_500, request_timeout_ms=30_000)
+    idle.append()
+    idle.turns()
+    idle.clock.advance(29_000)
+    idle.turns(1)
+    assert idle.selector.last_timeout_ms <= 1_500
+
+
+def test_one_in_flight_keeps_the_order_and_the_partition_goes_on_after_any_outcome() -> None:
+    setting = Setting(max_in_flight_requests_per_connection=1, batch_size=0)
+    futures = [setting.append(b"%d" % i) for i in range(3)]
+    setting.turns()
+    assert len(setting.selector.sent) == 1
+    setting.answer(ErrorCode.INVALID_RECORD)
+    assert futures[0].exception(0) is not None
+    setting.answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert not setting.selector.sent, "the retry waits, and what is behind it waits too"
+    setting.clock.advance(130)
+    setting.turns(4)
+    setting.answer(base_offset=1)
+    setting.turns()
+    setting.answer(base_offset=2)
+    assert [future.result(0).offset for future in futures[1:]] == [1, 2]
+
+
+def test_an_unknown_leader_only_asks_for_metadata() -> None:
+    setting = Setting(leaders=(-1,))
+    setting.append()
+    before = setting.metadata_requests
+    for _ in range(3):
+        setting.turns(3)
+        setting.clock.advance(150)
+    assert setting.metadata_requests > before
+    assert not setting.selector.sent
+    setting.leaders = (0,)
+    setting.clock.advance(1_000)
+    setting.turns(8)
+    assert len(setting.selector.sent) == 1
+
+
+def test_the_loop_survives_an_exception_and_closing_sends_what_is_left() -> None:
+    setting = Setting(linger_ms=60_000, delivery_timeout_ms=120_000)
+    future = setting.append()
+    polls = 0
+    real_poll = setting.client.poll
+
+    def poll(timeout_ms: int, now_ms: int) -> Any:
+        nonlocal polls
+        polls += 1
+        if polls == 1:
+            raise RuntimeError("once")
+        if setting.selector.sent and setting.selector.sent[0].header.api_key == ApiKey.PRODUCE:
+            setting.client.poll = real_poll  # type: ignore[method-assign]
+            setting.answer(base_offset=9)
+        return real_poll(timeout_ms, now_ms)
+
+    setting.client.poll = poll  # type: ignore[method-assign]
+    setting.sender.initiate_close()
+    setting.sender.run()
+    assert future.result(0).offset == 9
+
+
+def test_forced_closing_fails_what_is_left() -> None:
+    setting = Setting()
+    future = setting.append()
+    setting.sender.force_close()
+    setting.sender.run()
+    assert isinstance(future.exception(0), ClientClosed)
+
+
+# -- idempotence -----------------------------------------------------------------------------------------------------
+
+
+def test_batches_are_numbered_after_a_producer_id_was_fetched() -> None:
+    setting = Setting(enable_idempotence=True, batch_size=0)
+    for _ in range(3):
+        setting.append()
+    setting.turns(8)
+    requests = [setting.answer(base_offset=i) for i in range(3)]
+    states = [(batch_of(r).producer_id, batch_of(r).producer_epoch, batch_of(r).base_sequence) for r in requests]
+    assert states == [(101, 0, 0), (101, 0, 1), (101, 0, 2)]
+    assert setting.producer_ids == 1
+
+
+def test_out_of_order_batches_are_retried_in_sequence() -> None:
+    setting = Setting(enable_idempotence=True, batch_size=0)
+    futures = [setting.append() for _ in range(3)]
+    setting.turns(8)
+    assert len(setting.selector.sent) == 3
+    setting.answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    setting.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    setting.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    sequences = []
+    for offset in range(3):
+        setting.clock.advance(1_500)
+        setting.turns(8)
+        assert len(setting.selector.sent) == 1, "a retry goes alone, the first one first"
+        sequences.append(batch_of(setting.answer(base_offset=offset)).base_sequence)
+    assert sequences == [0, 1, 2]
+    assert [future.result(0).offset for future in futures] == [0, 1, 2]
+
+
+def test_a_lost_batch_leads_to_a_new_producer_id() -> None:
+    setting = Setting(enable_idempotence=True, batch_size=0)
+    lost, kept = setting.append(), setting.append()
+    setting.turns(8)
+    setting.answer(ErrorCode.INVALID_RECORD)
+    assert lost.exception(0) is not None
+    setting.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    later = setting.append()
+    for _ in range(4):
+        setting.clock.advance(1_000)
+        setting.turns(6)
+    assert setting.producer_ids == 2
+    if not kept.done():
+        assert batch_of(setting.answer(base_offset=0)).producer_id == 102
+    setting.turns(8)
+    while setting.selector.sent:
+        setting.answer(base_offset=1)
+    assert later.result(0).offset == 1
+
+
+def test_a_duplicate_counts_as_arrived() -> None:
+    setting = Setting(enable_idempotence=True)
+    future = setting.append()
+    setting.turns(8)
+    setting.answer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, base_offset=-1)
+    assert future.result(0).offset == -1
+
+
+def test_without_permission_for_a_producer_id_records_fail() -> None:
+    setting = Setting(enable_idempotence=True)
+    setting.producer_id_error = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    setting.clock.advance(1_000)
+    sequences = setting.sender._sequences
+    assert sequences is not None
+    sequences.producer_id = -1
+    future = setting.append()
+    setting.turns(8)
+    assert future.exception(0).code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.storage.checkpoints import LeaderEpochCheckpointFile
@@ -124,6 +125,20 @@ class LeaderEpochCache:
         place = bisect_right(entries, start_offset, key=_start_offset)
         if (place and entries[place - 1].start_offset < start_offset) or place > 1:
             self._set((EpochEntry(entries[place - 1].epoch, start_offset), *entries[place:]))
+
+    def fill_in_front(self, epochs: Iterable[tuple[int, int]]) -> None:
+        """Add (epoch, start offset) found in batches that lie before the first entry."""
+        first = self.earliest_entry
+        older: list[EpochEntry] = []
+        for epoch, start_offset in epochs:
+            if not older or epoch > older[-1].epoch:
+                older.append(EpochEntry(epoch, start_offset))
+        if first is None:
+            self._set(tuple(older))
+        elif older:
+            kept = [entry for entry in older if entry.epoch < first.epoch and entry.start_offset < first.start_offset]
+            start = next((entry.start_offset for entry in older if entry.epoch == first.epoch), first.start_offset)
+            self._set((*kept, EpochEntry(first.epoch, start), *self._entries[1:]))
 
     def clear(self) -> None:
         """Drop everything."""

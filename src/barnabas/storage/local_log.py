@@ -173,7 +173,10 @@ class LocalLog:
         with self._flush_lock:
             if wanted <= self.recovery_point:
                 return
-            upto = self.end.message_offset if offset is None else offset
+            # The log may have been truncated since the flush was asked for.
+            upto = self.end.message_offset if offset is None else min(offset, self.end.message_offset)
+            if upto <= self.recovery_point:
+                return
             before()
             self._flush_segments(self.segments.values(self.recovery_point, upto))
             self.recovery_point = upto
@@ -190,6 +193,14 @@ class LocalLog:
         self._directory_synced = True
 
     # -- truncating and deleting, under the log's lock
+
+    def lower_recovery_point(self, offset: int) -> bool:
+        """What is behind `offset` will be written anew: it does not count as flushed any more. True if it did."""
+        with self._flush_lock:
+            lower = offset < self.recovery_point
+            if lower:
+                self.recovery_point = offset
+            return lower
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
         """Drop the batches that hold `offset` and all behind; returns the segments deleted.

@@ -1,6 +1,7 @@
 """One directory of `log.dirs`: its lock, its checkpoints, its marks, and the partitions' directories in it.
 
-Owned by LogManager: used on its starting thread, by the checkpoint tasks of the scheduler and at shutdown.
+Owned by LogManager: used on its starting thread, by the checkpoint tasks of the scheduler, by truncations and at
+shutdown. `_checkpoint_lock` orders the writes of the checkpoints and guards what is known of them.
 Kafka spreads this over LogManager.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
@@ -47,26 +49,47 @@ class LogDirectory:
         self.path = path
         self.is_online = True
         self._files = files
-        files.make_dirs(path)
+        _make_durably(files, path)
         self._lock = lock_directory(path)
-        self.recovery_points = OffsetCheckpointFile(path, RECOVERY_POINT_FILE, files)
-        self.log_start_offsets = OffsetCheckpointFile(path, LOG_START_OFFSET_FILE, files)
+        self._recovery_point_file = OffsetCheckpointFile(path, RECOVERY_POINT_FILE, files)
+        self._log_start_offset_file = OffsetCheckpointFile(path, LOG_START_OFFSET_FILE, files)
         self.had_clean_shutdown = False
-        self._terms: tuple[dict[TopicPartition, int], dict[TopicPartition, int]] = ({}, {})
+        self._checkpoint_lock = threading.Lock()
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_start_offsets: dict[TopicPartition, int] = {}
+        """What the checkpoint files hold."""
 
     def open(self) -> None:
         """Read marks and checkpoints. Raises OSError."""
         self.had_clean_shutdown = take_clean_shutdown(self._files, self.path) is not None
         if self.had_clean_shutdown:
             logger.info("Skipping recovery of logs in %s: clean shutdown file was found", self.path)
-        self._terms = (self._read(self.recovery_points), self._read(self.log_start_offsets))
+        self._recovery_points = self._read(self._recovery_point_file)
+        self._log_start_offsets = self._read(self._log_start_offset_file)
 
     def load_terms(self, topic_partition: TopicPartition) -> LoadTerms:
         """What the checkpoints of the last run say about a log."""
-        recovery_points, start_offsets = self._terms
         return LoadTerms(
-            self.had_clean_shutdown, recovery_points.get(topic_partition, 0), start_offsets.get(topic_partition, 0)
+            self.had_clean_shutdown,
+            self._recovery_points.get(topic_partition, 0),
+            self._log_start_offsets.get(topic_partition, 0),
         )
+
+    def write_recovery_points(self, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
+        """Replace `recovery-point-offset-checkpoint` by the offsets as of when it is written. Raises OSError."""
+        with self._checkpoint_lock:
+            self._recovery_points = offsets()
+            self._recovery_point_file.write(self._recovery_points)
+
+    def write_log_start_offsets(self, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
+        """Replace `log-start-offset-checkpoint`, likewise. Raises OSError."""
+        with self._checkpoint_lock:
+            self._log_start_offsets = offsets()
+            self._log_start_offset_file.write(self._log_start_offsets)
+
+    def remembers(self, topic_partition: TopicPartition) -> bool:
+        """Whether a checkpoint file has an offset of the partition."""
+        return topic_partition in self._recovery_points or topic_partition in self._log_start_offsets
 
     def meta_properties(self) -> MetaProperties | None:
         """Whose directory this is. Raises InconsistentMetaProperties, OSError."""
@@ -102,3 +125,15 @@ class LogDirectory:
         except MalformedCheckpoint as error:
             logger.warning("%s; starting from offset 0", error)
             return {}
+
+
+def _make_durably(files: Files, path: str) -> None:
+    """Make the directory and its parents, so that they are there after a crash."""
+    missing = []
+    while not files.exists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    if missing:
+        files.make_dirs(missing[0])
+    for made in missing:
+        files.sync_dir(os.path.dirname(made))

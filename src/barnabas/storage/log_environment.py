@@ -16,10 +16,15 @@ from barnabas.storage.segment_factory import SegmentFactory
 
 @dataclass(frozen=True, slots=True)
 class LogEnvironment:
-    """on_failure: told log directory, what was being done, and the error, when a disk fails (more than being full)."""
+    """on_failure: told log directory, what was being done, and the error, when a disk fails (more than being full).
+
+    write_checkpoints: writes recovery points and log start offsets of a log directory at once, because one of them
+    has become smaller. May be called under a log's lock; raises OSError.
+    """
 
     files: Files
     clock: Clock
     scheduler: Scheduler
     segments: SegmentFactory
     on_failure: Callable[[str, str, OSError], None]
+    write_checkpoints: Callable[[str], None]

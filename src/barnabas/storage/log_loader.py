@@ -14,6 +14,7 @@ from itertools import zip_longest
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import RecordBatch
+from barnabas.storage.batch_scan import scan_batches
 from barnabas.storage.checkpoints import LeaderEpochCheckpointFile, MalformedCheckpoint
 from barnabas.storage.file_names import (
     CLEANED_SUFFIX,
@@ -81,7 +82,6 @@ class LogLoader:
         self._files = environment.files
         self._segments = LogSegments()
         self._epochs = LeaderEpochCache(LeaderEpochCheckpointFile(directory, environment.files))
-        self._rebuild_epochs = False
 
     def load(self) -> UnifiedLog:
         """Temporary files, interrupted swaps, segments, recovery, epochs: in this order."""
@@ -91,11 +91,10 @@ class LogLoader:
         self._load_segments()
         self._check_indexes()
         recovery_point, end_offset = self._recover()
-        if self._rebuild_epochs:
-            self._assign_epochs_of_all_batches()
         active = self._segments.active
         start_offset = max(self._terms.log_start_offset, self._segments.first.base_offset)
         self._epochs.truncate_from_end(end_offset)
+        self._fill_in_epochs(start_offset)
         self._epochs.truncate_from_start(self._terms.log_start_offset)
         delete_snapshots(self._files, self._directory, above=end_offset)
         local = LocalLog(
@@ -166,7 +165,6 @@ class LogLoader:
         except MalformedCheckpoint as error:
             logger.warning("%s; leader epochs will be taken from the batches", error)
             self._epochs.clear()
-            self._rebuild_epochs = True
 
     def _load_segments(self) -> None:
         """Open every segment, in order."""
@@ -218,11 +216,22 @@ class LogLoader:
         if isinstance(batch, RecordBatch) and batch.partition_leader_epoch > self._epochs.latest_epoch:
             self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
 
-    def _assign_epochs_of_all_batches(self) -> None:
-        self._epochs.clear()
-        for segment in self._segments:
-            for batch in segment.batches():
-                self._assign_epoch_of(batch)
+    def _fill_in_epochs(self, start_offset: int) -> None:
+        """Take the epochs of batches before the first known one from the batches themselves.
+
+        So it is when the file was unreadable, or when a crash undid the deletion of segments but not of their epochs.
+        """
+        first = self._epochs.earliest_entry
+        end = first.start_offset if first is not None else 2**63 - 1
+        if start_offset >= end or self._segments.size == 0:
+            return
+        found: list[tuple[int, int]] = []
+        for segment in self._segments.values(start_offset, end):
+            for batch in scan_batches(segment.file, 0, segment.size):
+                if not isinstance(batch, RecordBatch) or batch.base_offset >= end:
+                    break  # message sets have no epochs, and a segment that begins with one is full of them
+                found.append((batch.partition_leader_epoch, batch.base_offset))
+        self._epochs.fill_in_front(entry for entry in found if entry[0] >= 0)
 
     def _recover(self) -> tuple[int, int]:
         """Recover the segments from the recovery point on, unless the broker stopped in order.
@@ -261,6 +270,9 @@ class LogLoader:
         reached the disk. Compacted logs have holes by nature.
         """
         unflushed = self._unflushed()
+        if unflushed:
+            # Before the recovery point the file is right; behind it only the batches are.
+            self._epochs.truncate_from_end(unflushed[0].base_offset)
         for segment, following in zip_longest(unflushed, unflushed[1:]):
             logger.info("Recovering unflushed segment %d of %s", segment.base_offset, self._topic_partition)
             cut = self._recover_segment(segment)

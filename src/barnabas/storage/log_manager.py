@@ -1,8 +1,8 @@
 """All logs of a broker: opens them at start, makes and deletes them, runs their background tasks, closes them.
 
 The only way to a log. Start and shutdown run on the broker's thread; logs are made and deleted by the replica layer,
-looked up by every thread. `_lock` guards the map of logs and the list of directories to delete; single look-ups need
-none. Lock order: `_lock` outside the logs' locks. Kafka: LogManager.
+looked up by every thread. The map of logs is replaced under `_lock` and read without. Lock order: `_lock`, logs' locks,
+the directories' checkpoint locks; `_lock` is never held while waiting for a log that others know. Kafka: LogManager.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class LogManager:
         self._doomed: deque[tuple[str, UnifiedLog | None, int]] = deque()
         """Directories of deleted topics: path, log if it was open, when it may go (wall milliseconds)."""
         factory = SegmentFactory(OpenFiles(files, config.open_files), IndexPages(), clock, self._random)
-        self._environment = LogEnvironment(files, clock, scheduler, factory, self._directory_failed)
+        self._environment = LogEnvironment(
+            files, clock, scheduler, factory, self._directory_failed, self._write_checkpoints
+        )
 
     # -- start and shutdown
 
@@ -145,8 +147,11 @@ class LogManager:
             for path in directory.deleted_dirs():
                 self._doomed.append((path, None, self._clock.milliseconds()))
             found = directory.partition_dirs()
+            logs = dict(self._logs)
             for number, (topic_partition, path) in enumerate(found, start=1):
-                log = self._load_log(directory, topic_partition, path)
+                if topic_partition in logs:
+                    raise OSError(f"Duplicate log directories found: {path}, {logs[topic_partition].directory}")
+                logs[topic_partition] = log = self._load_log(directory, topic_partition, path)
                 logger.info("Completed load of %s (%d/%d loaded in %s)", log, number, len(found), directory.path)
         except OSError as error:
             self._directory_failed(directory.path, "loading logs", error)
@@ -154,21 +159,17 @@ class LogManager:
             if not self._online():
                 raise
             return
+        with self._lock:
+            self._logs = logs
         took_ms = (self._clock.nanoseconds() - started_ns) // 1_000_000
         logger.info("Loaded %d logs of %s in %dms", len(found), directory.path, took_ms)
 
     def _load_log(self, directory: LogDirectory, topic_partition: TopicPartition, path: str) -> UnifiedLog:
-        present = self._logs.get(topic_partition)
-        if present is not None:
-            raise OSError(f"Duplicate log directories found: {path}, {present.directory}")
         terms = directory.load_terms(topic_partition)
         try:
-            log = load_log(path, topic_partition, self._topic_config(topic_partition.topic), terms, self._environment)
+            return load_log(path, topic_partition, self._topic_config(topic_partition.topic), terms, self._environment)
         except MalformedCheckpoint as error:
             raise OSError(str(error)) from error
-        with self._lock:
-            self._logs[topic_partition] = log
-        return log
 
     # -- logs
 
@@ -178,8 +179,7 @@ class LogManager:
 
     def all_logs(self) -> list[UnifiedLog]:
         """Every log, as of now."""
-        with self._lock:
-            return list(self._logs.values())
+        return list(self._logs.values())
 
     @property
     def live_log_dirs(self) -> list[str]:
@@ -197,7 +197,7 @@ class LogManager:
             log = self._logs.get(topic_partition)
             if log is None:
                 log = self._create_log(topic_partition, log_config or self._topic_config(topic_partition.topic))
-                self._logs[topic_partition] = log
+                self._logs = {**self._logs, topic_partition: log}
         if topic_id is not None and log.topic_id != topic_id:
             log.assign_topic_id(topic_id)
         return log
@@ -206,6 +206,9 @@ class LogManager:
         log_dir = self._emptiest_log_dir()
         path = os.path.join(log_dir, str(topic_partition))
         try:
+            if self._directories[log_dir].remembers(topic_partition):
+                # Of a deleted topic of this name: a crash would take the new log's batches for flushed, or deleted.
+                self._write_checkpoints(log_dir)
             self._files.make_dirs(path)
             log = load_log(path, topic_partition, config, LoadTerms(had_clean_shutdown=True), self._environment)
         except OSError as error:
@@ -239,7 +242,9 @@ class LogManager:
         Raises ApiError: KAFKA_STORAGE_ERROR.
         """
         with self._lock:
-            log = self._logs.pop(topic_partition, None)
+            logs = dict(self._logs)
+            log = logs.pop(topic_partition, None)
+            self._logs = logs
         if log is None:
             return
         unique = f"{self._random.getrandbits(128):032x}"
@@ -293,17 +298,24 @@ class LogManager:
                 self._directory_failed(directory.path, f"writing checkpoint of {what}", error)
 
     def _write_recovery_points(self, directory: LogDirectory) -> None:
-        logs = self._logs_in(directory.path)
-        directory.recovery_points.write({log.topic_partition: log.recovery_point for log in logs})
+        directory.write_recovery_points(
+            lambda: {log.topic_partition: log.recovery_point for log in self._logs_in(directory.path)}
+        )
 
     def _write_log_start_offsets(self, directory: LogDirectory) -> None:
         """Only those that differ from what the first segment's name says."""
-        starts = {
-            log.topic_partition: log.log_start_offset
-            for log in self._logs_in(directory.path)
-            if log.log_start_offset > log.local.segments.first.base_offset
-        }
-        directory.log_start_offsets.write(starts)
+        directory.write_log_start_offsets(
+            lambda: {
+                log.topic_partition: log.log_start_offset
+                for log in self._logs_in(directory.path)
+                if log.log_start_offset > log.local.segments.first.base_offset
+            }
+        )
+
+    def _write_checkpoints(self, log_dir: str) -> None:
+        directory = self._directories[log_dir]
+        self._write_recovery_points(directory)
+        self._write_log_start_offsets(directory)
 
     # -- background tasks
 
@@ -355,8 +367,7 @@ class LogManager:
             directory.is_online = False
         with self._lock:
             failed = {key: log for key, log in self._logs.items() if log.parent_dir == log_dir}
-            for key in failed:
-                del self._logs[key]
+            self._logs = {key: log for key, log in self._logs.items() if key not in failed}
         for log in failed.values():
             log.close_handlers()
         logger.warning("Log directory %s is offline, with %d logs", log_dir, len(failed))

@@ -427,13 +427,14 @@ class UnifiedLog:
             if offset < self._local.segments.first.base_offset:
                 self.truncate_fully_and_start_at(offset)
                 return True
+            self._lower_checkpoints(offset)
             try:
                 deleted = self._local.truncate_to(offset)
                 delete_snapshots(self._environment.files, self.directory, above=self.log_end_offset)
             except OSError as error:
                 self._fail("truncating the log", error)
             logger.debug("Truncation deleted %d segments", len(deleted))
-            self.leader_epochs.truncate_from_end(offset)
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             if self.high_watermark >= self.log_end_offset:
                 self._high_watermark = self._local.end
@@ -442,6 +443,7 @@ class UnifiedLog:
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything; the log begins anew at `offset`. Raises ApiError: KAFKA_STORAGE_ERROR."""
         with self.lock:
+            self._lower_checkpoints(offset)
             try:
                 self._local.truncate_fully_and_start_at(offset)
                 delete_snapshots(self._environment.files, self.directory, above=-1)
@@ -450,6 +452,20 @@ class UnifiedLog:
             self.leader_epochs.clear()
             self.log_start_offset = offset if log_start_offset is None else log_start_offset
             self._high_watermark = self._local.end
+
+    def _lower_checkpoints(self, offset: int) -> None:
+        """Write smaller checkpoints before a truncation to `offset`, where the ones on disk may be larger.
+
+        Otherwise a crash would take what is appended afterwards for flushed, and not check it.
+        """
+        lower_start = offset < self.log_start_offset
+        if lower_start:
+            self.log_start_offset = offset
+        if self._local.lower_recovery_point(offset) or lower_start:
+            try:
+                self._environment.write_checkpoints(self.parent_dir)
+            except OSError as error:
+                self._fail("writing checkpoints", error)
 
     def delete_old_segments(self) -> int:
         """Delete the segments that retention no longer wants; returns their number. Raises ApiError, as above."""

@@ -108,7 +108,9 @@ def test_partition_metadata_is_kafkas() -> None:
     assert read_partition_metadata(files, "/d") == bytes(range(16))
 
 
-@pytest.mark.parametrize("content", [b"", b"version: 1\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n", b"version: 0\ntopic_id: x\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"version: 1\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n", b"version: 0\ntopic_id: x\n"]
+)
 def test_malformed_partition_metadata_is_refused(content: bytes) -> None:
     files = disk()
     files.write_bytes("/d/partition.metadata", content)

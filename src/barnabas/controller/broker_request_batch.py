@@ -185,6 +185,7 @@ class BrokerRequestBatch:
                 ],
                 live_leaders=self._live_leaders(leaders),
             )
+            self._channels.sent(broker_id)
             channel.leader_and_isr(request, partial(self._leader_and_isr_answered, broker_id))
 
     def _live_leaders(self, leaders: Collection[int]) -> list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader]:
@@ -227,6 +228,7 @@ class BrokerRequestBatch:
                     topic_states=topic_states,
                     live_brokers=live_brokers,
                 )
+                self._channels.sent(broker_id)
                 channel.update_metadata(request, partial(self._update_metadata_answered, broker_id))
 
     def _send_stop_replica(self) -> None:

@@ -260,6 +260,7 @@ class ClusterChanges:
 
     def on_leader_and_isr_response(self, event: events.LeaderAndIsrResponseReceived) -> None:
         """Learn which replicas are in a failed log directory."""
+        self._channels.answered(event.broker_id)
         if event.response.error_code != ErrorCode.NONE:
             state_logger.error(
                 "Received error %s in LeaderAndIsr response from broker %d",
@@ -286,6 +287,7 @@ class ClusterChanges:
 
     def on_update_metadata_response(self, event: events.UpdateMetadataResponseReceived) -> None:
         """Nothing to do but to say so if it failed."""
+        self._channels.answered(event.broker_id)
         if event.response.error_code != ErrorCode.NONE:
             state_logger.error(
                 "Received error %s in UpdateMetadata response from broker %d",

@@ -53,6 +53,8 @@ class Controller:
     - `channel_factory`: makes the channel to a live broker, started and closed here. On a single node it gives an
       InProcessBrokerChannel; it is called on the controller's thread;
     - `scheduler`: for the rebalancing of leaders;
+    - `on_ready`: called once on the controller's thread when this broker was elected and has acted on all that its new
+      controller told it: it leads what it led before. Never called while another broker is the controller;
     - `threaded`: False lets a test run events by `run_pending`.
 
     A store that fails makes events fail, and is reported by the store itself.
@@ -66,6 +68,7 @@ class Controller:
         channel_factory: ChannelFactory,
         scheduler: Scheduler,
         *,
+        on_ready: Callable[[], None] | None = None,
         threaded: bool = True,
     ) -> None:
         self.active_controller_id = NO_CONTROLLER
@@ -74,6 +77,7 @@ class Controller:
         self._zk = zk_client
         self._register_broker = register_broker
         self._scheduler = scheduler
+        self._on_ready = on_ready
         self._rebalance_task: ScheduledTask | None = None
         self._batches: list[BrokerRequestBatch] = []
         self._context = context = ControllerContext()
@@ -191,6 +195,9 @@ class Controller:
         except BatchNotEmpty:
             logger.exception("Forcing the controller to resign")
             self._trigger_controller_move()
+        if self._on_ready is not None and self.is_active and self._channels.is_idle(self._config.broker_id):
+            on_ready, self._on_ready = self._on_ready, None
+            on_ready()
 
     def _preempt(self, event: events.ControllerEvent) -> None:
         """Answer those who wait for an event that won't be handled."""

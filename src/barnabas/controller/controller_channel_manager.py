@@ -19,6 +19,7 @@ class ControllerChannelManager:
     def __init__(self, channel_factory: ChannelFactory) -> None:
         self._channel_factory = channel_factory
         self._channels: dict[int, BrokerChannel] = {}
+        self._unanswered: dict[int, int] = {}
 
     def startup(self, brokers: Iterable[BrokerInfo]) -> None:
         """Open a channel to each broker."""
@@ -35,14 +36,29 @@ class ControllerChannelManager:
         if broker.id not in self._channels:
             channel = self._channel_factory(broker)
             self._channels[broker.id] = channel
+            self._unanswered[broker.id] = 0
             channel.start()
 
     def remove_broker(self, broker_id: int) -> None:
         """Close a channel."""
         channel = self._channels.pop(broker_id, None)
+        self._unanswered.pop(broker_id, None)
         if channel is not None:
             channel.close()
 
     def channel(self, broker_id: int) -> BrokerChannel | None:
         """The channel to a broker."""
         return self._channels.get(broker_id)
+
+    def sent(self, broker_id: int) -> None:
+        """A request was sent whose answer comes back as an event (LeaderAndIsr, UpdateMetadata)."""
+        self._unanswered[broker_id] += 1
+
+    def answered(self, broker_id: int) -> None:
+        """Such an answer came. One to a channel of before is not counted."""
+        if self._unanswered.get(broker_id, 0) > 0:
+            self._unanswered[broker_id] -= 1
+
+    def is_idle(self, broker_id: int) -> bool:
+        """Whether a broker has answered everything it was sent."""
+        return self._unanswered.get(broker_id, 0) == 0

@@ -107,6 +107,7 @@ class RecordingBroker:
         self.requests: list[Any] = []
         self.failed: set[TopicPartition] = set()
         self.stop_replica_error = ErrorCode.NONE
+        self.topics_when_ready: list[set[str]] = []
         self.cache = MetadataCache(broker_id)
         self.session: InlineSession = cluster.store.new_session()
         self.zk = KafkaZkClient(self.session, cluster.clock)
@@ -119,9 +120,13 @@ class RecordingBroker:
             self.register,
             cluster.channel_to,
             cluster.scheduler,
+            on_ready=self.became_ready,
             threaded=False,
         )
         self.controller.startup()
+
+    def became_ready(self) -> None:
+        self.topics_when_ready.append(set(self.cache.image.topics))
 
     def register(self) -> int:
         self.epoch = self.zk.register_broker(self.info)
@@ -252,6 +257,7 @@ def test_topics_and_leaders_come_back_after_a_restart() -> None:
     cluster.settle()
     assert broker.controller.epoch == 2
     assert broker.epoch > old_epoch
+    assert broker.topics_when_ready == [{"orders"}]  # said once, when it leads again what it led before
     assert broker.zk.controller_epoch() == (2, 2)
     requests = broker.take()
     # brokers learn of each other, then of what they host; the broker was back before anyone saw it gone,

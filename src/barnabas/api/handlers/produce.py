@@ -54,6 +54,7 @@ class ProduceApi:
                 entry = PartitionAppend(name, partition.index, partition.records)
                 entries.append(entry)
                 error = refusal or refused_batch(version, partition.records)
+                partition.records = None  # from here on the entry's alone: a view left would keep the frame's buffer
                 if error is None:
                     to_append.append(entry)
                 else:

@@ -64,7 +64,8 @@ class FrameBufferPool:
             self.leaked += 1
             if self.fail_on_leak:
                 raise
-            logger.warning("A receive buffer of %d bytes still has views after its release; not recycled", len(buffer))
+            if self.leaked == 1:  # one line tells of the bug; the counter, how often
+                logger.warning("A receive buffer still has views after its release: not recycled, here and from now on")
             return
         size = len(buffer)
         if size > self.largest_bytes:

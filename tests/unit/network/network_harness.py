@@ -109,7 +109,7 @@ class NetworkHarness:
             raise InvalidRequest("unknown API key 99 (version 3)")
         request: Request[Any] = Request(
             RequestHeader(0, 9, 1, "client", 2),
-            bytes(frame),  # type: ignore[arg-type]
+            bytes(frame),
             None,  # type: ignore[arg-type]
             context,
             channel,

@@ -5,6 +5,7 @@ Used by produce, consume and topics, on the main thread.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
     from barnabas.clients.errors import ClientTimeout
     from barnabas.protocol.errors import ApiError
 
+    # The clients log what they try again; here only the outcome counts.
+    logging.getLogger("barnabas").addHandler(logging.NullHandler())
     try:
         yield
     except ApiError as error:

@@ -120,7 +120,7 @@ def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
 def _lines(file: BinaryIO, *, show_progress: bool) -> Iterator[bytes]:
     """The file's lines without their ends; with a progress bar on a terminal if the file's size is known."""
     size_bytes = _size_of(file)
-    if not show_progress or size_bytes is None:
+    if not show_progress or size_bytes is None or not sys.stderr.isatty():
         for line in file:
             yield line.rstrip(b"\r\n")
         return

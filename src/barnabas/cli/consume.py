@@ -1,0 +1,166 @@
+"""`barnabas consume`: records of a topic on stdout, from a place on, until there are no more or for ever.
+
+Runs on the main thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.client_options import bootstrap_option, friendly_errors, timeout_option
+from barnabas.cli.record_format import RecordFormat, as_json
+
+if TYPE_CHECKING:
+    from barnabas.clients.consumer import Consumer, ConsumerRecord
+    from barnabas.protocol.topic_partition import TopicPartition
+
+POLL_MS = 500
+RECORDS_PER_POLL = 5000
+
+
+@click.command()
+@click.argument("topic")
+@bootstrap_option
+@timeout_option
+@click.option(
+    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one (repeatable)."
+)
+@click.option(
+    "--from",
+    "start",
+    metavar="beginning|end|OFFSET|TIME",
+    default="beginning",
+    show_default=True,
+    help="Where to begin: an offset, or a time such as 2026-01-31T12:00:00 (local unless it says otherwise).",
+)
+@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
+@click.option("--follow", is_flag=True, help="Wait for new records instead of stopping at the end.")
+@click.option("--print-key", is_flag=True)
+@click.option("--print-timestamp", is_flag=True)
+@click.option("--print-partition", is_flag=True)
+@click.option("--print-offset", is_flag=True)
+@click.option("--print-headers", is_flag=True)
+@click.option("--separator", default="\t", help="Between the parts of a record; a tab if left out.")
+@click.option("--json", "json_lines", is_flag=True, help="One JSON object a record, with everything.")
+@click.option("--quiet", is_flag=True, help="No summary.")
+def consume(
+    topic: str,
+    bootstrap_servers: str,
+    timeout_seconds: float,
+    partitions: tuple[int, ...],
+    start: str,
+    max_messages: int | None,
+    follow: bool,
+    print_key: bool,
+    print_timestamp: bool,
+    print_partition: bool,
+    print_offset: bool,
+    print_headers: bool,
+    separator: str,
+    json_lines: bool,
+    quiet: bool,
+) -> None:
+    """Print the records of TOPIC: their values, and what else is asked for."""
+    from barnabas.clients.consumer import Consumer
+
+    line_of = (
+        as_json
+        if json_lines
+        else RecordFormat(
+            separator,
+            timestamp=print_timestamp,
+            partition=print_partition,
+            offset=print_offset,
+            headers=print_headers,
+            key=print_key,
+        )
+    )
+    timeout_ms = int(timeout_seconds * 1000)
+    with (
+        friendly_errors(bootstrap_servers),
+        Consumer(
+            bootstrap_servers,
+            auto_offset_reset="earliest",
+            default_api_timeout_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+            allow_auto_create_topics=False,
+        ) as consumer,
+    ):
+        assigned = _assign(consumer, topic, partitions)
+        _seek(consumer, assigned, start)
+        ends = None if follow else consumer.end_offsets(assigned)
+        count = _write_records(_records(consumer, ends), line_of, max_messages)
+    if not quiet:
+        click.echo(f"{count:,} records", err=True)
+
+
+def _assign(consumer: Consumer, topic: str, wanted: tuple[int, ...]) -> list[TopicPartition]:
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    existing = {info.partition for info in consumer.partitions_for(topic)}
+    if missing := sorted(set(wanted) - existing):
+        raise ValueError(f"{topic} has no partition {missing[0]}; it has {len(existing)}, counted from 0")
+    assigned = [TopicPartition(topic, partition) for partition in sorted(wanted or existing)]
+    consumer.assign(assigned)
+    return assigned
+
+
+def _seek(consumer: Consumer, assigned: list[TopicPartition], start: str) -> None:
+    if start == "beginning":
+        consumer.seek_to_beginning()
+    elif start == "end":
+        consumer.seek_to_end()
+    elif start.isdecimal():
+        for topic_partition in assigned:
+            consumer.seek(topic_partition, int(start))
+    else:
+        timestamp_ms = _timestamp_ms(start)
+        for topic_partition, found in consumer.offsets_for_times(dict.fromkeys(assigned, timestamp_ms)).items():
+            if found is None:
+                consumer.seek_to_end([topic_partition])
+            else:
+                consumer.seek(topic_partition, found.offset)
+
+
+def _timestamp_ms(text: str) -> int:
+    from datetime import datetime
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"--from takes beginning, end, an offset or a time, not {text!r}") from None
+    return int(moment.timestamp() * 1000)
+
+
+def _records(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> Iterator[list[ConsumerRecord]]:
+    """Polls of the consumer, until every partition is at its end; for ever if `ends` is None."""
+    ends_by_partition = {each.partition: end for each, end in (ends or {}).items()}
+    while ends is None or any(consumer.position(each) < end for each, end in ends.items()):
+        records = consumer.poll(POLL_MS, RECORDS_PER_POLL)
+        if ends is not None:  # what came after we began is not asked for
+            records = [record for record in records if record.offset < ends_by_partition[record.partition]]
+        if records:
+            yield records
+
+
+def _write_records(
+    polls: Iterator[list[ConsumerRecord]], line_of: Callable[[Any], bytes], max_messages: int | None
+) -> int:
+    """Write to stdout, one write a poll; returns how many. Ctrl-C is how a --follow ends."""
+    out = sys.stdout.buffer
+    count = 0
+    try:
+        for records in polls:
+            wanted = records if max_messages is None else records[: max_messages - count]
+            out.write(b"".join(line_of(record) + b"\n" for record in wanted))
+            out.flush()
+            count += len(wanted)
+            if count == max_messages:
+                break
+    except KeyboardInterrupt:
+        click.echo(err=True)
+    return count

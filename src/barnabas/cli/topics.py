@@ -1,0 +1,157 @@
+"""`barnabas topics`: create, list, describe and delete topics.
+
+Runs on the main thread. Tables are drawn for a terminal; into a pipe go plain lines with tabs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.client_options import bootstrap_option, friendly_errors, parse_pairs, timeout_option
+
+if TYPE_CHECKING:
+    from barnabas.clients.admin import Admin, ConfigEntry, TopicDescription
+
+TOPIC_CONFIG_SOURCE = 1
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe and delete topics."""
+
+
+def _admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:
+    from barnabas.clients.admin import Admin
+
+    timeout_ms = int(timeout_seconds * 1000)
+    return Admin(bootstrap_servers, timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+
+
+@topics.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@bootstrap_option
+@timeout_option
+@click.option("--partitions", type=click.IntRange(min=1), help="The broker's num.partitions if left out.")
+@click.option("--replication-factor", type=click.IntRange(min=1), help="The broker's default if left out.")
+@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic (repeatable).")
+@click.option("--if-not-exists", is_flag=True, help="Say nothing about topics that exist.")
+@click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+def create(
+    names: tuple[str, ...],
+    bootstrap_servers: str,
+    timeout_seconds: float,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    validate_only: bool,
+) -> None:
+    """Create topics."""
+    from barnabas.clients.admin import NewTopic
+    from barnabas.protocol.errors import ApiError, ErrorCode
+
+    settings = parse_pairs(configs, "--config")
+    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+        for name in dict.fromkeys(names):
+            topic = NewTopic(name, partitions or -1, replication_factor or -1, dict(settings))
+            try:
+                created = admin.create_topics([topic], validate_only=validate_only)[name]
+            except ApiError as error:
+                if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
+                    continue
+                raise
+            what = "could be created" if validate_only else "created"
+            click.echo(
+                f"{name} {what}: partitions {_number(created.num_partitions)}, "
+                f"replicas {_number(created.replication_factor)}"
+            )
+
+
+@topics.command("list")
+@bootstrap_option
+@timeout_option
+@click.option("--internal", is_flag=True, help="Internal topics too.")
+def list_topics(bootstrap_servers: str, timeout_seconds: float, internal: bool) -> None:
+    """List the names of all topics."""
+    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+        for name in admin.list_topics(include_internal=internal):
+            click.echo(name)
+
+
+@topics.command()
+@click.argument("names", metavar="[NAME...]", nargs=-1)
+@bootstrap_option
+@timeout_option
+def describe(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
+    """Show partitions, replicas and settings of topics; of all if none is named."""
+    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+        described = admin.describe_topics(dict.fromkeys(names) or None)
+        for name in sorted(described):
+            configs = admin.describe_topic_configs(name)
+            overrides = [entry for entry in configs.values() if entry.source == TOPIC_CONFIG_SOURCE]
+            _show(described[name], overrides)
+
+
+@topics.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@bootstrap_option
+@timeout_option
+@click.option("--if-exists", is_flag=True, help="Say nothing about topics that don't exist.")
+def delete(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, if_exists: bool) -> None:
+    """Delete topics with all their records."""
+    from barnabas.protocol.errors import ApiError, ErrorCode
+
+    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+        for name in dict.fromkeys(names):
+            try:
+                admin.delete_topics([name])
+            except ApiError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and if_exists:
+                    continue
+                raise
+            click.echo(f"{name} deleted")
+
+
+def _number(value: int) -> str:
+    return str(value) if value >= 0 else "by default"
+
+
+def _show(topic: TopicDescription, overrides: Sequence[ConfigEntry]) -> None:
+    from barnabas.protocol.uuid import uuid_to_string
+
+    settings = ",".join(f"{entry.name}={entry.value}" for entry in overrides)
+    replicas = max((len(info.replicas) for info in topic.partitions), default=0)
+    click.echo(
+        f"{topic.name}\tid {uuid_to_string(topic.topic_id)}\tpartitions {len(topic.partitions)}\t"
+        f"replicas {replicas}\tsettings {settings or '-'}"
+    )
+    rows = [
+        (
+            str(info.partition),
+            str(info.leader) if info.leader >= 0 else "none",
+            ",".join(map(str, info.replicas)),
+            ",".join(map(str, info.isr)),
+        )
+        for info in topic.partitions
+    ]
+    _print_table(("partition", "leader", "replicas", "in sync"), rows)
+
+
+def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t" + "\t".join(f"{column} {cell}" for column, cell in zip(columns, row, strict=True)))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=True, header_style="bold")
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

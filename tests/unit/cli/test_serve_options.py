@@ -1,0 +1,79 @@
+"""What `barnabas serve` makes of its options."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli.main import COMMANDS, barnabas
+from barnabas.cli.serve import EXIT_WRONG_SETTINGS, read_config
+from barnabas.config.config_error import ConfigError
+
+
+def test_without_a_file_it_starts_as_kafkas_shipped_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = read_config(None, (), None, ())
+    assert config.integer("broker.id") == 0
+    assert config.integer("offsets.topic.replication.factor") == 1
+    assert config.integer("transaction.state.log.min.isr") == 1
+    assert config.integer("group.initial.rebalance.delay.ms") == 0
+    assert config.log_dirs == [str(tmp_path / "barnabas-data")]
+    assert config.string("listeners") == "PLAINTEXT://:9092"
+
+
+def test_a_file_gets_kafkas_own_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=3\nlog.dirs=/somewhere\n")
+    config = read_config(str(file), (), None, ())
+    assert config.integer("broker.id") == 3
+    assert config.integer("offsets.topic.replication.factor") == 3
+    assert config.log_dirs == ["/somewhere"]
+
+
+def test_options_win_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=3\nlog.dirs=/somewhere\nlisteners=PLAINTEXT://:9092\n")
+    config = read_config(
+        str(file),
+        ("broker.id=4", "log.retention.ms=1", "log.retention.ms = 2"),
+        str(tmp_path / "data"),
+        ("PLAINTEXT://127.0.0.1:0",),
+    )
+    assert config.integer("broker.id") == 4
+    assert config.integer("log.retention.ms") == 2
+    assert config.log_dirs == [str(tmp_path / "data")]
+    assert config.string("listeners") == "PLAINTEXT://127.0.0.1:0"
+
+
+@pytest.mark.parametrize("override", ["num.partitions", "=3", ""])
+def test_malformed_overrides_are_named(override: str) -> None:
+    with pytest.raises(ConfigError, match=r"--override takes NAME=VALUE"):
+        read_config(None, (override,), None, ())
+
+
+def test_wrong_settings_end_with_one_line_and_a_status() -> None:
+    result = CliRunner().invoke(barnabas, ["serve", "--override", "num.partition=3"])
+    assert result.exit_code == EXIT_WRONG_SETTINGS
+    assert result.stderr == (
+        "barnabas: Unknown setting num.partition in the command line; did you mean num.partitions?\n"
+    )
+
+
+def test_a_missing_file_is_named() -> None:
+    result = CliRunner().invoke(barnabas, ["serve", "--config", "/nowhere/server.properties"])
+    assert result.exit_code == EXIT_WRONG_SETTINGS
+    assert result.stderr == "barnabas: cannot read /nowhere/server.properties: No such file or directory\n"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_explains_itself(name: str) -> None:
+    result = CliRunner().invoke(barnabas, [name, "--help"])
+    assert result.exit_code == 0
+    assert result.output.startswith(f"Usage: barnabas {name}")
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    result = CliRunner().invoke(barnabas, [])
+    for name, (_, help_line) in COMMANDS.items():
+        assert f"  {name}" in result.output
+        assert help_line in result.output

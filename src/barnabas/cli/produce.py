@@ -6,6 +6,8 @@ a list.
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -131,8 +133,9 @@ def _lines(file: BinaryIO, *, show_progress: bool) -> Iterator[bytes]:
 
 
 def _size_of(file: BinaryIO) -> int | None:
-    import os
-    import stat
-
-    status = os.fstat(file.fileno())
+    """Bytes of a regular file; None for a pipe, a terminal, or a stand-in without a descriptor."""
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:
+        return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None

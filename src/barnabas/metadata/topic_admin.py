@@ -267,8 +267,9 @@ class TopicAdmin:
             raise AdminOperationFailed(f"Topic '{new.name}' has no partition 0. Assignment: {existing}")
         brokers = [(info.id, info.rack) for info, _ in self._zk.brokers_and_epochs().values()]
         if new.assignments is not None:
-            _validate_new_assignments(new.assignments, increment, len(first.replicas), {b for b, _ in brokers})
-            return {len(existing) + index: replicas for index, replicas in enumerate(new.assignments)}
+            added = dict(enumerate(new.assignments, len(existing)))
+            _validate_new_assignments(added, increment, len(first.replicas), {b for b, _ in brokers})
+            return added
         at_or_after = (index for index, (broker_id, _) in enumerate(brokers) if broker_id >= first.replicas[0])
         return assign_replicas_to_brokers(
             brokers,
@@ -301,27 +302,27 @@ def _validate_assignments(assignments: Mapping[int, Sequence[int]]) -> None:
 
 
 def _validate_new_assignments(
-    assignments: Sequence[Sequence[int]], increment: int, replication_factor: int, brokers: set[int]
+    assignments: Mapping[int, Sequence[int]], increment: int, replication_factor: int, brokers: set[int]
 ) -> None:
-    unknown = sorted({broker_id for replicas in assignments for broker_id in replicas} - brokers)
+    unknown = sorted({broker_id for replicas in assignments.values() for broker_id in replicas} - brokers)
     if unknown:
         raise _invalid_assignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
     if len(assignments) != increment:
         raise _invalid_assignment(
             f"Increasing the number of partitions by {increment} but {len(assignments)} assignments provided."
         )
-    for index, replicas in enumerate(assignments):
+    for partition, replicas in assignments.items():
         if not replicas:
-            raise _invalid_assignment(f"Cannot have replication factor of 0 for partition id {index}.")
+            raise _invalid_assignment(f"Cannot have replication factor of 0 for partition id {partition}.")
         if len(set(replicas)) != len(replicas):
             raise _invalid_assignment(
                 f"Duplicate brokers not allowed in replica assignment: {', '.join(map(str, replicas))} for partition "
-                f"id {index}."
+                f"id {partition}."
             )
-    wrong = [index for index, replicas in enumerate(assignments) if len(replicas) != replication_factor]
+    wrong = {p: len(replicas) for p, replicas in assignments.items() if len(replicas) != replication_factor}
     if wrong:
-        sizes = ", ".join(str(len(assignments[index])) for index in wrong)
         raise _invalid_assignment(
             f"Inconsistent replication factor between partitions, partition 0 has {replication_factor} while "
-            f"partitions [{', '.join(map(str, wrong))}] have replication factors [{sizes}], respectively."
+            f"partitions [{', '.join(map(str, wrong))}] have replication factors "
+            f"[{', '.join(map(str, wrong.values()))}], respectively."
         )

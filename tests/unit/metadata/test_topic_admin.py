@@ -1,0 +1,312 @@
+"""Topics are created, deleted and grown with Kafka's checks, codes and texts."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from barnabas.config.listeners import EndPoint
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.topic_admin import NewPartitions, NewTopic, TopicAdmin, TopicAdminConfig
+from barnabas.metadata.topic_name import has_collision, invalid_reason, is_internal
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import ZERO_UUID, random_uuid
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.zk_data import BrokerInfo, ConfigType
+from tests.support.inline_store import InlineStore
+from tests.support.mock_clock import MockClock
+
+
+class Fixture:
+    """A store with registered brokers, of which the metadata tells."""
+
+    def __init__(self, racks: dict[int, str | None], **settings: Any) -> None:
+        clock = MockClock()
+        self.store = InlineStore(clock)
+        self.zk = KafkaZkClient(self.store.new_session(), clock)
+        self.zk.make_sure_persistent_paths_exist()
+        self.cache = MetadataCache(0)
+        for broker_id, rack in racks.items():
+            info = BrokerInfo(broker_id, (EndPoint("h", 9092 + broker_id, "PLAINTEXT", "PLAINTEXT"),), rack)
+            self.zk.register_broker(info)
+        live = [UpdateMetadataRequest.UpdateMetadataBroker(id=b, rack=rack) for b, rack in racks.items()]
+        self.cache.update_metadata(UpdateMetadataRequest(live_brokers=live))
+        self.admin = TopicAdmin(self.zk, self.cache, TopicAdminConfig(**settings), random.Random(1))
+
+    def error_of(self, topic: NewTopic) -> tuple[ErrorCode, str]:
+        (result,) = self.admin.create_topics([topic])
+        assert isinstance(result.error, ApiError)
+        assert (result.num_partitions, result.replication_factor, result.topic_id) == (-1, -1, ZERO_UUID)
+        (checked,) = self.admin.create_topics([topic], validate_only=True)
+        assert checked.error is not None
+        assert (checked.error.code, checked.error.message) == (result.error.code, result.error.message)
+        assert topic.name not in self.zk.topics.all_topics() - {"orders", "a.b"}
+        return result.error.code, result.error.message
+
+
+@pytest.fixture
+def one() -> Fixture:
+    return Fixture({0: None})
+
+
+@pytest.fixture
+def three() -> Fixture:
+    return Fixture({0: None, 1: None, 2: None}, num_partitions=4, default_replication_factor=2)
+
+
+def test_creation_writes_the_assignment_the_id_and_the_settings(three: Fixture) -> None:
+    wanted = NewTopic("orders", 3, 2, configs={"retention.ms": "1000"})
+    (checked,) = three.admin.create_topics([wanted], validate_only=True)
+    assert (checked.error, checked.num_partitions, checked.replication_factor) == (None, 3, 2)
+    assert checked.topic_id == ZERO_UUID
+    assert three.zk.topics.all_topics() == set()
+
+    (result,) = three.admin.create_topics([wanted])
+    assert (result.error, result.num_partitions, result.replication_factor) == (None, 3, 2)
+    assert result.configs == {"retention.ms": "1000"}
+    (stored,) = three.zk.topics.assignments(["orders"])
+    assert stored.topic_id == result.topic_id != ZERO_UUID
+    assert sorted(tp.partition for tp in stored.assignment) == [0, 1, 2]
+    assert three.zk.configs.entity(ConfigType.TOPIC, "orders") == {"retention.ms": "1000"}
+
+
+def test_defaults_and_manual_assignments(three: Fixture) -> None:
+    (by_default,) = three.admin.create_topics([NewTopic("a")])
+    assert (by_default.num_partitions, by_default.replication_factor) == (4, 2)
+    (manual,) = three.admin.create_topics([NewTopic("b", assignments={1: [2, 0], 0: [1, 2]})])
+    assert (manual.num_partitions, manual.replication_factor) == (2, 2)
+    (stored,) = three.zk.topics.assignments(["b"])
+    assert stored.assignment[TopicPartition("b", 1)] == ReplicaAssignment((2, 0))
+
+
+def test_one_bad_topic_does_not_stop_the_others(one: Fixture) -> None:
+    results = one.admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 0, 1), NewTopic("c", 1, 1)])
+    assert [result.error.code if result.error else None for result in results] == [
+        None,
+        ErrorCode.INVALID_PARTITIONS,
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topic", "code", "text"),
+    [
+        (NewTopic("x", 0), ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
+        (NewTopic("x", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."),
+        (
+            NewTopic("x", 1, 2),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor: 2 larger than available brokers: 1.",
+        ),
+        (
+            NewTopic("x", 1, -1, {0: [0]}),
+            ErrorCode.INVALID_REQUEST,
+            (
+                "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the "
+                "same time."
+            ),
+        ),
+        (
+            NewTopic("x", assignments={0: [0, 1], 1: [0]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "All partitions should have the same number of replicas",
+        ),
+        (
+            NewTopic("x", assignments={0: [1, 1]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Duplicate replica assignment found: {0: [1, 1]}",
+        ),
+        (
+            NewTopic("x", assignments={0: []}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes an empty replica list.",
+        ),
+        (
+            NewTopic("x", assignments={1: [0], 2: [0]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        ),
+        (
+            NewTopic("x", assignments={0: [0], 2: [0]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        ),
+        (
+            NewTopic("x", configs={"retention.ms": None, "a": None}),
+            ErrorCode.INVALID_CONFIG,
+            "Null value not supported for topic configs: retention.ms,a",
+        ),
+        (
+            NewTopic("x", configs={"no.such.setting": "1"}),
+            ErrorCode.INVALID_CONFIG,
+            "Unknown topic config name: no.such.setting",
+        ),
+        (NewTopic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed"),
+        (NewTopic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '..' is not allowed"),
+        (
+            NewTopic("a/b"),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            (
+                "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+                "and '-'"
+            ),
+        ),
+        (
+            NewTopic("é" * 3),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            (
+                "Topic name is invalid: 'ééé' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+                "and '-'"
+            ),
+        ),
+        (
+            NewTopic("n" * 250),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic name is invalid: the length of '{'n' * 250}' is longer than the max allowed length 249",
+        ),
+    ],
+)
+def test_refusals(one: Fixture, topic: NewTopic, code: ErrorCode, text: str) -> None:
+    assert one.error_of(topic) == (code, text)
+
+
+def test_wrong_values_of_settings_are_named(one: Fixture) -> None:
+    code, text = one.error_of(NewTopic("x", configs={"retention.ms": "soon"}))
+    assert code is ErrorCode.INVALID_CONFIG
+    assert text.startswith("Invalid value soon for configuration retention.ms")
+
+
+def test_names_that_exist_are_being_deleted_or_collide(one: Fixture) -> None:
+    one.admin.create_topics([NewTopic("orders", 1, 1), NewTopic("a.b", 1, 1)])
+    exists = (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists.")
+    assert one.error_of(NewTopic("orders", 1, 1)) == exists
+    assert one.error_of(NewTopic("a_b", 1, 1)) == (
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "Topic 'a_b' collides with existing topics: a.b",
+    )
+    assert one.error_of(NewTopic("a.b", 1, 1)) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists.")
+    # what the controller told of counts as existing without a look at the store
+    state = UpdateMetadataRequest.UpdateMetadataPartitionState(partition_index=0)
+    topic = UpdateMetadataRequest.UpdateMetadataTopicState("orders", random_uuid(), [state])
+    one.cache.update_metadata(UpdateMetadataRequest(topic_states=[topic], live_brokers=[]))
+    assert one.error_of(NewTopic("orders", 0, 0)) == exists
+    one.admin.delete_topics(["a.b"])
+    code, text = one.error_of(NewTopic("a.b", assignments={0: [0]}))
+    assert (code, text) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' is marked for deletion.")
+
+
+def test_a_topic_created_by_another_broker_meanwhile(one: Fixture) -> None:
+    original = one.zk.topics.exists
+    one.zk.topics.exists = lambda topic: False  # type: ignore[method-assign]  # it looks before the other writes
+    one.zk.topics.create("orders", random_uuid(), {0: [0]}, {})
+    (result,) = one.admin.create_topics([NewTopic("orders", 1, 1)])
+    one.zk.topics.exists = original  # type: ignore[method-assign]
+    assert result.error is not None
+    assert result.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_racks_are_respected_and_half_known_racks_refused() -> None:
+    racked = Fixture({0: "a", 1: "a", 2: "b"})
+    racked.admin.create_topics([NewTopic("orders", 6, 2)])
+    (stored,) = racked.zk.topics.assignments(["orders"])
+    assert all(2 in assignment.replicas for assignment in stored.assignment.values())
+    half = Fixture({0: "a", 1: None})
+    assert half.error_of(NewTopic("orders", 1, 1))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_deletion_is_asked_for_once(one: Fixture) -> None:
+    one.admin.create_topics([NewTopic("orders", 1, 1)])
+    results = one.admin.delete_topics(["orders", "nothing"])
+    assert results["orders"] is None
+    missing = results["nothing"]
+    assert missing is not None
+    assert (missing.code, missing.message) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "Topic `nothing` to delete does not exist",
+    )
+    assert one.zk.topics.deletions() == {"orders"}
+    assert one.admin.delete_topics(["orders"]) == {"orders": None}  # again: it is on its way
+
+
+def test_growth(three: Fixture) -> None:
+    three.admin.create_topics([NewTopic("orders", assignments={0: [1, 2]})])
+    (before,) = three.zk.topics.assignments(["orders"])
+    assert three.admin.create_partitions([NewPartitions("orders", 3)], validate_only=True) == {"orders": None}
+    assert three.zk.topics.assignments(["orders"]) == [before]
+    assert three.admin.create_partitions([NewPartitions("orders", 2), NewPartitions("nothing", 2)])["orders"] is None
+    assert three.admin.create_partitions([NewPartitions("orders", 3, [[0, 1]])]) == {"orders": None}
+    (after,) = three.zk.topics.assignments(["orders"])
+    assert after.topic_id == before.topic_id
+    assert after.assignment[TopicPartition("orders", 0)] == ReplicaAssignment((1, 2))
+    assert len(after.assignment[TopicPartition("orders", 1)].replicas) == 2
+    assert after.assignment[TopicPartition("orders", 2)] == ReplicaAssignment((0, 1))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code", "text"),
+    [
+        (NewPartitions("no", 2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'no' does not exist."),
+        (NewPartitions("orders", 2), ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partitions."),
+        (
+            NewPartitions("orders", 1),
+            ErrorCode.INVALID_PARTITIONS,
+            "Topic currently has 2 partitions, which is higher than the requested 1.",
+        ),
+        (
+            NewPartitions("orders", 3, [[7]]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Unknown broker(s) in replica assignment: 7.",
+        ),
+        (
+            NewPartitions("orders", 3, [[0], [1]]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Increasing the number of partitions by 1 but 2 assignments provided.",
+        ),
+        (
+            NewPartitions("orders", 3, [[]]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Cannot have replication factor of 0 for partition id 2.",
+        ),
+        (
+            NewPartitions("orders", 3, [[0, 0]]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Duplicate brokers not allowed in replica assignment: 0, 0 for partition id 2.",
+        ),
+        (
+            NewPartitions("orders", 4, [[0, 1], [2]]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            (
+                "Inconsistent replication factor between partitions, partition 0 has 1 while partitions [2] have "
+                "replication factors [2], respectively."
+            ),
+        ),
+    ],
+)
+def test_growth_refused(three: Fixture, wanted: NewPartitions, code: ErrorCode, text: str) -> None:
+    three.admin.create_topics([NewTopic("orders", 2, 1)])
+    error = three.admin.create_partitions([wanted])[wanted.name]
+    assert error is not None
+    assert (error.code, error.message) == (code, text)
+
+
+def test_no_growth_during_a_reassignment(three: Fixture) -> None:
+    three.admin.create_topics([NewTopic("orders", assignments={0: [0]})])
+    moving = {TopicPartition("orders", 0): ReplicaAssignment((1, 0), (1,), (0,))}
+    three.zk.topics.set_assignment("orders", None, moving)
+    error = three.admin.create_partitions([NewPartitions("orders", 2)])["orders"]
+    assert error is not None
+    assert error.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+
+
+def test_names() -> None:
+    assert invalid_reason("A-z_0.9") is None
+    assert invalid_reason("n" * 249) is None
+    assert has_collision("a.b_c", "a_b.c")
+    assert not has_collision("a.b", "a-b")
+    assert is_internal("__consumer_offsets")
+    assert not is_internal("orders")

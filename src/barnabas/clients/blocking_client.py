@@ -23,6 +23,7 @@ from barnabas.rpc.client_selector import ClientSelector
 from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.transport.host_addresses import host_addresses
 from barnabas.transport.selector import Selector
 
 _LONGEST_POLL_MS = 1_000
@@ -31,7 +32,7 @@ _LONGEST_POLL_MS = 1_000
 class BlockingClient:
     """One connection per node, one request of `call` at a time. Times are milliseconds.
 
-    `make_selector` makes the connections (tests script it).
+    `make_selector` makes the connections, `resolve(host, port)` gives a host's addresses (tests script both).
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class BlockingClient:
         clock: Clock | None = None,
         random: Random | None = None,
         make_selector: Callable[[Clock], ClientSelector] = Selector,
+        resolve: Callable[[str, int], Iterable[str]] = host_addresses,
     ) -> None:
         self._bootstrap = bootstrap_nodes(bootstrap_servers)
         self._config = config
@@ -50,6 +52,7 @@ class BlockingClient:
         self._clock = clock if clock is not None else SystemClock()
         self._random = random if random is not None else Random()
         self._make_selector = make_selector
+        self._resolve = resolve
         self._closed = False
         self._connect()
 
@@ -62,7 +65,7 @@ class BlockingClient:
             reconnect_backoff_ms=self._config.reconnect_backoff_ms,
         )
         selector = self._make_selector(self._clock)
-        self.network = NetworkClient(selector, updater, self._config, self._clock, self._random)
+        self.network = NetworkClient(selector, updater, self._config, self._clock, self._random, resolve=self._resolve)
 
     def check_usable(self) -> bool:
         """Raise ClientClosed after `close`. True if this is a forked child, which now has connections of its own."""

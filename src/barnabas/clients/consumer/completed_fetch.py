@@ -26,13 +26,20 @@ class CompletedFetch:
         self._records = self._decode(buffer, check_crcs)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to `limit` records; none at the end. Raises CorruptRecord, ApiError."""
+        """Up to `limit` records; none at the end. Raises CorruptRecord, ApiError.
+
+        Good records before a bad one are returned first: whoever fetches again from `next_offset` meets it then.
+        """
         taken = []
-        for record in self._records:
-            taken.append(record)
-            self.next_offset = record.offset + 1
-            if len(taken) == limit:
-                break
+        try:
+            for record in self._records:
+                taken.append(record)
+                self.next_offset = record.offset + 1
+                if len(taken) == limit:
+                    break
+        except (CorruptRecord, ApiError):
+            if not taken:
+                raise
         return taken
 
     def _decode(self, buffer: Buffer, check_crcs: bool) -> Iterator[ConsumerRecord]:

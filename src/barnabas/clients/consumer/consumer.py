@@ -30,6 +30,7 @@ from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp,
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.network_client import NetworkClientConfig
 from barnabas.runtime.clock import Clock
@@ -266,7 +267,7 @@ class Consumer:
                 continue
             try:
                 taken = fetch.take(limit - len(records))
-            except Exception:
+            except (CorruptRecord, ApiError):
                 # The position stays where the trouble is: the next poll meets it again, unless the caller seeks on.
                 self._completed.popleft()
                 state.offset = fetch.next_offset

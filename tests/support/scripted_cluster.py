@@ -1,0 +1,126 @@
+"""Brokers that keep batches in lists and answer clients through a ScriptedSelector: no sockets, no threads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.cluster_metadata import MetadataConfig
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.records.memory_records import any_batches
+from barnabas.rpc.network_client import NetworkClientConfig
+from tests.support.client_metadata import metadata_response
+from tests.support.mock_clock import MockClock
+from tests.support.scripted_selector import ScriptedSelector, SentRequest, all_versions
+
+
+class ScriptedCluster:
+    """`topics`: leaders by partition. `logs` maps (topic, partition) to encoded batches."""
+
+    def __init__(self, topics: dict[str, Any], brokers: int = 1, extra: tuple[type[Message], ...] = ()) -> None:
+        self.topics = topics
+        self.brokers = brokers
+        self.logs: dict[tuple[str, int], bytes] = defaultdict(bytes)
+        self.errors: dict[tuple[str, int], list[ErrorCode]] = defaultdict(list)
+        """Errors the next fetches and offset look-ups of a partition meet."""
+        self.requests: list[SentRequest] = []
+        self.extra = extra
+        self.handlers: dict[int, Any] = {
+            ApiKey.API_VERSIONS: lambda request: all_versions(
+                MetadataRequest, FetchRequest, ListOffsetsRequest, *self.extra
+            ),
+            ApiKey.METADATA: lambda request: metadata_response(self.topics, self.brokers),
+            ApiKey.FETCH: self._fetch,
+            ApiKey.LIST_OFFSETS: self._list_offsets,
+        }
+        self.clock = MockClock()
+        self.selector = ScriptedSelector(self.clock)
+        self.selector.responder = self._respond
+        self.selector.passes_time = True
+
+    def client(self) -> BlockingClient:
+        return BlockingClient(
+            "127.0.0.1:9092",
+            NetworkClientConfig(),
+            MetadataConfig(),
+            clock=self.clock,
+            make_selector=lambda clock: self.selector,
+            resolve=lambda host, port: (host,),
+        )
+
+    def sent(self, api_key: ApiKey) -> list[SentRequest]:
+        return [request for request in self.requests if request.header.api_key == api_key]
+
+    def _respond(self, request: SentRequest) -> Message | None:
+        self.requests.append(request)
+        handler = self.handlers.get(request.header.api_key)
+        answer: Message | None = handler(request) if handler is not None else None
+        return answer
+
+    def _error(self, topic: str, partition: int) -> ErrorCode:
+        errors = self.errors[topic, partition]
+        return errors.pop(0) if errors else ErrorCode.NONE
+
+    def _end(self, topic: str, partition: int) -> int:
+        return max((batch.next_offset for batch in any_batches(self.logs[topic, partition])), default=0)
+
+    def _fetch(self, request: SentRequest) -> FetchResponse | None:
+        responses = []
+        found = False
+        for topic in request.body.topics:
+            partitions = []
+            for asked in topic.partitions:
+                error = self._error(topic.topic, asked.partition)
+                log = self.logs[topic.topic, asked.partition]
+                end = self._end(topic.topic, asked.partition)
+                if not error and asked.fetch_offset > end:
+                    error = ErrorCode.OFFSET_OUT_OF_RANGE
+                kept = [batch for batch in any_batches(log) if batch.next_offset > asked.fetch_offset]
+                records = (
+                    b""
+                    if error or not kept
+                    else log[kept[0].position :][: max(asked.partition_max_bytes, kept[0].length)]
+                )
+                found = found or bool(records) or bool(error)
+                partitions.append(
+                    FetchResponse.PartitionData(
+                        partition_index=asked.partition,
+                        error_code=int(error),
+                        high_watermark=end,
+                        last_stable_offset=end,
+                        log_start_offset=0,
+                        aborted_transactions=None,
+                        records=records,
+                    )
+                )
+            responses.append(FetchResponse.FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+        if not found and request.body.max_wait_ms:
+            self.clock.advance(request.body.max_wait_ms)
+        return FetchResponse(responses=responses)
+
+    def _list_offsets(self, request: SentRequest) -> ListOffsetsResponse:
+        topics = []
+        for topic in request.body.topics:
+            partitions = []
+            for asked in topic.partitions:
+                error = self._error(topic.name, asked.partition_index)
+                offset = {-1: self._end(topic.name, asked.partition_index), -2: 0}.get(asked.timestamp, -1)
+                timestamp = -1
+                if asked.timestamp >= 0:
+                    for batch in any_batches(self.logs[topic.name, asked.partition_index]):
+                        for record in batch.records():
+                            if record.timestamp >= asked.timestamp and offset < 0:
+                                offset, timestamp = record.offset, record.timestamp
+                partitions.append(
+                    ListOffsetsResponse.ListOffsetsPartitionResponse(
+                        partition_index=asked.partition_index, error_code=int(error), offset=offset, timestamp=timestamp
+                    )
+                )
+            topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, partitions))
+        return ListOffsetsResponse(topics=topics)

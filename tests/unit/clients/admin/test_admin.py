@@ -1,0 +1,140 @@
+"""The admin client on scripted brokers: whom it asks, what it returns, what it raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.clients.admin.admin import Admin
+from barnabas.clients.admin.new_topic import NewTopic
+from barnabas.clients.errors import ClientTimeout
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.node import Node
+from tests.support.scripted_cluster import ScriptedCluster
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.cluster = ScriptedCluster(
+            {"t": [0, 1]}, brokers=2, extra=(CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest)
+        )
+        self.errors: list[ErrorCode] = []
+        self.cluster.handlers[ApiKey.CREATE_TOPICS] = self.create
+        self.cluster.handlers[ApiKey.DELETE_TOPICS] = self.delete
+        self.cluster.handlers[ApiKey.DESCRIBE_CONFIGS] = self.configs
+        self.admin = Admin("", client=self.cluster.client())
+
+    def _error(self) -> ErrorCode:
+        return self.errors.pop(0) if self.errors else ErrorCode.NONE
+
+    def create(self, request: Any) -> CreateTopicsResponse:
+        return CreateTopicsResponse(
+            topics=[
+                CreateTopicsResponse.CreatableTopicResult(
+                    name=topic.name,
+                    topic_id=b"\5" * 16,
+                    error_code=int(self._error()),
+                    error_message=None,
+                    num_partitions=topic.num_partitions,
+                    replication_factor=topic.replication_factor,
+                )
+                for topic in request.body.topics
+            ]
+        )
+
+    def delete(self, request: Any) -> DeleteTopicsResponse:
+        return DeleteTopicsResponse(
+            responses=[
+                DeleteTopicsResponse.DeletableTopicResult(name=name, error_code=int(self._error()))
+                for name in request.body.topic_names
+            ]
+        )
+
+    def configs(self, request: Any) -> DescribeConfigsResponse:
+        entry = DescribeConfigsResponse.DescribeConfigsResourceResult(name="retention.ms", value="1", config_source=1)
+        resource = request.body.resources[0]
+        return DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResponse.DescribeConfigsResult(
+                    error_code=int(self._error()),
+                    error_message="because",
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    configs=[entry],
+                )
+            ]
+        )
+
+
+def test_creates_topics_at_the_controller() -> None:
+    setting = Setting()
+    created = setting.admin.create_topics(
+        [NewTopic("a", 3, 1, {"cleanup.policy": "compact"}), NewTopic("b", assignments={0: [1]})]
+    )
+    assert created["a"].num_partitions == 3
+    request = setting.cluster.sent(ApiKey.CREATE_TOPICS)[0]
+    assert request.connection_id == "0"
+    first, second = request.body.topics
+    assert [(config.name, config.value) for config in first.configs] == [("cleanup.policy", "compact")]
+    assert (second.num_partitions, second.assignments[0].broker_ids) == (-1, [1])
+
+
+def test_a_former_controller_is_not_asked_for_ever() -> None:
+    setting = Setting()
+    setting.errors = [ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER]
+    assert setting.admin.create_topics([NewTopic("a")])
+    assert len(setting.cluster.sent(ApiKey.CREATE_TOPICS)) == 3
+
+
+def test_refusals_are_raised() -> None:
+    setting = Setting()
+    setting.errors = [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+    with pytest.raises(ApiError, match=r"already exists\. Topic: b"):
+        setting.admin.create_topics([NewTopic("a"), NewTopic("b")])
+    setting.errors = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    with pytest.raises(ApiError, match="Topic: a"):
+        setting.admin.delete_topics(["a"])
+    setting.admin.delete_topics(["a"])
+    assert setting.cluster.sent(ApiKey.DELETE_TOPICS)[0].header.api_version == 5
+    setting.errors = [ErrorCode.INVALID_CONFIG]
+    with pytest.raises(ApiError, match="because"):
+        setting.admin.describe_topic_configs("t")
+
+
+def test_descriptions() -> None:
+    setting = Setting()
+    assert setting.admin.list_topics() == ["t"]
+    description = setting.admin.describe_topics(["t"])["t"]
+    assert [partition.leader for partition in description.partitions] == [0, 1]
+    assert description.topic_id == b"\1" * 16
+    cluster = setting.admin.describe_cluster()
+    assert (cluster.cluster_id, cluster.controller_id) == ("cluster", 0)
+    assert cluster.nodes == (Node(0, "host", 9092), Node(1, "host", 9092))
+    assert setting.admin.describe_topic_configs("t")["retention.ms"].value == "1"
+    setting.admin.describe_broker_configs(1)
+    assert setting.cluster.sent(ApiKey.DESCRIBE_CONFIGS)[-1].connection_id == "1"
+    assert setting.admin.list_offsets({TopicPartition("t", 1): -1})[TopicPartition("t", 1)].offset == 0
+    setting.cluster.topics = {"t": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    with pytest.raises(ApiError, match="Topic: t"):
+        setting.admin.describe_topics(["t"])
+
+
+def test_brokers_that_cannot_be_reached_or_do_not_answer_time_out() -> None:
+    setting = Setting()
+    setting.cluster.selector.refused.update({"-1", "0", "1"})
+    with pytest.raises(ClientTimeout):
+        setting.admin.list_topics()
+    silent = Setting()
+    del silent.cluster.handlers[ApiKey.CREATE_TOPICS]
+    with pytest.raises((ClientTimeout, ConnectionError)):
+        silent.admin.create_topics([NewTopic("a")])

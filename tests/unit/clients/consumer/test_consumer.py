@@ -1,0 +1,202 @@
+"""The consumer on scripted brokers: positions, order, control batches, errors, changes of leader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.clients.consumer.consumer import Consumer
+from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.clients.errors import ClientClosed
+from barnabas.clients.offset_lookup import OffsetAndTimestamp
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.compression import Codec
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_batch_builder import RecordBatchBuilder
+from tests.support.scripted_cluster import ScriptedCluster
+
+TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(base: int, values: list[bytes], codec: Codec = Codec.NONE, **options: Any) -> bytes:
+    builder = RecordBatchBuilder(codec, base_offset=base, **options)
+    for index, value in enumerate(values):
+        builder.append(1000 + base + index, b"k", value, [("h", b"x")])
+    return builder.build()
+
+
+def consumer_of(cluster: ScriptedCluster, *partitions: TopicPartition, **settings: Any) -> Consumer:
+    consumer = Consumer("", client=cluster.client(), **{"auto_offset_reset": "earliest", **settings})
+    consumer.assign(partitions)
+    return consumer
+
+
+def test_reads_all_codecs_in_order_and_keeps_positions() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    for number, codec in enumerate(Codec):
+        cluster.logs["t", 0] += batch(number * 2, [b"%d" % (number * 2), b"%d" % (number * 2 + 1)], codec)
+    consumer = consumer_of(cluster, TP0, max_poll_records=3)
+    records: list[ConsumerRecord] = []
+    while len(records) < 10:
+        some = consumer.poll(1000)
+        assert 0 < len(some) <= 3
+        records += some
+        assert consumer.position(TP0) == len(records)
+    assert [record.value for record in records] == [b"%d" % number for number in range(10)]
+    assert records[-1][2:] == (9, 1009, 0, b"k", b"9", (("h", b"x"),))
+    assert consumer.poll(100) == []
+
+
+def test_control_batches_are_skipped_and_gaps_are_crossed() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    compacted = RecordBatchBuilder(base_offset=4)
+    compacted.append(1, None, b"kept", offset=6)
+    compacted.append(1, None, b"removed", offset=9)
+    data = bytearray(compacted.build())
+    cluster.logs["t", 0] = batch(0, [b"a", b"b"]) + batch(2, [b""], is_control=True) + bytes(data)
+    consumer = consumer_of(cluster, TP0)
+    assert [(record.offset, record.value) for record in consumer.poll(1000)] == [
+        (0, b"a"),
+        (1, b"b"),
+        (6, b"kept"),
+        (9, b"removed"),
+    ]
+    assert consumer.position(TP0) == 10
+
+
+def test_only_a_control_batch_moves_the_position() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batch(0, [b""], is_control=True)
+    consumer = consumer_of(cluster, TP0)
+    assert consumer.poll(10) == []
+    assert consumer.position(TP0) == 1
+
+
+def test_seeking_forward_inside_a_batch_and_back() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batch(0, [b"a", b"b", b"c"], Codec.LZ4)
+    consumer = consumer_of(cluster, TP0)
+    consumer.seek(TP0, 2)
+    assert [record.offset for record in consumer.poll(1000)] == [2]
+    consumer.seek(TP0, 1)
+    assert [record.offset for record in consumer.poll(1000, 1)] == [1]
+    consumer.seek_to_beginning()
+    assert [record.offset for record in consumer.poll(1000, 1)] == [0]
+    consumer.seek_to_end([TP0])
+    assert consumer.position(TP0) == 3
+    with pytest.raises(LookupError):
+        consumer.seek(TP1, 0)
+
+
+def test_begins_at_the_end_by_default() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batch(0, [b"a"])
+    consumer = consumer_of(cluster, TP0, auto_offset_reset="latest")
+    assert consumer.poll(10) == []
+    cluster.logs["t", 0] += batch(1, [b"b"])
+    assert [record.value for record in consumer.poll(5000)] == [b"b"]
+
+
+def test_out_of_range_resets_or_raises() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batch(0, [b"a"])
+    consumer = consumer_of(cluster, TP0)
+    consumer.seek(TP0, 50)
+    assert [record.offset for record in consumer.poll(5000)] == [0]
+    cluster = ScriptedCluster({"t": [0]})
+    strict = consumer_of(cluster, TP0, auto_offset_reset="none")
+    with pytest.raises(ApiError, match="no reset policy"):
+        strict.poll(1000)
+    strict.seek(TP0, 50)
+    with pytest.raises(ApiError) as raised:
+        strict.poll(5000)
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_change_of_leader_is_followed() -> None:
+    cluster = ScriptedCluster({"t": [0]}, brokers=2)
+    cluster.logs["t", 0] = batch(0, [b"a"])
+    cluster.errors["t", 0] = [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    consumer = consumer_of(cluster, TP0)
+    consumer.position(TP0)
+    cluster.topics["t"] = [1]
+    assert [record.value for record in consumer.poll(10_000)] == [b"a"]
+    assert cluster.sent(ApiKey.FETCH)[-1].connection_id == "1"
+
+
+def test_a_lost_connection_is_made_again() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batch(0, [b"a"])
+    consumer = consumer_of(cluster, TP0)
+    consumer.position(TP0)
+    cluster.selector.disconnect("0")
+    assert [record.value for record in consumer.poll(10_000)] == [b"a"]
+
+
+def test_several_partitions_in_one_request_paused_ones_left_out() -> None:
+    cluster = ScriptedCluster({"t": [0, 0]})
+    cluster.logs["t", 0] = batch(0, [b"a"])
+    cluster.logs["t", 1] = batch(0, [b"b"])
+    consumer = consumer_of(cluster, TP0, TP1)
+    assert sorted((record.partition, record.value) for record in consumer.poll(1000)) == [(0, b"a"), (1, b"b")]
+    assert len(cluster.sent(ApiKey.FETCH)[0].body.topics[0].partitions) == 2
+    consumer.pause([TP0])
+    cluster.logs["t", 0] += batch(1, [b"c"])
+    cluster.logs["t", 1] += batch(1, [b"d"])
+    values = {record.value for _ in range(3) for record in consumer.poll(1000)}
+    assert values == {b"d"}
+    consumer.resume([TP0])
+    assert {record.value for _ in range(3) for record in consumer.poll(1000)} == {b"c"}
+
+
+def test_fetches_name_the_topic_and_need_no_session() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    consumer = consumer_of(cluster, TP0)
+    consumer.poll(10)
+    request = cluster.sent(ApiKey.FETCH)[0]
+    assert request.header.api_version == 12
+    assert (request.body.session_id, request.body.session_epoch, request.body.replica_id) == (0, -1, -1)
+    assert request.body.topics[0].topic == "t"
+
+
+def test_a_wrong_checksum_is_raised_and_can_be_sought_past() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    damaged = bytearray(batch(2, [b"c"]))
+    damaged[-1] ^= 1
+    cluster.logs["t", 0] = batch(0, [b"a", b"b"]) + bytes(damaged) + batch(3, [b"d"])
+    consumer = consumer_of(cluster, TP0)
+    assert [record.value for record in consumer.poll(1000)] == [b"a", b"b"]
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match=r"t-0 at offset 2 .*checksum"):
+            consumer.poll(1000)
+    consumer.seek(TP0, 3)
+    assert [record.value for record in consumer.poll(1000)] == [b"d"]
+
+
+def test_offsets() -> None:
+    cluster = ScriptedCluster({"t": [0, 1]}, brokers=2)
+    cluster.logs["t", 0] = batch(0, [b"a", b"b"])
+    cluster.errors["t", 1] = [ErrorCode.LEADER_NOT_AVAILABLE]
+    consumer = consumer_of(cluster)
+    assert consumer.end_offsets([TP0, TP1]) == {TP0: 2, TP1: 0}
+    assert consumer.beginning_offsets([TP0]) == {TP0: 0}
+    assert consumer.offsets_for_times({TP0: 1001, TP1: 5}) == {TP0: OffsetAndTimestamp(1, 1001), TP1: None}
+    assert len(consumer.partitions_for("t")) == 2
+    with pytest.raises(ValueError, match="negative"):
+        consumer.offsets_for_times({TP0: -1})
+
+
+def test_unassigned_partitions_return_nothing() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batch(0, [b"a"])
+    consumer = consumer_of(cluster, TP0)
+    consumer.poll(0)
+    consumer.assign([])
+    assert consumer.assignment() == set()
+    assert consumer.poll(1000) == []
+    consumer.close()
+    with pytest.raises(ClientClosed):
+        consumer.poll(0)

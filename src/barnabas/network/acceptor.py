@@ -14,7 +14,7 @@ from typing import Any
 
 from barnabas.config.listeners import EndPoint
 from barnabas.network.connection_quotas import ConnectionQuotas, TooManyConnections
-from barnabas.network.network_config import NetworkConfig
+from barnabas.network.network_config import SYSTEM_BUFFER, NetworkConfig
 from barnabas.network.processor import Processor
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.runtime.clock import Clock
@@ -145,7 +145,7 @@ class Acceptor(AbstractServerThread):
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if self._config.send_buffer_bytes != -1:
+            if self._config.send_buffer_bytes != SYSTEM_BUFFER:
                 accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._config.send_buffer_bytes)
             assigned = self._assign(accepted, address)
         except OSError as error:
@@ -184,7 +184,7 @@ def open_server_socket(end_point: EndPoint, config: NetworkConfig) -> socket.soc
         server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             server_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not host else 1)
-        if config.receive_buffer_bytes != -1:
+        if config.receive_buffer_bytes != SYSTEM_BUFFER:
             # On the listening socket, because the window's scale is settled while connecting.
             server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes)
         server_socket.bind((host, end_point.port))

@@ -206,6 +206,7 @@ class Processor(AbstractServerThread):
 
     def run(self) -> None:
         """The loop. An ordinary exception costs a turn, never the thread."""
+        self.thread_id = get_ident()
         while self.is_running:
             try:
                 self.run_once()
@@ -214,7 +215,6 @@ class Processor(AbstractServerThread):
 
     def run_once(self) -> None:
         """One turn."""
-        self.thread_id = get_ident()
         self.configure_new_connections()
         self.process_new_responses()
         self.poll()
@@ -227,6 +227,8 @@ class Processor(AbstractServerThread):
 
     def configure_new_connections(self) -> None:
         """Register at most CONNECTION_QUEUE_SIZE connections with the Selector."""
+        if not self._new_connections:
+            return
         for _ in range(min(len(self._new_connections), CONNECTION_QUEUE_SIZE)):
             stream_socket, address = self._new_connections.popleft()
             self._room_for_connections.release()
@@ -307,7 +309,7 @@ class Processor(AbstractServerThread):
 
     def process_disconnected(self) -> None:
         """Forget connections that are gone."""
-        for connection_id in self._selector.disconnected:
+        for connection_id in self._selector.disconnected:  # none, nearly always
             connection = self._connections.get(connection_id)
             if connection is not None:
                 self._forget(connection)

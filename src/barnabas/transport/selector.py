@@ -230,7 +230,9 @@ class Selector:
         if self._to_write:
             self._write_waiting()
         started_ns = self._now()
-        if timeout_ms <= 0 or self._ready or self._has_work():
+        if self._ready or self._to_write or self._failed or self._immediately_connected or self.completed_sends:
+            timeout_ms = 0  # there is something to do, or to report
+        if timeout_ms <= 0:
             self._wakeup_requested = False
             events = self._poller.poll(0)
         else:
@@ -264,10 +266,6 @@ class Selector:
         self.completed_sends = []
         self.connected = []
         self.disconnected = {}
-
-    def _has_work(self) -> bool:
-        """Whether there is something to do or to report without waiting for events."""
-        return bool(self.completed_sends or self._to_write or self._failed or self._immediately_connected)
 
     def _wait(self, timeout_ms: float) -> list[tuple[int, int]]:
         # Whoever comes from here on finds the lock free, and writes; whoever came before has left the request.

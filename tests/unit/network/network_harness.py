@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,7 @@ class NetworkHarness:
 
     def processor_turn(self) -> None:
         """One turn of the loop; what is called between turns comes from "another thread"."""
+        self.processor.thread_id = threading.get_ident()
         self.processor.run_once()
         self.processor.thread_id = -1
 

@@ -63,9 +63,12 @@ class ScriptedCluster:
         answer: Message | None = handler(request) if handler is not None else None
         return answer
 
-    def _error(self, topic: str, partition: int) -> ErrorCode:
+    def _error(self, request: SentRequest, topic: str, partition: int) -> ErrorCode:
         errors = self.errors[topic, partition]
-        return errors.pop(0) if errors else ErrorCode.NONE
+        if errors:
+            return errors.pop(0)
+        is_leader = str(self.topics[topic][partition]) == request.connection_id
+        return ErrorCode.NONE if is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _end(self, topic: str, partition: int) -> int:
         return max((batch.next_offset for batch in any_batches(self.logs[topic, partition])), default=0)
@@ -76,7 +79,7 @@ class ScriptedCluster:
         for topic in request.body.topics:
             partitions = []
             for asked in topic.partitions:
-                error = self._error(topic.topic, asked.partition)
+                error = self._error(request, topic.topic, asked.partition)
                 log = self.logs[topic.topic, asked.partition]
                 end = self._end(topic.topic, asked.partition)
                 if not error and asked.fetch_offset > end:
@@ -109,7 +112,7 @@ class ScriptedCluster:
         for topic in request.body.topics:
             partitions = []
             for asked in topic.partitions:
-                error = self._error(topic.name, asked.partition_index)
+                error = self._error(request, topic.name, asked.partition_index)
                 offset = {-1: self._end(topic.name, asked.partition_index), -2: 0}.get(asked.timestamp, -1)
                 timestamp = -1
                 if asked.timestamp >= 0:

@@ -53,6 +53,7 @@ class ProducerBatch:
         "_decided",
         "_deliveries",
         "_finished",
+        "_pieces",
         "allocated_bytes",
         "attempts",
         "base_sequence",
@@ -99,6 +100,8 @@ class ProducerBatch:
         self.final_state: FinalState | None = None
         self._builder: RecordBatchBuilder | None = RecordBatchBuilder(codec, compression_level=compression_level)
         self._deliveries: list[_Delivery] = []
+        self._pieces: list[ProducerBatch] = []
+        """What became of it if it was split."""
         self._decided = threading.Lock()
         self._finished = threading.Event()
 
@@ -281,9 +284,11 @@ class ProducerBatch:
         self._deliveries = []
         self._finished.set()
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it has ended and everybody was told."""
-        return self._finished.wait(timeout_s)
+    def wait(self) -> None:
+        """Wait until it, or all it was split into, has ended and everybody was told."""
+        self._finished.wait()
+        for piece in self._pieces:
+            piece.wait()
 
     def split(self, limit_bytes: int) -> list[ProducerBatch]:
         """Cut a batch that is too large into smaller ones, in order; its futures move to them, and it is over."""
@@ -312,6 +317,7 @@ class ProducerBatch:
                     break
         for piece in pieces:
             piece.close()
+        self._pieces = pieces
         self._decide(FinalState.FAILED)
         self._finish()
         return pieces

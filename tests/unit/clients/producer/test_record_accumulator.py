@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future
 from random import Random
 from typing import Any
@@ -228,3 +229,24 @@ def test_flush_waits_for_what_was_there() -> None:
     second.complete(1, -1)
     setting.accumulator.await_flush()
     assert setting.accumulator._flushes == 0
+
+
+def test_flush_waits_for_the_pieces_of_a_split_batch_too() -> None:
+    setting = Setting(linger_ms=0, batch_size=2000)
+    futures = [setting.append(size=300) for _ in range(4)]
+    setting.accumulator.begin_flush()
+    flushing = threading.Thread(target=setting.accumulator.await_flush)
+    flushing.start()
+    batch = setting.drain_one()
+    setting.accumulator.split_and_reenqueue(batch)
+    setting.accumulator.finished(batch)
+    done_at_end = []
+    while setting.accumulator.has_undrained():
+        done_at_end.append(flushing.is_alive())
+        piece = setting.drain_one()
+        piece.complete(0, -1)
+        setting.accumulator.finished(piece)
+    flushing.join(10)
+    assert all(done_at_end)
+    assert all(future.done() for future in futures)
+    assert not flushing.is_alive()

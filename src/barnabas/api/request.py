@@ -10,15 +10,19 @@ imports nothing of it.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, response_frame
 from barnabas.protocol.messages.message import Message
 
 if TYPE_CHECKING:
     from barnabas.api.registry import Handler
+
+logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Message)
 
@@ -142,11 +146,19 @@ class Request(Generic[M]):
         self._answered = threading.Lock()
 
     def respond(self, response: Message) -> None:
-        """Encode `response` for this request's version and send it. Later answers to the same request are dropped."""
+        """Encode `response` for this request's version and send it. Later answers to the same request are dropped.
+
+        An answer that cannot be encoded is a defect of its handler: the client gets UNKNOWN_SERVER_ERROR instead, on
+        whichever thread this is, so that it never waits for an answer that does not come.
+        """
         if self._answered.acquire(blocking=False):
-            frame, size = response_frame(self.header, response)
-            self.response_size = size
-            self.channel.send(self, frame)
+            try:
+                frame, self.response_size = response_frame(self.header, response)
+            except Exception:
+                logger.exception("an answer to %s v%d cannot be encoded", self.handler.api_key.name, self.api_version)
+                self._respond_with_error()
+            else:
+                self.channel.send(self, frame)
 
     def no_response(self) -> None:
         """The request gets no answer (Produce with acks=0)."""
@@ -157,6 +169,16 @@ class Request(Generic[M]):
         """The only way to report an error to a client that waits for no answer: close its connection."""
         if self._answered.acquire(blocking=False):
             self.channel.close(self)
+
+    def _respond_with_error(self) -> None:
+        try:
+            error = self.handler.error_response(self, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            frame, self.response_size = response_frame(self.header, error)
+        except Exception:
+            logger.exception("nor can its error answer; closing the connection")
+            self.channel.close(self)
+        else:
+            self.channel.send(self, frame)
 
     @property
     def answered(self) -> bool:

@@ -102,7 +102,7 @@ class ListOffsetsApi:
             error_code=ErrorCode.NONE,
             timestamp=timestamp,
             offset=offset,
-            leader_epoch=leader_epoch,
+            leader_epoch=leader_epoch if version >= 4 else UNKNOWN,
         )
 
 
@@ -139,6 +139,4 @@ def _legacy_offsets(partition: Partition, timestamp: int, max_num_offsets: int, 
 
 
 def _failed(partition_index: int, code: ErrorCode) -> PartitionAnswer:
-    return PartitionAnswer(
-        partition_index=partition_index, error_code=code, timestamp=UNKNOWN, offset=UNKNOWN, old_style_offsets=[]
-    )
+    return PartitionAnswer(partition_index=partition_index, error_code=code)

@@ -5,7 +5,6 @@ Read by `KafkaConfig` and by whoever answers DescribeConfigs. Built once at impo
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 
 from barnabas.config.config_key import ConfigKey
@@ -44,7 +43,7 @@ def _default_network_threads() -> int:
 def _table() -> dict[str, ConfigKey]:
     table = {key.name: key for _, keys in AREAS for key in keys}
     network_threads = table["num.network.threads"]
-    table["num.network.threads"] = dataclasses.replace(network_threads, default=_default_network_threads())
+    table["num.network.threads"] = network_threads._replace(default=_default_network_threads())
     return table
 
 

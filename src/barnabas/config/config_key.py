@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from barnabas.config.config_error import ConfigError
 
@@ -43,8 +43,7 @@ Validator = Callable[[ConfigValue], str | None]
 """Gives what is wrong with a parsed value, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """A number within bounds, both included; `or_equal` is allowed besides."""
 
     least: float | None = None
@@ -72,8 +71,7 @@ class Range:
         return f"[{','.join(bounds)}]{extra}"
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(NamedTuple):
     """A string, or (see ConfigKey.parse) every item of a list, out of a fixed set."""
 
     allowed: tuple[str, ...]
@@ -92,7 +90,6 @@ class OneOf:
         return f"[{', '.join(self.allowed)}]"
 
 
-@dataclass(frozen=True, slots=True)
 class NotEmpty:
     """A string that, when given, is not empty."""
 
@@ -104,7 +101,6 @@ class NotEmpty:
         return "non-empty string"
 
 
-@dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
     """`*`, or a list of partition:broker pairs."""
 
@@ -123,8 +119,7 @@ class ThrottledReplicas:
         return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(NamedTuple):
     """One setting."""
 
     name: str

@@ -7,7 +7,7 @@ and documentation are taken from there unless Kafka's own differ.
 
 from __future__ import annotations
 
-import dataclasses
+from typing import Any, NamedTuple
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey, ConfigType, ConfigValue, Range, ThrottledReplicas, Validator
@@ -16,16 +16,14 @@ MILLISECONDS_PER_MINUTE = 60_000
 MILLISECONDS_PER_HOUR = 3_600_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """A broker setting that a topic setting falls back to; its value times `factor` is in the topic's unit."""
 
     name: str
     factor: int = 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TopicConfigKey:
+class TopicConfigKey(NamedTuple):
     """A topic setting and where its default comes from: the first synonym that is set, else the last one's default."""
 
     key: ConfigKey
@@ -45,8 +43,8 @@ def _like(name: str, *synonyms: Synonym | str, **changes: ConfigValue | Validato
     if isinstance(default, int) and not isinstance(default, bool):
         default *= resolved[-1].factor
     first = BROKER_CONFIG_KEYS[resolved[0].name]
-    properties = {"type": first.type, "validator": first.validator, "default": default, **changes}
-    return TopicConfigKey(dataclasses.replace(first, name=name, **properties), resolved)  # type: ignore[arg-type]
+    properties: dict[str, Any] = {"type": first.type, "validator": first.validator, "default": default, **changes}
+    return TopicConfigKey(first._replace(name=name, **properties), resolved)
 
 
 def _alone(

@@ -5,7 +5,7 @@ Used by the tables beside it. Immutable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.config.config_key import ConfigValue, Range
 
@@ -17,8 +17,7 @@ AT_LEAST_0 = Range(0)
 AT_LEAST_1 = Range(1)
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaVersion:
+class KafkaVersion(NamedTuple):
     """A version of Kafka's metadata, in full (3.9-IV0) or as a release (3.9, 0.10.2.1). Kafka: MetadataVersion."""
 
     releases: tuple[str, ...]

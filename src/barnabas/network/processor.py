@@ -13,6 +13,7 @@ was slow, what follows in this turn goes through the queue. `inline.requests.ena
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -149,6 +150,8 @@ class Processor(AbstractServerThread):
             if self._room_for_connections.acquire(may_block, POLL_MS / 1000 if may_block else None):
                 self._new_connections.append((stream_socket, address))
                 self._selector.wakeup()
+                if self._closed:
+                    self._close_new_connections()  # it was removed meanwhile, and will not look again
                 return True
             if not may_block:
                 return False
@@ -158,6 +161,8 @@ class Processor(AbstractServerThread):
         """Hand over a response from another thread."""
         self.responses.append(response)
         self._selector.wakeup()
+        if self._closed:
+            self._drop_responses()
 
     def take_or_enqueue(self, response: Response) -> None:
         """Apply a response without bytes: at once on this thread, unless others wait, else through the queue."""
@@ -299,6 +304,8 @@ class Processor(AbstractServerThread):
     def process_completed_sends(self) -> None:
         """Account for answers whose last byte left in this turn's poll, and read on."""
         for channel in self._selector.completed_sends:
+            if channel.closed:
+                continue
             connection: Connection = channel.attachment
             try:
                 self._finish_sent(connection)
@@ -329,13 +336,10 @@ class Processor(AbstractServerThread):
         self._closed = True
         for connection in list(self._connections.values()):
             self._close(connection)
-        while self._new_connections:
-            stream_socket, address = self._new_connections.popleft()
-            stream_socket.close()
-            self._quotas.decrement(self._listener_name, address)
-        while self.responses:  # answers that came too late: their files go back
-            _, connection, request, frame = self.responses.popleft()
-            connection.drop(request, frame)
+        self._close_new_connections()
+        self._drop_responses()
+        for request in self._staged:
+            request.release_buffer()
         self._selector.close_all()
         self._drained.put(None)
 
@@ -495,6 +499,22 @@ class Processor(AbstractServerThread):
         self._connections[connection_id] = connection
         if self._draining:
             self._selector.mute(channel)
+
+    def _close_new_connections(self) -> None:
+        """Those that came too late. Closing and handing over may do this at the same time: a deque pops once."""
+        with contextlib.suppress(IndexError):
+            while True:
+                stream_socket, address = self._new_connections.popleft()
+                stream_socket.close()
+                self._quotas.decrement(self._listener_name, address)
+
+    def _drop_responses(self) -> None:
+        """Answers that came too late: their files go back."""
+        with contextlib.suppress(IndexError):
+            while True:
+                kind, connection, request, frame = self.responses.popleft()
+                if kind not in (ResponseKind.START_THROTTLING, ResponseKind.END_THROTTLING):
+                    connection.drop(request, frame)
 
     def _close(self, connection: Connection) -> None:
         self._selector.close(connection.context.connection_id)

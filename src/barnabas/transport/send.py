@@ -18,8 +18,9 @@ logger = logging.getLogger(__name__)
 
 _MAX_PIECES = 1024  # IOV_MAX of Linux: more in one call is an error
 
-READ_INSTEAD_BYTES = 64 * 1024
-"""Below this a file range is read and sent with its header: measured, see `benchmarks/network_echo.py`."""
+READ_INSTEAD_BYTES = 16 * 1024
+"""Below this a file range is read, and leaves in one call with what is around it. Measured on loopback, sender's CPU
+per range, read / sendfile: 4 KiB 5.1 / 5.5 us, 16 KiB 7.5 / 5.7, 64 KiB 23 / 16, 256 KiB 101 / 63."""
 
 FILE_BYTES_PER_TURN = 1 << 20
 """At most so much of files for one channel before the others have their turn: one `sendfile` of 50 MB was slower

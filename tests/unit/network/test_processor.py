@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import struct
 from typing import Any
@@ -12,6 +13,7 @@ import barnabas.network.processor as processor_module
 from barnabas.api.request import Request
 from barnabas.network.connection_quotas import ConnectionLimits
 from barnabas.network.mute_states import MuteState
+from barnabas.records.file_records import FileRecords
 from tests.unit.network.network_harness import NetworkHarness, framed
 
 
@@ -184,6 +186,43 @@ def test_large_frames_are_handled_and_their_buffers_recycled(harness: NetworkHar
         harness.settle()
     assert client.take() == answers(*(bytes([65 + n]) * 40 for n in range(4)))
     assert (harness.pool.recycled, harness.pool.leaked) == (3, 0)
+
+
+def test_a_request_leaves_no_garbage_cycles(harness: NetworkHarness) -> None:
+    client = harness.connect()
+    client.send(framed(b"warm up"))
+    harness.settle()
+    harness.completed.clear()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            client.send(framed(b"x", b"y"))
+            client.send(framed(bytes(70_000)))
+            harness.settle()
+        harness.completed.clear()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_answers_after_the_end_give_their_files_back(harness: NetworkHarness) -> None:
+    waiting: list[Request[Any]] = []
+    harness.on_request = waiting.append
+    client = harness.connect()
+    client.send(framed(b"fetch"))
+    harness.settle()
+    harness.processor.close()
+    released: list[bool] = []
+
+    class File:
+        def release(self) -> None:
+            released.append(True)
+
+    waiting[0].channel.send(waiting[0], [b"head", FileRecords(File(), 0, 100)])  # type: ignore[arg-type]
+    assert released == [True]
+    assert not harness.processor.responses
+    assert client.finished
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------

@@ -43,12 +43,15 @@ Validator = Callable[[ConfigValue], str | None]
 """Gives what is wrong with a parsed value, or None."""
 
 
-class Range(NamedTuple):
+class Range:
     """A number within bounds, both included; `or_equal` is allowed besides."""
 
-    least: float | None = None
-    most: float | None = None
-    or_equal: int | None = None
+    __slots__ = ("least", "most", "or_equal")
+
+    def __init__(self, least: float | None = None, most: float | None = None, or_equal: int | None = None) -> None:
+        self.least = least
+        self.most = most
+        self.or_equal = or_equal
 
     def __call__(self, value: ConfigValue) -> str | None:
         """See Validator."""
@@ -71,11 +74,14 @@ class Range(NamedTuple):
         return f"[{','.join(bounds)}]{extra}"
 
 
-class OneOf(NamedTuple):
+class OneOf:
     """A string, or (see ConfigKey.parse) every item of a list, out of a fixed set."""
 
-    allowed: tuple[str, ...]
-    ignore_case: bool = False
+    __slots__ = ("allowed", "ignore_case")
+
+    def __init__(self, allowed: tuple[str, ...], *, ignore_case: bool = False) -> None:
+        self.allowed = allowed
+        self.ignore_case = ignore_case
 
     def __call__(self, value: ConfigValue) -> str | None:
         """See Validator."""

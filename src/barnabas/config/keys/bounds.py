@@ -5,8 +5,6 @@ Used by the tables beside it. Immutable.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from barnabas.config.config_key import ConfigValue, Range
 
 INT_MAX = 2**31 - 1
@@ -17,11 +15,14 @@ AT_LEAST_0 = Range(0)
 AT_LEAST_1 = Range(1)
 
 
-class KafkaVersion(NamedTuple):
+class KafkaVersion:
     """A version of Kafka's metadata, in full (3.9-IV0) or as a release (3.9, 0.10.2.1). Kafka: MetadataVersion."""
 
-    releases: tuple[str, ...]
-    """Release and its number of internal versions: 3.7:5."""
+    __slots__ = ("releases",)
+
+    def __init__(self, releases: tuple[str, ...]) -> None:
+        """`releases`: each with its number of internal versions, as 3.7:5."""
+        self.releases = releases
 
     def __call__(self, value: ConfigValue) -> str | None:
         """See Validator."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas.api.request import Request
+from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor, open_server_socket
 from barnabas.network.connection_quotas import ConnectionLimits, ConnectionQuotas
@@ -26,9 +27,12 @@ from barnabas.network.processor import Parse, Processor, RequestPath
 from barnabas.network.request_channel import RequestChannel
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
-from barnabas.transport.selector import Selector
+from barnabas.transport.selector import ChannelBuilder, Selector, plaintext_channel
 
 logger = logging.getLogger(__name__)
+
+CHANNEL_BUILDERS: dict[str, ChannelBuilder] = {"PLAINTEXT": plaintext_channel}
+"""By security protocol. A listener of any other is refused rather than served in the clear."""
 
 DRAIN_MS = 1_000
 """How long a stop waits for requests that were taken; a Fetch that long-polls may take longer, and is cut off."""
@@ -49,6 +53,13 @@ class SocketServer:
         on_complete: Callable[[Request[Any]], None] | None = None,
     ) -> None:
         """See RequestPath for `parse`, `handle` and `on_complete`; `on_fatal` stops the broker."""
+        for end_point in end_points:
+            if end_point.security_protocol not in CHANNEL_BUILDERS:
+                raise ConfigError(
+                    f"listeners: {end_point.connection_string} needs {end_point.security_protocol}, but there is only "
+                    f"{', '.join(CHANNEL_BUILDERS)}",
+                    "listeners",
+                )
         names = [end_point.listener_name for end_point in end_points]
         if config.inter_broker_listener is not None and config.inter_broker_listener not in names:
             raise ValueError(f"There is no listener {config.inter_broker_listener} for the brokers among {names}")
@@ -182,6 +193,7 @@ class SocketServer:
                 self._clock,
                 max_receive_bytes=self._config.request_max_bytes,
                 max_idle_ms=self._config.max_idle_ms,
+                channel_builder=CHANNEL_BUILDERS[end_point.security_protocol],
             ),
             self._path,
             self.connection_quotas,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.request_handler_pool import RequestHandlerPool
@@ -198,6 +199,11 @@ def test_the_brokers_listener_comes_first_and_must_exist() -> None:
     server.close()
     with pytest.raises(ValueError, match="no listener OTHER"):
         Server(LOOPBACK, inter_broker_listener="OTHER")
+
+
+def test_a_listener_that_needs_tls_is_not_served_in_the_clear() -> None:
+    with pytest.raises(ConfigError, match=r"SECURE://127.0.0.1:0 needs SSL, but there is only PLAINTEXT"):
+        Server(EndPoint("127.0.0.1", 0, "SECURE", "SSL"))
 
 
 def test_a_port_in_use_is_named_and_nothing_stays_open() -> None:

@@ -109,6 +109,8 @@ def _run(config: KafkaConfig, stop: _StopRequest) -> int:
     """Start the broker, wait for a signal or its own end, stop it. Returns the exit status."""
     from barnabas.broker.broker_server import BrokerServer  # errors in settings show before the broker is imported
 
+    if config.optional_string("zookeeper.connect"):
+        logger.warning("zookeeper.connect is ignored: metadata.store=embedded, this broker stands alone")
     server = BrokerServer(config)
     try:
         server.startup()

@@ -31,6 +31,7 @@ MAX_RECORD_OVERHEAD = 21
 """Length 5, attributes 1, timestamp delta 10, offset delta 5."""
 _NULL = b"\x01"
 _NO_ATTRIBUTES = b"\x00"
+_NO_HEADERS = b"\x00"
 
 
 class RecordBatchBuilder:
@@ -117,27 +118,37 @@ class RecordBatchBuilder:
             self._max_timestamp = timestamp_ms
         self._next_offset = offset + 1
         self.count += 1
-        record = [_NO_ATTRIBUTES, zigzag(timestamp_ms - self._base_timestamp), zigzag(offset - self.base_offset)]
-        size = 1 + len(record[1]) + len(record[2])
-        for field in (key, value):
-            if field is None:
-                record.append(_NULL)
-                size += 1
-            else:
-                length = len(field)
-                prefix = ZIGZAG[length] if length < 4096 else encode_zigzag(length)
-                record += (prefix, field)  # type: ignore[arg-type]
-                size += len(prefix) + length
-        if headers:
-            encoded = encode_headers(headers)
-            record.append(encoded)
-            size += len(encoded)
+        delta = timestamp_ms - self._base_timestamp
+        time_bytes = ZIGZAG[delta] if 0 <= delta < 4096 else encode_zigzag(delta)
+        delta = offset - self.base_offset
+        offset_bytes = ZIGZAG[delta] if delta < 4096 else encode_zigzag(delta)
+        size = 3 + len(time_bytes) + len(offset_bytes)  # attributes, and a byte at least for key and value
+        if key is None:
+            key_prefix, key = _NULL, b""
         else:
-            record.append(_NO_ATTRIBUTES)
-            size += 1
-        prefix = zigzag(size)
-        self._pieces.append(prefix)
-        self._pieces += record
+            length = len(key)
+            key_prefix = ZIGZAG[length] if length < 4096 else encode_zigzag(length)
+            size += len(key_prefix) - 1 + length
+        if value is None:
+            value_prefix, value = _NULL, b""
+        else:
+            length = len(value)
+            value_prefix = ZIGZAG[length] if length < 4096 else encode_zigzag(length)
+            size += len(value_prefix) - 1 + length
+        header_bytes = encode_headers(headers) if headers else _NO_HEADERS
+        size += len(header_bytes)
+        prefix = ZIGZAG[size] if size < 4096 else encode_zigzag(size)
+        self._pieces += (
+            prefix,
+            _NO_ATTRIBUTES,
+            time_bytes,
+            offset_bytes,
+            key_prefix,
+            key,
+            value_prefix,
+            value,
+            header_bytes,
+        )
         self.size += len(prefix) + size
         return self.size
 

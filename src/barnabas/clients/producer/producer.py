@@ -41,6 +41,7 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClo
 from barnabas.transport.selector import Selector
 
 _numbers = itertools.count(1)
+_TOUCH_INTERVAL_MS = 1_000
 
 
 class Producer:
@@ -67,6 +68,9 @@ class Producer:
         self.client_id = config.client_id or f"producer-{next(_numbers)}"
         self._clock = clock if clock is not None else SystemClock()
         random = random if random is not None else Random()
+        self._largest_record = min(config.max_request_size, config.buffer_memory)
+        self._next_touch_ms: dict[str, int] = {}
+        """When to tell the metadata again that a topic is in use; a lost update by another thread does no harm."""
         self._process_id = os.getpid()
         self._closed = False
         metadata_config = MetadataConfig(
@@ -120,8 +124,10 @@ class Producer:
         set. Raises ClientClosed, and TypeError or ValueError for wrong arguments.
         """
         self._check_usable()
-        _check_bytes("value", value)
-        _check_bytes("key", key)
+        if value.__class__ is not bytes:
+            _check_bytes("value", value)
+        if key.__class__ is not bytes:
+            _check_bytes("key", key)
         if partition is not None and partition < 0:
             raise ValueError(f"Invalid partition: {partition}. Partition number should always be non-negative.")
         if timestamp_ms is None:
@@ -130,12 +136,14 @@ class Producer:
             raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")
         try:
             cluster, left_ms = self._wait_on_metadata(topic, partition)
-            self._check_size(HEADER_SIZE + estimate_size(key, value, headers))
+            size = estimate_size(key, value, headers)
+            if HEADER_SIZE + size > self._largest_record:
+                self._refuse_size(HEADER_SIZE + size)
             if partition is None and key is not None and not self.config.partitioner_ignore_keys:
                 count = cluster.partition_count(topic)
                 assert count is not None
                 partition = partition_for_key(bytes(key), count)
-            result = self._accumulator.append(
+            future, wake_sender = self._accumulator.append(
                 topic,
                 partition,
                 timestamp_ms,
@@ -144,14 +152,15 @@ class Producer:
                 headers,
                 on_delivery,
                 cluster,
+                size=size,
                 max_block_ms=left_ms,
                 now=self._now_ms,
             )
         except (ApiError, ClientTimeout) as error:
             return _failed(error, on_delivery)
-        if result.wake_sender:
+        if wake_sender:
             self._sender.wakeup()
-        return result.future
+        return future
 
     def send_batch(
         self, topic: str, partition: int, batch: bytes, on_delivery: DeliveryCallback | None = None
@@ -164,7 +173,8 @@ class Producer:
         made = ProducerBatch.ready_made(TopicPartition(topic, partition), batch, self._now_ms())
         try:
             _, left_ms = self._wait_on_metadata(topic, partition)
-            self._check_size(len(batch))
+            if len(batch) > self._largest_record:
+                self._refuse_size(len(batch))
             future = self._accumulator.append_batch(made, on_delivery, max_block_ms=left_ms)
         except (ApiError, ClientTimeout) as error:
             return _failed(error, on_delivery)
@@ -223,23 +233,22 @@ class Producer:
         if os.getpid() != self._process_id:
             raise ClientClosed("A producer does not survive a fork: make one in the child")
 
-    def _check_size(self, size: int) -> None:
-        for limit, name in (
-            (self.config.max_request_size, "max.request.size"),
-            (self.config.buffer_memory, "buffer.memory"),
-        ):
-            if size > limit:
-                raise ApiError(
-                    ErrorCode.MESSAGE_TOO_LARGE,
-                    f"The message is {size} bytes when serialized which is larger than {limit},"
-                    f" which is the value of the {name} configuration.",
-                )
+    def _refuse_size(self, size: int) -> None:
+        limit = self._largest_record
+        name = "max.request.size" if limit == self.config.max_request_size else "buffer.memory"
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The message is {size} bytes when serialized which is larger than {limit},"
+            f" which is the value of the {name} configuration.",
+        )
 
     def _wait_on_metadata(self, topic: str, partition: int | None) -> tuple[Cluster, float]:
         """The snapshot once it has the topic (and partition), and what is left of `max_block_ms`."""
         now_ms = self._now_ms()
-        self._metadata.add_topic(topic, now_ms)
         cluster = self._metadata.cluster
+        if now_ms >= self._next_touch_ms.get(topic, 0):
+            self._metadata.add_topic(topic, now_ms)
+            self._next_touch_ms[topic] = now_ms + _TOUCH_INTERVAL_MS
         count = cluster.partition_count(topic)
         if count is not None and (partition is None or partition < count):
             return cluster, self.config.max_block_ms

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from enum import Enum
-from typing import NamedTuple
+from typing import TypeAlias
 
 from barnabas.clients.producer.compression_ratio import SAFETY_FACTOR
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
@@ -35,14 +35,8 @@ class FinalState(Enum):
     ABORTED = "aborted"
 
 
-class _Delivery(NamedTuple):
-    """Who is to be told about one record."""
-
-    future: Future[RecordMetadata]
-    callback: DeliveryCallback | None
-    timestamp_ms: int
-    key_size: int
-    value_size: int
+_Delivery: TypeAlias = tuple[Future[RecordMetadata], DeliveryCallback | None, int, int, int]
+"""Who is to be told about one record: future, callback; timestamp, size of key and of value (-1: null)."""
 
 
 class ProducerBatch:
@@ -128,42 +122,35 @@ class ProducerBatch:
         headers: Headers,
         callback: DeliveryCallback | None,
         *,
+        size: int,
         limit_bytes: int,
         ratio: float,
         future: Future[RecordMetadata] | None = None,
     ) -> Future[RecordMetadata] | None:
-        """Add a record unless the batch is closed, or would (by the estimated `ratio`) exceed `limit_bytes`.
+        """Add a record of `size` bytes at most, unless the batch is closed or would exceed `limit_bytes`.
 
-        The first record always fits. None means that a new batch is needed, and closes this one. `future` is that
-        of a record that comes out of another batch.
+        How much is in it already is estimated by the compression `ratio`. The first record always fits. None means
+        that a new batch is needed, and closes this one. `future` is that of a record that comes out of another batch.
         """
         builder = self._builder
         if self.is_closed or builder is None:
             return None
-        if self.record_count:
-            written = self.estimated_bytes(ratio)
-            if written + estimate_size(key, value, headers) > limit_bytes:
-                self.is_closed = True
-                return None
+        if self.record_count and self.estimated_bytes(ratio) + size > limit_bytes:
+            self.is_closed = True
+            return None
         self.uncompressed_bytes = builder.append(timestamp_ms, key, value, headers)
         self.record_count += 1
         if future is None:
             future = Future()
-        self._deliveries.append(
-            _Delivery(
-                future,
-                callback,
-                timestamp_ms,
-                -1 if key is None else len(key),
-                -1 if value is None else len(value),
-            )
-        )
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        self._deliveries.append((future, callback, timestamp_ms, key_size, value_size))
         return future
 
     def add_delivery(self, callback: DeliveryCallback | None) -> Future[RecordMetadata]:
         """For a ready-made batch: one future for all of it, which yields the first record's offset."""
         future: Future[RecordMetadata] = Future()
-        self._deliveries.append(_Delivery(future, callback, -1, -1, len(self.data or b"")))
+        self._deliveries.append((future, callback, -1, -1, len(self.data or b"")))
         return future
 
     def estimated_bytes(self, ratio: float) -> int:
@@ -233,16 +220,13 @@ class ProducerBatch:
         if not self._decide(FinalState.SUCCEEDED):
             return False
         topic, partition = self.topic_partition
-        for index, delivery in enumerate(self._deliveries):
-            metadata = RecordMetadata(
-                topic,
-                partition,
-                base_offset + index if base_offset >= 0 else -1,
-                delivery.timestamp_ms if log_append_time_ms < 0 else log_append_time_ms,
-                delivery.key_size,
-                delivery.value_size,
-            )
-            _tell(delivery, metadata, None)
+        offset = base_offset
+        for future, callback, timestamp_ms, key_size, value_size in self._deliveries:
+            stamp_ms = timestamp_ms if log_append_time_ms < 0 else log_append_time_ms
+            metadata = RecordMetadata(topic, partition, offset, stamp_ms, key_size, value_size)
+            if offset >= 0:
+                offset += 1
+            _tell(future, callback, metadata, None)
         self._finish()
         return True
 
@@ -269,7 +253,7 @@ class ProducerBatch:
                         " which had one more more invalid records",
                     )
                 )
-            _tell(delivery, None, one)
+            _tell(delivery[0], delivery[1], None, one)
         self._finish()
         return True
 
@@ -296,8 +280,8 @@ class ProducerBatch:
         pieces: list[ProducerBatch] = []
         deliveries = list(self._deliveries)
         while len(deliveries) < self.record_count:  # a ready-made batch has one, which goes with its first record
-            deliveries.append(_Delivery(Future(), None, -1, -1, -1))
-        for record, delivery in zip(RecordBatch(self.data).records(), deliveries, strict=True):
+            deliveries.append((Future(), None, -1, -1, -1))
+        for record, (future, callback, *_) in zip(RecordBatch(self.data).records(), deliveries, strict=True):
             for attempt in (False, True):
                 if not pieces or attempt:
                     piece = ProducerBatch(self.topic_partition, self.codec, self.created_ms)
@@ -308,10 +292,11 @@ class ProducerBatch:
                     record.key,
                     record.value,
                     record.headers,
-                    delivery.callback,
+                    callback,
+                    size=estimate_size(record.key, record.value, record.headers),
                     limit_bytes=limit_bytes,
                     ratio=1.0,
-                    future=delivery.future,
+                    future=future,
                 )
                 if appended is not None:
                     break
@@ -323,16 +308,21 @@ class ProducerBatch:
         return pieces
 
 
-def _tell(delivery: _Delivery, metadata: RecordMetadata | None, error: Exception | None) -> None:
-    if delivery.callback is not None:
+def _tell(
+    future: Future[RecordMetadata],
+    callback: DeliveryCallback | None,
+    metadata: RecordMetadata | None,
+    error: Exception | None,
+) -> None:
+    if callback is not None:
         try:
-            delivery.callback(metadata, error)
+            callback(metadata, error)
         except Exception:  # noqa: BLE001 - the user's function; the other records must be told all the same
             _log.exception("Error executing user-provided callback on message for %s", metadata)
     try:
         if error is not None:
-            delivery.future.set_exception(error)
+            future.set_exception(error)
         elif metadata is not None:
-            delivery.future.set_result(metadata)
+            future.set_result(metadata)
     except InvalidStateError:
         _log.debug("The future of a record was cancelled")

@@ -26,16 +26,8 @@ from barnabas.clients.producer.sequence_numbers import SequenceNumbers
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import HEADER_SIZE, Buffer
-from barnabas.records.record_batch_builder import estimate_size
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
-
-
-class AppendResult(NamedTuple):
-    """`wake_sender`: a batch became full, or one was begun."""
-
-    future: Future[RecordMetadata]
-    wake_sender: bool
 
 
 class ReadyResult(NamedTuple):
@@ -74,7 +66,7 @@ class RecordAccumulator:
 
     # -- threads that send -------------------------------------------------------------------------------------------
 
-    def append(
+    def append(  # noqa: PLR0913 - a record's fields; packing them would cost every record
         self,
         topic: str,
         partition: int | None,
@@ -85,27 +77,26 @@ class RecordAccumulator:
         callback: DeliveryCallback | None,
         cluster: Cluster,
         *,
+        size: int,
         max_block_ms: float,
         now: Callable[[], int],
-    ) -> AppendResult:
-        """Add a record; `partition` None lets the topic's sticky partitioner choose.
+    ) -> tuple[Future[RecordMetadata], bool]:
+        """Add a record of `size` bytes at most; `partition` None lets the topic's sticky partitioner choose.
 
+        Returns its future, and whether the sender should look: a batch became full, or one was begun.
         Raises BufferExhausted, ValueError when the record exceeds all memory, ClientClosed.
         """
-        size = HEADER_SIZE + estimate_size(key, value, headers)
         allocated_bytes = 0
+        limit_bytes = self._config.batch_size
         try:
             while True:
                 with self._lock:
                     if self._closed:
                         raise ClientClosed("Producer closed while send in progress")
                     sticky = self._partitioner(topic) if partition is None else None
-                    chosen = sticky.partition(cluster) if sticky is not None else partition
-                    assert chosen is not None
-                    topic_partition = TopicPartition(topic, chosen)
-                    queue = self._queues.setdefault(topic_partition, deque())
-                    is_new = False
-                    ratio = self._ratios.estimate(topic, self._codec)
+                    chosen = partition if sticky is None else sticky.partition(cluster)
+                    queue = self._queues.get((topic, chosen))  # type: ignore[call-overload]  # equal, and made faster
+                    ratio = 1.0 if self._codec is Codec.NONE else self._ratios.estimate(topic, self._codec)
                     future = None
                     if queue:
                         future = queue[-1].try_append(
@@ -114,21 +105,32 @@ class RecordAccumulator:
                             value,
                             headers,
                             callback,
-                            limit_bytes=self._config.batch_size,
+                            size=size,
+                            limit_bytes=limit_bytes,
                             ratio=ratio,
                         )
-                    if future is None and allocated_bytes:
-                        future = self._begin_batch(
-                            topic_partition, queue, allocated_bytes, now(), timestamp_ms, key, value, headers, callback
-                        )
+                    is_new = future is None and allocated_bytes > 0
+                    if is_new:
+                        assert chosen is not None
+                        queue, batch = self._begin_batch(TopicPartition(topic, chosen), allocated_bytes, now())
                         allocated_bytes = 0
-                        is_new = True
+                        future = batch.try_append(
+                            timestamp_ms,
+                            key,
+                            value,
+                            headers,
+                            callback,
+                            size=size,
+                            limit_bytes=limit_bytes,
+                            ratio=ratio,
+                        )
                     if future is not None:
-                        is_full = len(queue) > 1 or queue[-1].is_full(self._config.batch_size, ratio)
+                        assert queue is not None
+                        is_full = queue[-1].is_full(limit_bytes, ratio)
                         if sticky is not None:
-                            sticky.add(size - HEADER_SIZE, cluster, batch_is_closed=is_full)
-                        return AppendResult(future, is_full or is_new)
-                wanted = max(self._config.batch_size, size)
+                            sticky.add(size, cluster, batch_is_closed=is_full or len(queue) > 1)
+                        return future, is_full or is_new  # a second batch was new once, and the sender told then
+                wanted = max(limit_bytes, HEADER_SIZE + size)
                 self._pool.allocate(wanted, max_block_ms)
                 allocated_bytes = wanted
         finally:
@@ -136,17 +138,9 @@ class RecordAccumulator:
                 self._pool.give_back(allocated_bytes)
 
     def _begin_batch(
-        self,
-        topic_partition: TopicPartition,
-        queue: deque[ProducerBatch],
-        allocated_bytes: int,
-        now_ms: int,
-        timestamp_ms: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Headers,
-        callback: DeliveryCallback | None,
-    ) -> Future[RecordMetadata]:
+        self, topic_partition: TopicPartition, allocated_bytes: int, now_ms: int
+    ) -> tuple[deque[ProducerBatch], ProducerBatch]:
+        """A new batch at the end of its queue."""
         batch = ProducerBatch(
             topic_partition,
             self._codec,
@@ -154,13 +148,10 @@ class RecordAccumulator:
             allocated_bytes=allocated_bytes,
             compression_level=self._config.compression_level,
         )
-        future = batch.try_append(
-            timestamp_ms, key, value, headers, callback, limit_bytes=self._config.batch_size, ratio=1.0
-        )
-        assert future is not None
+        queue = self._queues.setdefault(topic_partition, deque())
         queue.append(batch)
         self._incomplete.add(batch)
-        return future
+        return queue, batch
 
     def append_batch(
         self, batch: ProducerBatch, callback: DeliveryCallback | None, *, max_block_ms: float

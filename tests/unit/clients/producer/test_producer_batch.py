@@ -22,7 +22,8 @@ OTHERS = "Failed to append record because it was part of a batch which had one m
 def filled(count: int, codec: Codec = Codec.NONE, callback: Any = None) -> tuple[ProducerBatch, list[Any]]:
     batch = ProducerBatch(TP, codec, 100)
     futures = [
-        batch.try_append(1000 + i, b"k", b"v" * 50, (), callback, limit_bytes=1 << 20, ratio=1.0) for i in range(count)
+        batch.try_append(1000 + i, b"k", b"v" * 50, (), callback, size=82, limit_bytes=1 << 20, ratio=1.0)
+        for i in range(count)
     ]
     batch.close()
     return batch, futures
@@ -92,17 +93,17 @@ def test_split_keeps_order_and_futures(codec: Codec) -> None:
 
 def test_a_full_batch_takes_no_more_and_the_first_record_always_fits() -> None:
     batch = ProducerBatch(TP, Codec.NONE, 0)
-    assert batch.try_append(1, None, b"v" * 500, (), None, limit_bytes=100, ratio=1.0) is not None
-    assert batch.try_append(1, None, b"v", (), None, limit_bytes=100, ratio=1.0) is None
+    assert batch.try_append(1, None, b"v" * 500, (), None, size=532, limit_bytes=100, ratio=1.0) is not None
+    assert batch.try_append(1, None, b"v", (), None, size=33, limit_bytes=100, ratio=1.0) is None
     assert batch.is_closed
-    assert batch.try_append(1, None, b"v", (), None, limit_bytes=10_000, ratio=1.0) is None
+    assert batch.try_append(1, None, b"v", (), None, size=33, limit_bytes=10_000, ratio=1.0) is None
 
 
 def test_the_ratio_estimate_lets_more_in() -> None:
     counts = []
     for ratio in (1.0, 0.25):
         batch = ProducerBatch(TP, Codec.ZSTD, 0)
-        while batch.try_append(1, None, b"v" * 100, (), None, limit_bytes=2000, ratio=ratio) is not None:
+        while batch.try_append(1, None, b"v" * 100, (), None, size=132, limit_bytes=2000, ratio=ratio) is not None:
             pass
         counts.append(batch.record_count)
     assert counts[1] > 3 * counts[0]

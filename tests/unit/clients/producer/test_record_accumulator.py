@@ -32,9 +32,22 @@ class Setting:
         self.now = 1000
 
     def append(self, partition: int | None = 0, size: int = 100, topic: str = "t") -> Future[RecordMetadata]:
+        return self.add(partition, size, topic)[0]
+
+    def add(self, partition: int | None, size: int, topic: str = "t") -> tuple[Future[RecordMetadata], bool]:
         return self.accumulator.append(
-            topic, partition, 5, None, b"v" * size, (), None, CLUSTER, max_block_ms=0, now=lambda: self.now
-        ).future
+            topic,
+            partition,
+            5,
+            None,
+            b"v" * size,
+            (),
+            None,
+            CLUSTER,
+            size=size + 32,
+            max_block_ms=0,
+            now=lambda: self.now,
+        )
 
     def ready(self) -> set[int]:
         return self.accumulator.ready(CLUSTER, self.now).node_ids
@@ -64,13 +77,8 @@ def test_a_batch_lingers_and_a_full_one_does_not() -> None:
 
 def test_the_sender_is_woken_for_new_and_for_full_batches() -> None:
     setting = Setting()
-    woken = [
-        setting.accumulator.append(
-            "t", 0, 5, None, b"v" * 300, (), None, CLUSTER, max_block_ms=0, now=lambda: 0
-        ).wake_sender
-        for _ in range(4)
-    ]
-    assert woken == [True, False, True, True]
+    woken = [setting.add(0, 300)[1] for _ in range(4)]
+    assert woken == [True, False, True, False]
 
 
 def test_unknown_leaders_are_reported() -> None:

@@ -83,9 +83,10 @@ class Setting:
             (),
             None,
             self.metadata.cluster,
+            size=len(value) + 32,
             max_block_ms=0,
             now=self.client.now_ms,
-        ).future
+        )[0]
 
     def answer(
         self, error: ErrorCode = ErrorCode.NONE, base_offset: int = 0, message: str | None = None, **more: Any

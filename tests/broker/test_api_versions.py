@@ -7,23 +7,10 @@ import pytest
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from tests.broker.versions import each_version
+from tests.broker.versions import SERVED, each_version
 from tests.support.raw_client import RawClient
 from tests.support.server_fixtures import AGAINST_KAFKA
 
-SERVED = {
-    ApiKey.PRODUCE: (0, 13),
-    ApiKey.FETCH: (0, 18),
-    ApiKey.LIST_OFFSETS: (0, 11),
-    ApiKey.METADATA: (0, 13),
-    ApiKey.FIND_COORDINATOR: (0, 6),
-    ApiKey.API_VERSIONS: (0, 4),
-    ApiKey.CREATE_TOPICS: (0, 7),
-    ApiKey.DELETE_TOPICS: (0, 6),
-    ApiKey.INIT_PRODUCER_ID: (0, 6),
-    ApiKey.DESCRIBE_CONFIGS: (0, 4),
-    ApiKey.DESCRIBE_CLUSTER: (0, 2),
-}
 
 
 @each_version(ApiKey.API_VERSIONS)

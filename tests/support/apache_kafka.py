@@ -123,6 +123,11 @@ class ApacheKafka(ServerProcess):
         finally:
             self.zookeeper.stop(30)
 
+    def close(self) -> None:
+        """Stop what still runs of both."""
+        super().close()
+        self.zookeeper.close()
+
     def _all_properties(self) -> dict[str, str]:
         return {
             "broker.id": "0",

@@ -7,6 +7,7 @@ under "Shorthand" build the usual one-partition requests.
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 import struct
 import time
@@ -33,7 +34,7 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder
 from tests.support.server_process import ServerProcess
 
 M = TypeVar("M", bound=Message)
-SECONDS = 30
+SECONDS = int(os.environ.get("BARNABAS_TEST_SECONDS", "30"))
 CLIENT_ID = "raw-client"
 PRODUCE_BY_TOPIC_ID, FETCH_BY_TOPIC_ID = 13, 13
 

@@ -83,8 +83,7 @@ def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Serve
     mode: str = getattr(request, "param", MODES[0])
     own = make_server(mode, tmp_path / "server")
     yield own
-    if own.is_alive:
-        own.stop()
+    own.close()
 
 
 @pytest.fixture

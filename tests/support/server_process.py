@@ -87,6 +87,11 @@ class ServerProcess:
         """SIGTERM, then wait for the end; the exit status. A server that doesn't stop is killed and reported."""
         return self._end(signal.SIGTERM, timeout_seconds)
 
+    def close(self) -> None:
+        """Stop it if it still runs, and whatever runs with it."""
+        if self.is_alive:
+            self.stop()
+
     def kill(self) -> None:
         """SIGKILL, as a crash would end it."""
         self._end(signal.SIGKILL, 30)

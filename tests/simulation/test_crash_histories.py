@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -109,7 +110,8 @@ class History:
             try:
                 self.append_one(batch(2, size=150))
             except ApiError as error:
-                assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+                if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                    raise
                 # A full disk refuses the append, or the flush behind it: then the batch is there, not acknowledged.
                 if self.log.log_end_offset > before:
                     self.model.append(read_all(self.log)[-1])
@@ -144,20 +146,18 @@ class History:
         known = {RecordBatch(one).base_offset: one for one in self.model}
         if found:
             # Retention may be undone by a crash: what it deleted can be there again.
-            first = RecordBatch(found[0]).base_offset
             known_found = [one for one in found if RecordBatch(one).base_offset in known]
             assert known_found == [known[RecordBatch(one).base_offset] for one in known_found]
-            for earlier, later in zip(found, found[1:], strict=False):
+            for earlier, later in pairwise(found):
                 assert RecordBatch(later).base_offset == RecordBatch(earlier).next_offset
-            assert first <= max(log.log_start_offset, first)
         assert all(RecordBatch(one).is_valid_crc() for one in found)
         assert log.log_end_offset >= self.durable
         assert log.log_start_offset <= max(self.start, log.log_end_offset)
         check_indexes(log)
         self.check_epochs(log, found)
-        self.model = [one for one in self.model if RecordBatch(one).next_offset <= log.log_end_offset]
+        self.model = [one for one in self.model if RecordBatch(one).next_offset <= log.log_end_offset] if found else []
         self.start = log.log_start_offset
-        self.durable = log.log_end_offset if self.durable > log.log_end_offset else self.durable
+        self.durable = min(self.durable, log.log_end_offset)
         log.update_high_watermark(log.log_end_offset)
 
     @staticmethod
@@ -169,7 +169,7 @@ class History:
             assert log.leader_epochs.epoch_for_offset(offset) == view.partition_leader_epoch
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_history(seed: int) -> None:
     History(seed).run()
 
@@ -183,7 +183,7 @@ def test_many_histories(block: int) -> None:
 
 def test_histories_reach_every_kind_of_step() -> None:
     done: collections.Counter[str] = collections.Counter()
-    for seed in range(20):
+    for seed in range(12):
         history = History(seed)
         history.run()
         done += history.done

@@ -262,7 +262,12 @@ class SimulatedFiles:
     def free_bytes(self, path: str) -> int:
         if self.capacity_bytes is None:
             return 1 << 40
-        return max(0, self.capacity_bytes - self._used(self.root))
+        return max(0, self.capacity_bytes - self.used_bytes)
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of all files."""
+        return self._used(self.root)
 
     def write_bytes(self, path: str, data: bytes) -> None:
         """For tests: give the file this content, durably, behind everybody's back."""

@@ -154,6 +154,16 @@ class LocalLog:
             segment = self.segments.higher(segment.base_offset)
         return LogOffsetMetadata(offset)
 
+    def batch_start(self, offset: int) -> int:
+        """Base offset of the batch that holds `offset`, or of the first one behind it; the end of the log if none."""
+        segment = self.segments.floor(offset)
+        while segment is not None:
+            place = segment.translate_offset(offset)
+            if place is not None:
+                return min(place.base_offset, offset)
+            segment = self.segments.higher(segment.base_offset)
+        return self.end.message_offset
+
     # -- durability
 
     @property

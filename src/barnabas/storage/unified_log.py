@@ -427,7 +427,8 @@ class UnifiedLog:
             if offset < self._local.segments.first.base_offset:
                 self.truncate_fully_and_start_at(offset)
                 return True
-            self._lower_checkpoints(offset)
+            end_offset = self._local.batch_start(offset)
+            self._lower_checkpoints(end_offset, log_start_offset=end_offset)
             try:
                 deleted = self._local.truncate_to(offset)
                 delete_snapshots(self._environment.files, self.directory, above=self.log_end_offset)
@@ -443,7 +444,7 @@ class UnifiedLog:
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything; the log begins anew at `offset`. Raises ApiError: KAFKA_STORAGE_ERROR."""
         with self.lock:
-            self._lower_checkpoints(offset)
+            self._lower_checkpoints(offset, log_start_offset=offset)
             try:
                 self._local.truncate_fully_and_start_at(offset)
                 delete_snapshots(self._environment.files, self.directory, above=-1)
@@ -453,15 +454,15 @@ class UnifiedLog:
             self.log_start_offset = offset if log_start_offset is None else log_start_offset
             self._high_watermark = self._local.end
 
-    def _lower_checkpoints(self, offset: int) -> None:
-        """Write smaller checkpoints before a truncation to `offset`, where the ones on disk may be larger.
+    def _lower_checkpoints(self, recovery_point: int, *, log_start_offset: int) -> None:
+        """Write smaller checkpoints before a truncation, where the ones on disk may be larger.
 
         Otherwise a crash would take what is appended afterwards for flushed, and not check it.
         """
-        lower_start = offset < self.log_start_offset
+        lower_start = log_start_offset < self.log_start_offset
         if lower_start:
-            self.log_start_offset = offset
-        if self._local.lower_recovery_point(offset) or lower_start:
+            self.log_start_offset = log_start_offset
+        if self._local.lower_recovery_point(recovery_point) or lower_start:
             try:
                 self._environment.write_checkpoints(self.parent_dir)
             except OSError as error:

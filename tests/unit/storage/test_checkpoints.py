@@ -96,7 +96,7 @@ def test_meta_properties_round_trip() -> None:
 
 @pytest.mark.parametrize("found", [MetaProperties("other", 0), MetaProperties("cluster", 1)])
 def test_foreign_directory_is_refused(found: MetaProperties) -> None:
-    with pytest.raises(InconsistentMetaProperties, match="/d/meta.properties"):
+    with pytest.raises(InconsistentMetaProperties, match=r"/d/meta\.properties"):
         check_meta_properties({"/e": None, "/d": found}, "cluster", 0)
 
 

@@ -67,7 +67,7 @@ lock: ## resolve the requirements again (pins new versions)
 clean: ## remove what the other targets made, .venv among it
 	rm -rf $(VENV) $(VENV)-lock build dist demo-output .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache .grimp_cache
-	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the virtual environment -----------------------------------------------------------------------------------------
 

@@ -20,22 +20,22 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any
 
-from barnabas.api.request import ConnectionContext, Request, ResponseChannel
+from barnabas.api.request import ConnectionContext, Request
 from barnabas.network.connection import Connection, Response, ResponseKind
 from barnabas.network.connection_id import ConnectionId
 from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.mute_states import MuteState
 from barnabas.network.processor_metrics import ProcessorMetrics
-from barnabas.network.request_channel import RequestChannel
+from barnabas.network.request_path import RequestPath
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.runtime.clock import Clock
 from barnabas.transport.frame_reader import InvalidReceive
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.selector import Selector
-from barnabas.transport.transport_layer import Buffer, StreamSocket
+from barnabas.transport.transport_layer import StreamSocket
 
 logger = logging.getLogger(__name__)
 _TRACE = 5  # Kafka's TRACE; Python has no name for it
@@ -50,45 +50,6 @@ TURN_NS = 1_000_000
 SLOW_REQUEST_NS = 5_000_000
 """A single request that takes this long is waiting for something: others must not wait behind it. (Being descheduled
 for a time slice on a busy machine takes up to 4 ms, and proves nothing.)"""
-
-
-class Parse(Protocol):
-    """Makes a Request of a frame; raises InvalidRequest (see `api.request_parser.RequestParser.parse`)."""
-
-    def __call__(
-        self,
-        buffer: Buffer,
-        connection: ConnectionContext,
-        /,
-        *,
-        channel: ResponseChannel,
-        received_ns: int,
-        processor_id: int,
-        release: Callable[[], None] | None,
-    ) -> Request[Any]:
-        """Parse one whole frame, without its size prefix."""
-
-
-class RequestPath:
-    """Where a plane's requests go: shared by its Processors, made by the SocketServer. Immutable."""
-
-    __slots__ = ("channel", "handle", "inline", "on_complete", "parse")
-
-    def __init__(
-        self,
-        channel: RequestChannel,
-        parse: Parse,
-        handle: Callable[[Request[Any]], None],
-        *,
-        inline: bool = True,
-        on_complete: Callable[[Request[Any]], None] | None = None,
-    ) -> None:
-        """`on_complete` gets every request whose answer has left, on its Processor's thread, with all time stamps."""
-        self.channel = channel
-        self.parse = parse
-        self.handle = handle
-        self.inline = inline
-        self.on_complete = on_complete
 
 
 class Processor(AbstractServerThread):

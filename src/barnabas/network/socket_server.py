@@ -23,8 +23,9 @@ from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor, open_server_socket
 from barnabas.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from barnabas.network.network_config import NetworkConfig
-from barnabas.network.processor import Parse, Processor, RequestPath
+from barnabas.network.processor import Processor
 from barnabas.network.request_channel import RequestChannel
+from barnabas.network.request_path import Parse, RequestPath
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
 from barnabas.transport.selector import ChannelBuilder, Selector, plaintext_channel

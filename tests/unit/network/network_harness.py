@@ -10,9 +10,10 @@ from typing import Any
 from barnabas.api.request import Request
 from barnabas.network.connection import Connection
 from barnabas.network.connection_quotas import ConnectionLimits, ConnectionQuotas
-from barnabas.network.processor import Processor, RequestPath
+from barnabas.network.processor import Processor
 from barnabas.network.request_channel import RequestChannel
 from barnabas.network.request_handler import RequestHandler
+from barnabas.network.request_path import RequestPath
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.protocol.headers import RequestHeader
 from barnabas.transport.authenticator import PlaintextAuthenticator

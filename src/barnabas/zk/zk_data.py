@@ -1,7 +1,8 @@
 """Kafka's znodes: where each is kept and what its JSON looks like, version by version, as Apache Kafka 3.9 writes it.
 
-Used by `zk.kafka_zk_client` on any thread; stateless, so no lock. The order of keys is that of Kafka's own encoder for
-the same object (its hash maps'), so that a dump of our store reads like one of ZooKeeper; decoders take any order.
+Used by `zk.kafka_zk_client` on any thread; stateless, so no lock. Keys stand in the order in which Apache Kafka 3.9.2
+was seen to write them (partitions in order of their numbers), so that a dump of our store reads like one of ZooKeeper;
+decoders take any order.
 
 Kafka: kafka.zk.ZkData, one object a znode, same names.
 """
@@ -113,11 +114,11 @@ class BrokerIdZNode:
             "listener_security_protocol_map": {
                 end.listener_name: str(end.security_protocol) for end in broker.endpoints
             },
+            "endpoints": [end.connection_string for end in broker.endpoints],
         }
         if broker.rack is not None:
             value["rack"] = broker.rack
         value |= {
-            "endpoints": [end.connection_string for end in broker.endpoints],
             "jmx_port": broker.jmx_port,
             "port": -1 if plaintext is None else plaintext.port,
             "host": None if plaintext is None else plaintext.host,
@@ -180,13 +181,13 @@ class TopicZNode:
     def encode(topic_id: bytes | None, assignment: Mapping[TopicPartition, ReplicaAssignment]) -> bytes:
         """Version 3."""
         ordered = sorted(assignment.items(), key=lambda item: item[0].partition)
-        value: dict[str, object] = {
-            "removing_replicas": {str(tp.partition): a.removing_replicas for tp, a in ordered if a.removing_replicas},
-            "partitions": {str(tp.partition): a.replicas for tp, a in ordered},
-        }
+        value: dict[str, object] = {"partitions": {str(tp.partition): a.replicas for tp, a in ordered}}
         if topic_id is not None:
             value["topic_id"] = uuid_to_string(topic_id)
         value["adding_replicas"] = {str(tp.partition): a.adding_replicas for tp, a in ordered if a.adding_replicas}
+        value["removing_replicas"] = {
+            str(tp.partition): a.removing_replicas for tp, a in ordered if a.removing_replicas
+        }
         value["version"] = 3
         return encode_json(value)
 

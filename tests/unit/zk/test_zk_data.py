@@ -56,6 +56,32 @@ def test_broker() -> None:
     assert z.BrokerIdZNode.decode(0, data) == broker
 
 
+def test_znodes_read_from_apache_kafka_3_9_2_are_written_the_same() -> None:
+    """Copied from a ZooKeeper 3.8.4 under Apache Kafka 3.9.2."""
+    broker = (
+        b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT","OTHER":"PLAINTEXT"},"endpoints":'
+        b'["PLAINTEXT://127.0.0.1:31192","OTHER://127.0.0.1:31193"],"rack":"rack1","jmx_port":-1,"port":31192,'
+        b'"host":"127.0.0.1","version":5,"timestamp":"1795239864091"}'
+    )
+    assert z.BrokerIdZNode.encode(z.BrokerIdZNode.decode(0, broker), 1795239864091) == broker
+    topic = (
+        b'{"partitions":{"0":[0],"1":[0]},"topic_id":"X49XJ-lnQZmkweSYYICtPA","adding_replicas":{},'
+        b'"removing_replicas":{},"version":3}'
+    )
+    found = z.TopicZNode.decode("orders", topic)
+    assert z.TopicZNode.encode(found.topic_id, found.assignment) == topic
+    state = b'{"controller_epoch":2,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}'
+    assert z.TopicPartitionStateZNode.encode(z.TopicPartitionStateZNode.decode(state, 0)) == state
+    settings = b'{"version":1,"config":{"cleanup.policy":"compact","retention.ms":"2000"}}'
+    assert z.ConfigEntityZNode.encode(z.ConfigEntityZNode.decode(settings)) == settings
+    controller = b'{"version":2,"brokerid":0,"timestamp":"1795239864406","kraftControllerEpoch":-1}'
+    assert z.ControllerZNode.encode(z.ControllerZNode.decode(controller), 1795239864406) == controller
+    features = b'{"features":{},"version":2,"status":1}'
+    assert z.FeatureZNode.encode(z.FeatureZNode.decode(features)) == features
+    block = b'{"version":1,"broker":0,"block_start":"0","block_end":"999"}'
+    assert z.ProducerIdBlockZNode.encode(z.ProducerIdBlockZNode.decode(block)) == block
+
+
 def test_broker_without_plaintext_listener_has_no_host() -> None:
     broker = z.BrokerInfo(1, (EndPoint("h", 9093, "SSL", "SSL"),), "dc1", {"f": (1, 3)}, 9999)
     data = z.BrokerIdZNode.encode(broker, 1)
@@ -109,8 +135,8 @@ def test_topic() -> None:
     }
     data = z.TopicZNode.encode(TOPIC_ID, assignment)
     assert data == (
-        b'{"removing_replicas":{"10":[0]},"partitions":{"0":[1],"10":[0,1,2]},'
-        b'"topic_id":"kh3RdNFaSxeTWFkRAzxRVw","adding_replicas":{"10":[2]},"version":3}'
+        b'{"partitions":{"0":[1],"10":[0,1,2]},"topic_id":"kh3RdNFaSxeTWFkRAzxRVw","adding_replicas":{"10":[2]},'
+        b'"removing_replicas":{"10":[0]},"version":3}'
     )
     assert z.TopicZNode.decode("orders", data) == z.TopicIdReplicaAssignment("orders", TOPIC_ID, assignment)
     assert b"topic_id" not in z.TopicZNode.encode(None, assignment)

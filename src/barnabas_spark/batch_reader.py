@@ -48,4 +48,6 @@ class BarnabasReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range, as Arrow batches."""
+        if partition.value is None:  # where there is nothing to read, Spark makes up a partition
+            return iter(())
         return read_range(cast("RangePartition", partition).value, self._options, self._columns)

@@ -7,6 +7,7 @@ that print.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -49,6 +50,7 @@ def local_session(
     work_dir = os.path.abspath(work_dir)
     os.makedirs(work_dir, exist_ok=True)
     set_spark_environment(os.environ)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # the machine's name may lead nowhere
     # An installation elsewhere would be started instead of the package that is imported here.
     os.environ.pop("SPARK_HOME", None)
     log_path = os.path.join(work_dir, "spark.log")
@@ -70,6 +72,8 @@ def local_session(
     }
     for setting, value in {**defaults, **settings}.items():
         builder = builder.config(setting, value)
+    # It prints every error's Java trace on standard error, besides raising it.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     with _output_to(log_path):
         session = builder.getOrCreate()
     try:

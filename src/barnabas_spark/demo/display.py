@@ -66,7 +66,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line or several."""
-        self.console.print(text)
+        self.console.print(text, soft_wrap=True)
 
 
 class _BarTask:
@@ -88,12 +88,12 @@ class _LineTask:
         self._description = description
         self._total = total
         self._shown_at = time.monotonic()
-        self._console.print(f"{description} ...")
+        self._console.print(f"{description} ...", soft_wrap=True)
 
     def advance_to(self, completed: int, note: str = "") -> None:
         if time.monotonic() - self._shown_at >= _QUIET_SECONDS:
             self._shown_at = time.monotonic()
-            self._console.print(f"{self._description}: {completed:,} of {self._total:,}  {note}")
+            self._console.print(f"{self._description}: {completed:,} of {self._total:,}  {note}", soft_wrap=True)
 
     def finish(self, note: str) -> None:
-        self._console.print(f"{self._description}: done  {note}")
+        self._console.print(f"{self._description}: done  {note}", soft_wrap=True)

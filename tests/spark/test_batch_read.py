@@ -1,0 +1,160 @@
+"""`spark.read.format("barnabas")` against known records."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.known_records import KnownRecord, produce
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+PARTITIONS = 3
+RECORDS = 600
+
+
+@pytest.fixture(scope="module")
+def topic(new_topic: Callable[[int], str]) -> str:
+    return new_topic(PARTITIONS)
+
+
+@pytest.fixture(scope="module")
+def known(bootstrap_servers: str, topic: str) -> list[KnownRecord]:
+    return produce(bootstrap_servers, topic, PARTITIONS, range(RECORDS))
+
+
+@pytest.fixture
+def load(spark: SparkSession, bootstrap_servers: str, topic: str) -> Callable[..., DataFrame]:
+    def _load(schema: str | None = None, **options: object) -> DataFrame:
+        reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap_servers)
+        if "assign" not in options:
+            reader = reader.option("subscribe", topic)
+        for name, value in options.items():
+            reader = reader.option(name, str(value))
+        return (reader.schema(schema) if schema else reader).load()
+
+    return _load
+
+
+def rows(frame: DataFrame) -> list[KnownRecord]:
+    """The rows in the form of known records, in order."""
+    collected = [
+        KnownRecord(
+            as_bytes(row.key),
+            as_bytes(row.value),
+            row.topic,
+            row.partition,
+            row.offset,
+            row.at,
+            tuple((header.key, as_bytes(header.value)) for header in row.headers),
+        )
+        for row in frame.selectExpr("*", "unix_millis(timestamp) at").collect()
+    ]
+    return sorted(collected, key=lambda record: (record.partition, record.offset))
+
+
+def as_bytes(field: bytearray | None) -> bytes | None:
+    return None if field is None else bytes(field)
+
+
+def test_every_column_of_every_codec_is_as_it_was_produced(
+    load: Callable[..., DataFrame], known: list[KnownRecord]
+) -> None:
+    frame = load(includeHeaders=True)
+    assert rows(frame) == known
+    assert [row[0] for row in frame.select("timestampType").distinct().collect()] == [0]
+    first = frame.orderBy("timestamp").first()
+    assert first is not None
+    assert first.timestamp.replace(tzinfo=dt.UTC).timestamp() == pytest.approx(known[0].timestamp_ms / 1000, abs=0.001)
+
+
+def test_without_headers_the_columns_are_those_of_sparks_kafka_source(load: Callable[..., DataFrame]) -> None:
+    assert load().columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+
+
+@pytest.mark.usefixtures("known")
+def test_a_schema_picks_columns(load: Callable[..., DataFrame]) -> None:
+    frame = load("offset bigint, headers array<struct<key: string, value: binary>>")
+    assert frame.columns == ["offset", "headers"]
+    assert frame.selectExpr("sum(size(headers))", "count(headers)").collect() == [(RECORDS, RECORDS)]
+    unread = load("headers array<struct<key: string, value: binary>>", includeHeaders=False)
+    assert unread.selectExpr("sum(size(headers))", "count(headers)").collect() == [(0, RECORDS)]
+
+
+def test_offsets_choose_what_is_read(load: Callable[..., DataFrame], topic: str, known: list[KnownRecord]) -> None:
+    starting, ending = {"0": 5, "1": -2, "2": 7}, {"0": 50, "1": 60, "2": -1}
+    frame = load(
+        includeHeaders=True, startingOffsets=json.dumps({topic: starting}), endingOffsets=json.dumps({topic: ending})
+    )
+    expected = [
+        record
+        for record in known
+        if starting[f"{record.partition}"] <= record.offset
+        and (record.partition == 2 or record.offset < ending[f"{record.partition}"])
+    ]
+    assert rows(frame) == expected
+
+
+def test_partitions_can_be_assigned_and_cut(
+    load: Callable[..., DataFrame], topic: str, known: list[KnownRecord]
+) -> None:
+    frame = load(assign=json.dumps({topic: [2, 0]}), includeHeaders=True, minPartitions=7)
+    assert 6 <= frame.rdd.getNumPartitions() <= 8
+    assert rows(frame) == [record for record in known if record.partition != 1]
+    assert load(maxRecordsPerPartition=50).rdd.getNumPartitions() == 12
+
+
+def test_a_query_that_stops_early_leaves_the_connections_usable(
+    load: Callable[..., DataFrame], known: list[KnownRecord]
+) -> None:
+    small_fetches = {"kafka.max.partition.fetch.bytes": 3_000, "includeHeaders": True}
+    assert len(load(**small_fetches).limit(3).collect()) == 3
+    assert rows(load(**small_fetches)) == known
+
+
+def test_offsets_that_are_not_there_fail_or_are_left_out(
+    load: Callable[..., DataFrame], topic: str, known: list[KnownRecord]
+) -> None:
+    beyond = {
+        "startingOffsets": json.dumps({topic: {"0": 0, "1": 1_000, "2": 0}}),
+        "endingOffsets": json.dumps({topic: {"0": 200, "1": 2_000, "2": 200}}),
+        "includeHeaders": True,
+    }
+    with pytest.raises(PySparkException, match=r"offset 1000 of 1000 to 2000 is out of range.*failOnDataLoss"):
+        load(**beyond).collect()
+    assert rows(load(**beyond, failOnDataLoss=False)) == [record for record in known if record.partition != 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "said"),
+    [
+        ({"startingOffset": "earliest"}, None, "did you mean 'startingOffsets'"),
+        ({"startingOffsets": '{"%s": {"0": 1}}'}, None, "option 'startingOffsets' must give.*-1 is missing"),
+        ({"includeHeaders": "1"}, None, "'includeHeaders' is '1'; it must be true or false"),
+        ({}, "value string", "column 'value' the type string; it is binary"),
+        ({}, "vlaue binary", "the schema asks for column 'vlaue'"),
+    ],
+)
+def test_wrong_options_are_named(
+    load: Callable[..., DataFrame], topic: str, options: dict[str, str], schema: str | None, said: str
+) -> None:
+    with pytest.raises((AnalysisException, PySparkException), match=said):
+        load(schema, **{name: value.replace("%s", topic) for name, value in options.items()}).collect()
+
+
+def test_an_empty_topic_has_no_rows(
+    spark: SparkSession, bootstrap_servers: str, new_topic: Callable[[int], str]
+) -> None:
+    reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap_servers)
+    assert reader.option("subscribe", new_topic(2)).load().collect() == []
+
+
+def test_a_topic_that_is_not_there_is_named(spark: SparkSession, bootstrap_servers: str) -> None:
+    reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap_servers)
+    with pytest.raises(PySparkException, match="no-such-topic"):
+        reader.option("subscribe", "no-such-topic").load().collect()

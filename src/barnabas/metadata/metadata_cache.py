@@ -65,7 +65,7 @@ class MetadataCache:
                 controller_id=request.controller_id if request.controller_id >= 0 else NO_CONTROLLER,
                 brokers={broker.id: _broker(broker) for broker in request.live_brokers},
                 topics=topics,
-                topic_names=old.topic_names if topics is old.topics else _topic_names(topics),
+                topic_names=old.topic_names if topics is old.topics else _renamed(old, topics, request),
             )
             self.image = new
             subscribers = self._subscribers
@@ -146,5 +146,15 @@ def _broker(broker: UpdateMetadataRequest.UpdateMetadataBroker) -> BrokerMetadat
     return BrokerMetadata(broker.id, -1, broker.rack, endpoints)
 
 
-def _topic_names(topics: Mapping[str, TopicMetadata]) -> dict[bytes, str]:
-    return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != ZERO_UUID}
+def _renamed(
+    old: MetadataImage, topics: Mapping[str, TopicMetadata], request: UpdateMetadataRequest
+) -> Mapping[bytes, str]:
+    """The names by topic id after an update: only the topics it names can have changed."""
+    names = dict(old.topic_names)
+    for name in {name for name, _ in _partition_states(request)}:
+        before, after = old.topics.get(name), topics.get(name)
+        if before is not None:
+            names.pop(before.topic_id, None)
+        if after is not None and after.topic_id != ZERO_UUID:
+            names[after.topic_id] = name
+    return names

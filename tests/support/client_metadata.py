@@ -1,4 +1,4 @@
-"""Metadata answers and snapshots for client tests: brokers 0..n-1 at host:9092, leaders by partition."""
+"""Metadata answers and snapshots for client tests: brokers 0..n-1 at 127.0.0.1:9092, leaders by partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def metadata_response(
 ) -> MetadataResponse:
     """`topics`: the leader of each partition, or a topic's error code."""
     return MetadataResponse(
-        brokers=[MetadataResponse.MetadataResponseBroker(number, "host", 9092) for number in range(brokers)],
+        brokers=[MetadataResponse.MetadataResponseBroker(number, "127.0.0.1", 9092) for number in range(brokers)],
         cluster_id="cluster",
         controller_id=0,
         topics=[_topic(name, leaders, epoch, topic_id) for name, leaders in topics.items()],
@@ -38,7 +38,7 @@ def _topic(
 def cluster_of(topics: Mapping[str, Sequence[int]], brokers: int = 1) -> Cluster:
     """A snapshot in which partition i of a topic has leader `topics[topic][i]` (-1: none)."""
     return Cluster(
-        [Node(number, "host", 9092) for number in range(brokers)],
+        [Node(number, "127.0.0.1", 9092) for number in range(brokers)],
         {
             name: [
                 PartitionInfo(name, index, leader, 0, (leader,), (leader,), ()) for index, leader in enumerate(leaders)

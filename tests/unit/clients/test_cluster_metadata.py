@@ -105,7 +105,7 @@ def test_leader_epochs_never_go_back_unless_the_topic_is_another() -> None:
 def test_errors_that_may_pass_keep_what_is_known_and_ask_again() -> None:
     metadata = fresh()
     metadata.update(9, metadata_response({"t": int(ErrorCode.LEADER_NOT_AVAILABLE)}, 2), False, 1)
-    assert metadata.cluster.leader(TopicPartition("t", 1)) == Node(1, "host", 9092)
+    assert metadata.cluster.leader(TopicPartition("t", 1)) == Node(1, "127.0.0.1", 9092)
     assert metadata.update_requested()
 
 

@@ -65,7 +65,7 @@ class Admin:
     ) -> None:
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
-        config = NetworkClientConfig(client_id=client_id, request_timeout_ms=request_timeout_ms)
+        config = NetworkClientConfig(client_id=client_id, max_in_flight=100, request_timeout_ms=request_timeout_ms)
         metadata_config = MetadataConfig(allow_auto_topic_creation=False)
         self._client = (
             client

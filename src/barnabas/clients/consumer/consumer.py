@@ -72,6 +72,7 @@ class Consumer:
         self.config = config
         network_config = NetworkClientConfig(
             client_id=config.client_id or "barnabas-consumer",
+            max_in_flight=100,
             request_timeout_ms=config.request_timeout_ms,
             reconnect_backoff_ms=config.reconnect_backoff_ms,
             reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
@@ -164,6 +165,7 @@ class Consumer:
         """The first record at least as young as each timestamp, or None. Raises ClientTimeout, ApiError, ValueError."""
         if any(timestamp < 0 for timestamp in timestamps_ms.values()):
             raise ValueError("The target time cannot be negative.")
+        self._check_usable()
         found = lookup_offsets(self._client, timestamps_ms, self._deadline_ms())
         return {each: entry if entry.offset >= 0 else None for each, entry in found.items()}
 

@@ -94,7 +94,7 @@ class RawFetcher:
         self._timeout_ms = timeout_ms
         self._isolation_level = isolation_level
         config = NetworkClientConfig(
-            client_id=client_id, request_timeout_ms=request_timeout_ms, receive_buffer_bytes=-1
+            client_id=client_id, max_in_flight=100, request_timeout_ms=request_timeout_ms, receive_buffer_bytes=-1
         )
         metadata_config = MetadataConfig(allow_auto_topic_creation=False)
         self._client = BlockingClient(bootstrap_servers, config, metadata_config, clock=clock)

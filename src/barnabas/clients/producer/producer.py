@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from random import Random
 from types import TracebackType
@@ -36,6 +36,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import HEADER_SIZE, Buffer
 from barnabas.records.record_batch_builder import estimate_size
+from barnabas.rpc.client_selector import ClientSelector
 from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
 from barnabas.transport.selector import Selector
@@ -48,7 +49,8 @@ class Producer:
     """Settings are those of ProducerConfig, by name; give a `config` or settings, not both.
 
     Errors of a record (too large, no metadata or memory in time, refused by the broker) are in its future and its
-    callback; wrong arguments and use after `close` raise. A forked child must make its own.
+    callback; wrong arguments and use after `close` raise. A forked child must make its own. `make_selector` makes the
+    connections (tests script it).
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Producer:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
+        make_selector: Callable[[Clock], ClientSelector] = Selector,
         **settings: Unpack[ProducerSettings],
     ) -> None:
         if config is None:
@@ -83,13 +86,15 @@ class Producer:
         sequences = SequenceNumbers() if config.enable_idempotence else None
         self._pool = BufferPool(config.buffer_memory)
         self._accumulator = RecordAccumulator(config, self._pool, random, sequences)
-        self._sender = Sender(self._network_client(random), self._metadata, self._accumulator, config, sequences)
+        self._sender = Sender(
+            self._network_client(make_selector, random), self._metadata, self._accumulator, config, sequences
+        )
         self._thread = threading.Thread(
             target=self._sender.run, name=f"kafka-producer-network-thread | {self.client_id}", daemon=True
         )
         self._thread.start()
 
-    def _network_client(self, random: Random) -> NetworkClient:
+    def _network_client(self, make_selector: Callable[[Clock], ClientSelector], random: Random) -> NetworkClient:
         config = self.config
         updater = ClusterMetadataUpdater(
             self._metadata,
@@ -103,7 +108,7 @@ class Producer:
             reconnect_backoff_ms=config.reconnect_backoff_ms,
             reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
         )
-        return NetworkClient(Selector(self._clock), updater, client_config, self._clock, random)
+        return NetworkClient(make_selector(self._clock), updater, client_config, self._clock, random)
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
@@ -191,8 +196,10 @@ class Producer:
         return len(self.partitions_for(topic))
 
     def flush(self) -> None:
-        """Send everything now, and wait until all of it has arrived or failed."""
+        """Send everything now, and wait until all of it has arrived or failed. Raises RuntimeError in a callback."""
         self._check_usable()
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("flush in a delivery callback would wait for itself")
         self._accumulator.begin_flush()
         self._sender.wakeup()
         self._accumulator.await_flush()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict
+from dataclasses import dataclass
+from typing import Literal, TypedDict
 
 from barnabas.records.compression import Codec
 
@@ -98,23 +98,3 @@ class ProducerConfig:
     def codec(self) -> Codec:
         """The codec that `compression_type` names."""
         return Codec.from_name(self.compression_type)
-
-    @classmethod
-    def from_names(cls, settings: dict[str, Any]) -> ProducerConfig:
-        """From Kafka's dotted names (`linger.ms`) or ours, with values as strings or not. Raises ValueError."""
-        types = {field.name: field.default for field in fields(cls)}
-        values: dict[str, Any] = {}
-        for name, value in settings.items():
-            key = name.replace(".", "_")
-            if key not in types:
-                raise ValueError(f"unknown producer setting {name!r}")
-            values[key] = _typed(value, types[key]) if isinstance(value, str) else value
-        return cls(**values)
-
-
-def _typed(text: str, default: object) -> Any:
-    if isinstance(default, bool):
-        return text.strip().lower() == "true"
-    if isinstance(default, int) or default is None:
-        return int(text)
-    return text

@@ -119,7 +119,7 @@ def test_descriptions() -> None:
     assert description.topic_id == b"\1" * 16
     cluster = setting.admin.describe_cluster()
     assert (cluster.cluster_id, cluster.controller_id) == ("cluster", 0)
-    assert cluster.nodes == (Node(0, "host", 9092), Node(1, "host", 9092))
+    assert cluster.nodes == (Node(0, "127.0.0.1", 9092), Node(1, "127.0.0.1", 9092))
     assert setting.admin.describe_topic_configs("t")["retention.ms"].value == "1"
     setting.admin.describe_broker_configs(1)
     assert setting.cluster.sent(ApiKey.DESCRIBE_CONFIGS)[-1].connection_id == "1"

@@ -1,0 +1,207 @@
+"""The producer as users call it, its thread on a scripted network."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from random import Random
+from typing import Any
+
+import pytest
+
+from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.producer import Producer, ProducerConfig, ProducerSettings
+from barnabas.clients.producer.murmur2 import partition_for_key
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.records.compression import Codec
+from barnabas.records.record_batch import RecordBatch
+from barnabas.records.record_batch_builder import RecordBatchBuilder
+from tests.support.mock_clock import MockClock
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_selector import ScriptedSelector, SentRequest
+
+WAIT_S = 30
+
+
+class WaitingSelector(ScriptedSelector):
+    """Rests between polls that find nothing, until it is woken, as a real one does."""
+
+    def __init__(self, clock: MockClock) -> None:
+        super().__init__(clock)
+        self._woken = threading.Event()
+
+    def poll(self, timeout_ms: float) -> None:
+        super().poll(timeout_ms)
+        if not (self.connected or self.disconnected or self.completed_sends or self.completed_receives or self.sent):
+            self._woken.wait(min(timeout_ms, 20) / 1000)
+            self._woken.clear()
+
+    def wakeup(self) -> None:
+        self._woken.set()
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.cluster = ScriptedCluster({"t": [0, 0, 0]}, extra=(ProduceRequest,))
+        self.cluster.handlers[ApiKey.PRODUCE] = self.produce
+        self.selector = WaitingSelector(self.cluster.clock)
+        self.selector.responder = self.cluster._respond
+        self.selector.passes_time = True
+        self.stored: dict[int, list[Any]] = {}
+        self.producers: list[Producer] = []
+
+    def produce(self, request: SentRequest) -> ProduceResponse:
+        answers = []
+        for data in request.body.topic_data[0].partition_data:
+            log = self.stored.setdefault(data.index, [])
+            base = sum(batch.count for batch in log)
+            log.append(RecordBatch(bytes(data.records)))
+            answers.append(ProduceResponse.PartitionProduceResponse(index=data.index, base_offset=base))
+        name = request.body.topic_data[0].name
+        return ProduceResponse(responses=[ProduceResponse.TopicProduceResponse(name=name, partition_responses=answers)])
+
+    def producer(self, **settings: Any) -> Producer:
+        producer = Producer(
+            "127.0.0.1:9092",
+            clock=self.cluster.clock,
+            random=Random(1),
+            make_selector=lambda clock: self.selector,
+            **settings,
+        )
+        self.producers.append(producer)
+        return producer
+
+
+@pytest.fixture
+def setting() -> Iterator[Setting]:
+    made = Setting()
+    yield made
+    for producer in made.producers:
+        producer.close(timeout_ms=0)
+
+
+def test_records_arrive_with_everything(setting: Setting) -> None:
+    told: list[Any] = []
+    producer = setting.producer(compression_type="lz4", client_id="mine")
+    assert "kafka-producer-network-thread | mine" in {thread.name for thread in threading.enumerate()}
+    future = producer.send(
+        "t",
+        b"value",
+        b"key",
+        [("h", b"1"), ("n", None)],
+        partition=2,
+        timestamp_ms=77,
+        on_delivery=lambda *args: told.append(args),
+    )
+    metadata = future.result(WAIT_S)
+    assert metadata == ("t", 2, 0, 77, 3, 5)
+    assert told == [(metadata, None)]
+    (batch,) = setting.stored[2]
+    assert batch.codec is Codec.LZ4
+    assert next(batch.records())[1:] == (77, b"key", b"value", (("h", b"1"), ("n", None)))
+
+
+def test_keys_go_where_kafka_puts_them(setting: Setting) -> None:
+    producer = setting.producer()
+    for number in range(20):
+        key = b"key-%d" % number
+        assert producer.send("t", b"", key).result(WAIT_S).partition == partition_for_key(key, 3)
+    assert producer.partition_count("t") == 3
+
+
+def test_flush_and_close_send_what_lingers(setting: Setting) -> None:
+    with setting.producer(linger_ms=60_000) as producer:
+        first = [producer.send("t", b"x") for _ in range(10)]
+        producer.flush()
+        assert all(future.done() for future in first)
+        second = producer.send("t", b"y")
+    assert second.done()
+    for use in (lambda: producer.send("t"), producer.flush, lambda: producer.partitions_for("t")):
+        with pytest.raises(ClientClosed):
+            use()
+
+
+def test_ready_made_batches(setting: Setting) -> None:
+    builder = RecordBatchBuilder(Codec.ZSTD)
+    for _ in range(5):
+        builder.append(1, None, b"v")
+    producer = setting.producer()
+    assert producer.send_batch("t", 1, builder.build()).result(WAIT_S).offset == 0
+    assert producer.send_batch("t", 1, builder.build()).result(WAIT_S).offset == 5
+    assert [batch.count for batch in setting.stored[1]] == [5, 5]
+
+
+def test_errors_of_a_record_are_in_its_future_and_its_callback(setting: Setting) -> None:
+    told: list[Any] = []
+    producer = setting.producer(max_request_size=1000, max_block_ms=0)
+    producer._metadata.add_topic("t", 0)
+    while producer._metadata.cluster.partition_count("t") is None:
+        producer._sender.wakeup()
+    future = producer.send("t", b"x" * 1000, on_delivery=lambda *args: told.append(args))
+    error = future.exception(0)
+    assert isinstance(error, ApiError)
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "which is the value of the max.request.size configuration." in error.message
+    assert told == [(None, error)]
+    missing = producer.send("missing", b"x").exception(0)
+    assert isinstance(missing, ClientTimeout)
+    assert str(missing) == "Topic missing not present in metadata after 0 ms."
+    partition = producer.send("t", b"x", partition=3).exception(0)
+    assert "Partition 3 of topic t with partition count 3 not present" in str(partition)
+
+
+def test_a_topic_with_an_invalid_name(setting: Setting) -> None:
+    setting.cluster.topics["bad/name"] = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    error = setting.producer().send("bad/name", b"x").exception(WAIT_S)
+    assert isinstance(error, ApiError)
+    assert error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_wrong_arguments_raise(setting: Setting) -> None:
+    producer = setting.producer()
+    with pytest.raises(TypeError, match="value must be bytes or None, not str"):
+        producer.send("t", "text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="key must be bytes"):
+        producer.send("t", b"", 5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Invalid partition: -1"):
+        producer.send("t", b"", partition=-1)
+    with pytest.raises(ValueError, match="Invalid timestamp: -1"):
+        producer.send("t", b"", timestamp_ms=-1)
+    with pytest.raises(TypeError, match="not both"):
+        Producer("a:1", ProducerConfig(), linger_ms=1)
+
+
+def test_flush_and_close_in_a_callback_do_not_wait_for_themselves(setting: Setting) -> None:
+    producer = setting.producer()
+    outcome: Future[BaseException] = Future()
+
+    def callback(metadata: object, error: object) -> None:
+        try:
+            producer.flush()
+        except RuntimeError as refused:
+            outcome.set_result(refused)
+        producer.close()
+
+    producer.send("t", b"x", on_delivery=callback)
+    assert "would wait for itself" in str(outcome.result(WAIT_S))
+    producer._thread.join(WAIT_S)
+    assert not producer._thread.is_alive()
+
+
+def test_settings_that_cannot_go_together() -> None:
+    for settings, text in (
+        ({"acks": 2}, "acks must be"),
+        ({"delivery_timeout_ms": 30_000, "linger_ms": 1}, "equal to or larger than linger_ms"),
+        ({"compression_type": "rar"}, "unknown compression type"),
+        ({"enable_idempotence": True, "acks": 1}, "acks to all"),
+        ({"enable_idempotence": True, "retries": 0}, "retries to non-zero"),
+        ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, "at most 5"),
+        ({"batch_size": -1}, "batch_size"),
+        ({"buffer_memory": 0}, "buffer_memory"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            ProducerConfig(**settings)
+    assert set(ProducerSettings.__annotations__) == set(ProducerConfig.__dataclass_fields__)

@@ -187,15 +187,27 @@ class LogManager:
         return [directory.path for directory in self._online()]
 
     def get_or_create_log(
-        self, topic_partition: TopicPartition, *, topic_id: bytes | None = None, log_config: LogConfig | None = None
+        self,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: bytes | None = None,
+        log_config: LogConfig | None = None,
+        is_new: bool = True,
     ) -> UnifiedLog:
         """The partition's log; if there is none, a new one in the directory that holds the fewest.
 
+        A partition that is not new may have its log in a directory that has failed: then none is made.
         Raises InconsistentTopicId when the log belongs to another topic of this name, ApiError: KAFKA_STORAGE_ERROR.
         """
         with self._lock:
             log = self._logs.get(topic_partition)
             if log is None:
+                offline = [path for path in self._paths if path not in self.live_log_dirs]
+                if offline and not is_new:
+                    raise ApiError(
+                        ErrorCode.KAFKA_STORAGE_ERROR,
+                        f"Can not create log for {topic_partition} because log directories {offline} are offline",
+                    )
                 log = self._create_log(topic_partition, log_config or self._topic_config(topic_partition.topic))
                 self._logs = {**self._logs, topic_partition: log}
         if topic_id is not None and log.topic_id != topic_id:

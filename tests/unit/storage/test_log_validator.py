@@ -1,0 +1,276 @@
+"""What a leader refuses, and what it stores of what it accepts, at each level of validation."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from crc32c import crc32c
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.records.compression import Codec
+from barnabas.records.legacy_records import encode_message_set
+from barnabas.records.record_batch import HEADER, RecordBatch
+from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.records.record_reader import Record
+from barnabas.runtime.files import Buffer
+from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords
+from barnabas.storage.log_validator import check_produce_format
+from tests.unit.storage.log_harness import NOW, Broker, batch, log_config, read_all, without_place
+
+LEVELS = ("header", "framing", "full")
+FIELDS = (
+    "base_offset",
+    "length",
+    "epoch",
+    "magic",
+    "crc",
+    "attributes",
+    "last_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "count",
+)
+
+
+def changed(produced: bytes, *, fix_crc: bool = True, **fields: int) -> bytes:
+    """The batch with other header fields, and the checksum that belongs to them."""
+    values = dict(zip(FIELDS, HEADER.unpack_from(produced), strict=True)) | fields
+    data = bytearray(HEADER.pack(*values.values()) + produced[HEADER.size :])
+    if fix_crc:
+        data[17:21] = struct.pack(">I", crc32c(data[21 : 12 + values["length"]]))
+    return bytes(data)
+
+
+def refuse(produced: Buffer | None, **settings: object) -> ApiError:
+    """Append to a log of these settings; the error it raises, having changed nothing."""
+    log = Broker(config=log_config(**settings)).log()
+    with pytest.raises(ApiError) as caught:
+        log.append_as_leader(produced, 0)
+    assert (log.log_end_offset, log.size) == (0, 0)
+    return caught.value
+
+
+def store(produced: bytes, **settings: object) -> RecordBatch:
+    """Append to a log of these settings; the batch as it is stored."""
+    log = Broker(config=log_config(**settings)).log()
+    info = log.append_as_leader(produced, 3)
+    (stored,) = read_all(log)
+    view = RecordBatch(stored)
+    assert view.is_valid_crc()
+    assert (view.base_offset, view.last_offset, view.partition_leader_epoch) == (0, info.last_offset, 3)
+    assert view.max_timestamp == info.max_timestamp
+    assert list(view.records())
+    return view
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("produced", "code"),
+    [
+        (changed(batch(2), base_offset=5), ErrorCode.INVALID_RECORD),
+        (changed(batch(2), crc=1, fix_crc=False), ErrorCode.CORRUPT_MESSAGE),
+        (changed(batch(2), length=40), ErrorCode.CORRUPT_MESSAGE),
+        (changed(batch(2), length=-1), ErrorCode.CORRUPT_MESSAGE),
+        (changed(batch(2), magic=3), ErrorCode.CORRUPT_MESSAGE),
+        (changed(batch(2), count=3), ErrorCode.INVALID_RECORD),
+        (changed(batch(2), count=0, last_delta=-1), ErrorCode.INVALID_RECORD),
+        (changed(batch(2), count=-1), ErrorCode.INVALID_RECORD),
+        (changed(batch(2), last_delta=-5), ErrorCode.INVALID_RECORD),
+        (changed(batch(2), attributes=0x20), ErrorCode.INVALID_RECORD),
+        (changed(batch(2), attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (changed(batch(2), producer_id=9, producer_epoch=0, base_sequence=-1), ErrorCode.INVALID_RECORD),
+        (batch(2) + batch(2), ErrorCode.INVALID_RECORD),
+    ],
+)  # fmt: skip
+def test_lies_in_the_header_are_refused(level: str, produced: bytes, code: ErrorCode) -> None:
+    for given in (produced, memoryview(produced)):
+        assert refuse(given, record_validation=level).code is code
+
+
+def test_lying_count_is_refused_where_records_are_walked() -> None:
+    """Consistent in the header, but not with the records."""
+    lie = changed(batch(3), count=2, last_delta=1)
+    store_header = Broker(config=log_config(record_validation="header")).log()
+    store_header.append_as_leader(lie, 0)
+    for level in ("framing", "full"):
+        assert refuse(lie, record_validation=level).code is ErrorCode.INVALID_RECORD
+        packed = changed(batch(3, codec=Codec.ZSTD), count=2, last_delta=1)
+        if level == "full":
+            assert refuse(packed, record_validation=level).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("level", LEVELS)
+def test_good_batches_stay_byte_for_byte(codec: Codec, level: str) -> None:
+    produced = batch(4, codec=codec)
+    log = Broker(config=log_config(record_validation=level)).log()
+    assert not log.append_as_leader(produced, 0).converted
+    assert [without_place(one) for one in read_all(log)] == [without_place(produced)]
+
+
+@pytest.mark.parametrize("produced", [None, b"", batch(2)[:-1], batch(2)[:30], batch(2)[:5]])
+def test_nothing_whole_is_no_append(produced: bytes | None) -> None:
+    log = Broker().log()
+    info = log.append_as_leader(produced, 0)
+    assert (info.first_offset, info.valid_bytes, log.log_end_offset) == (-1, 0, 0)
+
+
+@pytest.mark.parametrize("rest", [b"\0" * 5, batch(1)[:-1], batch(1)[:20]])
+def test_a_cut_off_second_batch_is_trimmed(rest: bytes) -> None:
+    log = Broker().log()
+    assert log.append_as_leader(batch(2) + rest, 0).valid_bytes == len(batch(2))
+    assert [without_place(one) for one in read_all(log)] == [without_place(batch(2))]
+
+
+def test_sizes() -> None:
+    size = len(batch(1))
+    assert refuse(batch(1), max_message_bytes=size - 1).code is ErrorCode.MESSAGE_TOO_LARGE
+    store(batch(1), max_message_bytes=size)
+    assert refuse(batch(1), segment_bytes=size - 1).code is ErrorCode.RECORD_LIST_TOO_LARGE
+    store(batch(1), segment_bytes=size)
+
+
+def test_append_time_is_stamped_with_a_right_checksum() -> None:
+    for codec in (Codec.NONE, Codec.LZ4):
+        log = Broker(config=log_config(message_timestamp_type="LogAppendTime")).log()
+        info = log.append_as_leader(batch(3, codec=codec, timestamp=NOW - 5000), 0)
+        assert (info.log_append_time_ms, info.max_timestamp) == (NOW, NOW)
+        view = RecordBatch(read_all(log)[0])
+        assert view.is_valid_crc()
+        assert view.timestamp_type == 1
+        assert {record.timestamp for record in view.records()} == {NOW}
+
+
+def test_append_time_of_a_producer() -> None:
+    """A topic of append time refuses it; a topic of create time stores it as create time, as Kafka does."""
+    stamped = changed(batch(2), attributes=8)
+    error = refuse(stamped, message_timestamp_type="LogAppendTime")
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert isinstance(error, InvalidRecords)
+    assert store(stamped).timestamp_type == 0
+
+
+@pytest.mark.parametrize("setting", ["message_timestamp_before_max_ms", "message_timestamp_after_max_ms"])
+def test_timestamps_too_far_off_are_named(setting: str) -> None:
+    sign = -1 if "before" in setting else 1
+    builder = RecordBatchBuilder()
+    for offset, difference in enumerate((0, 1000, 1001, 5000)):
+        builder.append(NOW + sign * difference, b"k", b"%d" % offset)
+    error = refuse(builder.build(), **{setting: 1000})
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert isinstance(error, InvalidRecords)
+    assert [index for index, _ in error.record_errors] == [2, 3]
+    store(batch(1, timestamp=NOW + sign * 1000), **{setting: 1000})
+    store(batch(1, timestamp=-1), **{setting: 1000})
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_compacted_topics_want_keys(codec: Codec) -> None:
+    builder = RecordBatchBuilder(codec)
+    for key in (b"a", None, b"c", None):
+        builder.append(NOW, key, b"v")
+    error = refuse(builder.build(), cleanup_policy="compact")
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert isinstance(error, InvalidRecords)
+    assert [index for index, _ in error.record_errors] == [1, 3]
+    assert "Compacted topic cannot accept message without key" in str(error.record_errors[0][1])
+    store(batch(2, codec=codec), cleanup_policy="compact,delete")
+
+
+@pytest.mark.parametrize("source", Codec)
+@pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_topics_codec(source: Codec, target: str) -> None:
+    produced = RecordBatchBuilder(source, producer_id=5, producer_epoch=1, base_sequence=7)
+    for number in range(5):
+        produced.append(NOW + number, b"k%d" % number, b"v" * 100, [("h", b"x"), ("i", None)])
+    data = produced.build()
+    stored = store(data, compression_type=target)
+    assert stored.codec == (Codec.NONE if target == "uncompressed" else Codec.from_name(target))
+    assert list(stored.records()) == list(RecordBatch(data).records())
+    assert (stored.producer_id, stored.producer_epoch, stored.base_sequence) == (5, 1, 7)
+
+
+def test_rebuilt_batch_may_have_become_too_large() -> None:
+    packed = batch(50, codec=Codec.ZSTD, size=100)
+    error = refuse(packed, compression_type="uncompressed", max_message_bytes=1000)
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_old_formats_are_converted(magic: int, codec: Codec) -> None:
+    records = [Record(offset, NOW + offset, b"k", b"v%d" % offset) for offset in range(4)]
+    stored = store(encode_message_set(magic, records, codec))
+    assert stored.codec == codec
+    assert [(r.offset, r.key, r.value) for r in stored.records()] == [(r.offset, r.key, r.value) for r in records]
+    assert {r.timestamp for r in stored.records()} == ({-1} if magic == 0 else {NOW + n for n in range(4)})
+
+
+def test_old_formats_are_held_to_the_rules_too() -> None:
+    plain = encode_message_set(1, [Record(0, NOW, None, b"v"), Record(1, NOW, b"k", b"v")])
+    error = refuse(plain, cleanup_policy="compact")
+    assert isinstance(error, InvalidRecords)
+    assert [index for index, _ in error.record_errors] == [0]
+    broken = bytearray(plain)
+    broken[-1] ^= 1
+    assert refuse(bytes(broken)).code is ErrorCode.CORRUPT_MESSAGE
+    wrapper = encode_message_set(1, [Record(0, NOW, b"k", b"v")], Codec.GZIP)
+    assert refuse(wrapper + wrapper).code is ErrorCode.INVALID_RECORD
+    stored = store(plain, message_timestamp_type="LogAppendTime")
+    assert {record.timestamp for record in stored.records()} == {NOW}
+
+
+def test_brokers_may_write_control_records() -> None:
+    marker = RecordBatchBuilder(producer_id=1, producer_epoch=0, is_transactional=True, is_control=True)
+    marker.append(NOW, b"\0\0\0\1", b"\0\0\0\0\0\0")
+    log = Broker(config=log_config(cleanup_policy="compact", compression_type="gzip")).log()
+    log.append_as_leader(marker.build(), 0, origin=AppendOrigin.COORDINATOR)
+    assert RecordBatch(read_all(log)[0]).is_control
+    assert refuse(marker.build()).code is ErrorCode.INVALID_RECORD
+
+
+def test_full_corrects_the_largest_timestamp_and_the_offsets() -> None:
+    lie = changed(batch(3), max_timestamp=NOW + 99999)
+    assert store(lie, record_validation="framing").max_timestamp == NOW + 99999
+    assert store(lie, record_validation="full").max_timestamp == NOW + 2
+    builder = RecordBatchBuilder()
+    builder.append(NOW, b"a", b"1")
+    builder.append(NOW, b"b", b"2", offset=2)
+    gap = changed(builder.build(), last_delta=1)
+    assert [record.offset for record in store(gap, record_validation="full").records()] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("records", "version", "code"),
+    [
+        (batch(1), 3, None),
+        (batch(1) + batch(1)[:30], 9, None),
+        (None, 2, None),
+        (None, 3, ErrorCode.INVALID_RECORD),
+        (b"", 9, ErrorCode.INVALID_RECORD),
+        (batch(1)[:-1], 9, ErrorCode.INVALID_RECORD),
+        (batch(1) * 2, 9, ErrorCode.INVALID_RECORD),
+        (batch(1) * 2, 2, None),
+        (encode_message_set(1, [Record(0, NOW, b"k", b"v")]), 2, None),
+        (encode_message_set(1, [Record(0, NOW, b"k", b"v")]), 3, ErrorCode.INVALID_RECORD),
+        (batch(1, codec=Codec.ZSTD), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (batch(1, codec=Codec.ZSTD), 7, None),
+    ],
+)
+def test_format_of_a_produce_request(records: bytes | None, version: int, code: ErrorCode | None) -> None:
+    try:
+        check_produce_format(records, version)
+        found = None
+    except ApiError as error:
+        found = error.code
+    assert found is code
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+def test_any_buffer(wrap: Callable[[bytes], bytes]) -> None:
+    assert Broker().log().append_as_leader(wrap(batch(3)), 0).record_count == 3

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from barnabas.api.request import Request
 from barnabas.network.connection_quotas import ConnectionLimits
 from barnabas.network.mute_states import MuteState
 from barnabas.records.file_records import FileRecords
+from barnabas.transport.send import FILE_BYTES_PER_TURN
 from tests.unit.network.network_harness import NetworkHarness, framed
 
 
@@ -186,6 +189,41 @@ def test_large_frames_are_handled_and_their_buffers_recycled(harness: NetworkHar
         harness.settle()
     assert client.take() == answers(*(bytes([65 + n]) * 40 for n in range(4)))
     assert (harness.pool.recycled, harness.pool.leaked) == (3, 0)
+
+
+def test_a_long_file_leaves_in_turns_and_others_have_theirs(harness: NetworkHarness, tmp_path: Path) -> None:
+    content = os.urandom(5 * FILE_BYTES_PER_TURN + 12345)
+    (tmp_path / "segment").write_bytes(content)
+    released: list[bool] = []
+    descriptor = os.open(tmp_path / "segment", os.O_RDONLY)
+
+    class File:
+        def fileno(self) -> int:
+            return descriptor
+
+        def release(self) -> None:
+            released.append(True)
+
+    def on_request(request: Request[Any]) -> None:
+        if request.body == b"fetch":
+            records = FileRecords(File(), 0, len(content))  # type: ignore[arg-type]
+            request.channel.send(request, [b"head", records, b"tail"])
+        else:
+            harness.answer(request)
+
+    harness.on_request = on_request
+    consumer, other = harness.connect(capacity=10 << 20), harness.connect()
+    consumer.send(framed(b"fetch", b"next"))
+    harness.turn(3)
+    assert 0 < len(consumer.incoming) < len(content)
+    other.send(framed(b"quick"))
+    harness.turn(3)
+    assert other.take() == answers(b"quick")
+    harness.turn(10)
+    assert consumer.take() == b"head" + content + b"tail" + answers(b"next")
+    assert released == [True]
+    assert len(harness.completed) == 3
+    os.close(descriptor)
 
 
 def test_a_request_leaves_no_garbage_cycles(harness: NetworkHarness) -> None:

@@ -101,7 +101,11 @@ class ReplicaReader:
             fetch.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
             return 0
         fetch.error = ErrorCode.NONE
-        fetch.records = data.records
+        if data.first_entry_incomplete and not terms.hard_max_bytes:
+            # A part of a batch is of no use to anybody but the old versions, which learn from it that it is too large.
+            data.release()
+        else:
+            fetch.records = data.records
         fetch.read_from = data.fetch_offset
         fetch.aborted_transactions = data.aborted_transactions
-        return len(data.records)
+        return len(fetch.records)

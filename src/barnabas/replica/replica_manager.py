@@ -206,11 +206,10 @@ class ReplicaManager:
             if hosted is None:
                 opened[key] = partition
             if state.leader == self.config.broker_id:
-                leadership_changed = partition.make_leader(state, controller_epoch)
+                partition.make_leader(state, controller_epoch)
             else:
-                leadership_changed = partition.make_follower(state, controller_epoch)
-            if leadership_changed:
-                changed.append(key)
+                partition.make_follower(state, controller_epoch)
+            changed.append(key)  # a smaller ISR may complete a produce just as a lost leadership does
         except ApiError as refused:
             logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             error = refused.code

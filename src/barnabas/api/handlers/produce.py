@@ -9,6 +9,7 @@ Kafka: KafkaApis.handleProduceRequest.
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,10 +27,11 @@ logger = logging.getLogger(__name__)
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
 
-_MAGIC_OFFSET = 16
-_CODEC_OFFSET = 22
-_BATCH_HEADER_SIZE = 61
-_LENGTH_PREFIX_SIZE = 12
+BATCH_START = struct.Struct(">qiib")
+"""Base offset, length of what follows, leader epoch, magic: as far as every format agrees where the magic is."""
+LENGTH_PREFIX_SIZE = 12
+SMALLEST_BATCH = 14
+CODEC_OFFSET = 22
 
 LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -163,35 +165,49 @@ class ProduceApi:
 
 
 def refused_batch(version: int, records: Any) -> ApiError | None:
-    """What a produce version demands of its records (ProduceRequest.validateRecords); None when all is well.
+    """What a produce version demands of its records; None when all is well. Contents are the log's matter.
 
-    From v3 on exactly one batch of magic 2 per partition, from v7 on it may be zstd. Contents are the log's matter.
+    From v3 on exactly one whole batch of magic 2 per partition (bytes behind it that are none are the log's to trim),
+    from v7 on it may be zstd. Kafka: ProduceRequest.validateRecords over ByteBufferLogInputStream.
     """
     if version < 3:
         return None if records else ApiError(ErrorCode.CORRUPT_MESSAGE, "the request holds no records")
-    if not records:
-        return ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} must have at least one record batch per partition",
-        )
-    size = len(records)
-    if size < _BATCH_HEADER_SIZE:
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are too few for a record batch")
-    if records[_MAGIC_OFFSET] != 2:
-        return ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
-        )
-    length = int.from_bytes(records[8:12], "big", signed=True)
-    if length + _LENGTH_PREFIX_SIZE < size and length >= 0:
-        return ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} are only allowed to contain exactly one record batch per "
-            "partition",
-        )
-    if version < 7 and records[_CODEC_OFFSET] & 7 == Codec.ZSTD:
-        return ApiError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {version} are not allowed to use ZStandard compression",
-        )
+    size = 0 if records is None else len(records)
+    if size < BATCH_START.size:
+        return _no_batch(version)
+    _, length, _, magic = BATCH_START.unpack_from(records)
+    end = length + LENGTH_PREFIX_SIZE
+    if end == size and magic == 2 and version >= 7:
+        return None
+    if length < SMALLEST_BATCH:
+        text = f"Record size {length} is less than the minimum record overhead ({SMALLEST_BATCH})"
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, text)
+    if not 0 <= magic <= 2:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+    if end > size:
+        return _no_batch(version)
+    if magic != 2:
+        return _only(version, "record batches with magic version 2")
+    if _is_whole_batch(records[end:]):
+        return _only(version, "exactly one record batch per partition")
+    if version < 7 and records[CODEC_OFFSET] & 7 == Codec.ZSTD:
+        text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
+        return ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     return None
+
+
+def _is_whole_batch(rest: Any) -> bool:
+    if len(rest) < BATCH_START.size:
+        return False
+    _, length, _, _ = BATCH_START.unpack_from(rest)
+    return bool(SMALLEST_BATCH <= length <= len(rest) - LENGTH_PREFIX_SIZE)
+
+
+def _no_batch(version: int) -> ApiError:
+    text = f"Produce requests with version {version} must have at least one record batch per partition"
+    return ApiError(ErrorCode.INVALID_RECORD, text)
+
+
+def _only(version: int, what: str) -> ApiError:
+    text = f"Produce requests with version {version} are only allowed to contain {what}"
+    return ApiError(ErrorCode.INVALID_RECORD, text)

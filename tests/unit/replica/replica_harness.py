@@ -1,0 +1,135 @@
+"""A ReplicaManager on a simulated disk, with a clock and a timer that tests move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.messages.inter_broker import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.purgatory.timer import SystemTimer
+from barnabas.replica.partition_append import PartitionAppend
+from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
+from barnabas.replica.replica_config import ReplicaConfig
+from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.storage.fetch_data import FetchIsolation
+from tests.unit.storage.log_harness import Broker
+
+TOPIC_ID = bytes(range(16))
+US = 0
+ANOTHER = 1
+
+
+class Replicas:
+    """Broker 0, told by controller epoch 1 unless a test says otherwise."""
+
+    def __init__(self, broker: Broker | None = None) -> None:
+        self.broker = broker or Broker()
+        self.clock = self.broker.clock
+        self.actions = ActionQueue()
+        self.timer = SystemTimer(self.clock, lambda task: task())
+        self.metadata = MetadataCache(US)
+        self.manager = ReplicaManager(
+            ReplicaConfig(broker_id=US),
+            self.broker.manager,
+            self.broker.scheduler,
+            self.timer,
+            self.actions,
+            self.broker.files,
+            self.metadata,
+        )
+
+    def lead(
+        self,
+        topic: str = "topic",
+        partition: int = 0,
+        *,
+        leader: int = US,
+        leader_epoch: int = 0,
+        isr: Sequence[int] = (US,),
+        replicas: Sequence[int] | None = None,
+        controller_epoch: int = 1,
+        topic_id: bytes = TOPIC_ID,
+        is_new: bool = True,
+    ) -> LeaderAndIsrResponse:
+        """What the controller says of one partition."""
+        state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+            partition_index=partition,
+            controller_epoch=controller_epoch,
+            leader=leader,
+            leader_epoch=leader_epoch,
+            isr=list(isr),
+            partition_epoch=leader_epoch,
+            replicas=list(replicas if replicas is not None else isr),
+            is_new=is_new,
+        )
+        topic_state = LeaderAndIsrRequest.LeaderAndIsrTopicState(
+            topic_name=topic, topic_id=topic_id, partition_states=[state]
+        )
+        return self.manager.apply_leader_and_isr(
+            LeaderAndIsrRequest(controller_id=US, controller_epoch=controller_epoch, topic_states=[topic_state])
+        )
+
+    def stop(self, topic: str = "topic", partition: int = 0, *, leader_epoch: int = -2, delete: bool = True) -> Any:
+        state = StopReplicaRequest.StopReplicaPartitionState(
+            partition_index=partition, leader_epoch=leader_epoch, delete_partition=delete
+        )
+        topic_state = StopReplicaRequest.StopReplicaTopicState(topic_name=topic, partition_states=[state])
+        return self.manager.stop_replicas(StopReplicaRequest(controller_epoch=1, topic_states=[topic_state]))
+
+    def announce(self, topic: str, partition: int, leader: int) -> None:
+        """Put a partition into the metadata image."""
+        state = UpdateMetadataRequest.UpdateMetadataPartitionState(
+            partition_index=partition, leader=leader, leader_epoch=0, isr=[leader], replicas=[leader]
+        )
+        topic_state = UpdateMetadataRequest.UpdateMetadataTopicState(
+            topic_name=topic, topic_id=TOPIC_ID, partition_states=[state]
+        )
+        self.manager.update_metadata(
+            UpdateMetadataRequest(controller_id=US, controller_epoch=1, topic_states=[topic_state])
+        )
+
+    def append(self, *entries: tuple[str, int, bytes], acks: int = 1, timeout_ms: int = 1000) -> list[Any]:
+        """Append; what comes back is empty until the answer is there. Drains the action queue as Apis.handle does."""
+        answered: list[Any] = []
+        self.manager.append_records(
+            [PartitionAppend(topic, partition, records) for topic, partition, records in entries],
+            required_acks=acks,
+            timeout_ms=timeout_ms,
+            on_complete=answered.extend,
+        )
+        self.actions.run_all()
+        return answered
+
+    def fetch(
+        self,
+        *fetches: PartitionFetch,
+        min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 0,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+        hard_max_bytes: bool = False,
+    ) -> list[PartitionFetch]:
+        """Fetch; what comes back is empty until the answer is there."""
+        answered: list[PartitionFetch] = []
+        terms = FetchTerms(max_wait_ms, min_bytes, max_bytes, isolation, hard_max_bytes)
+        self.manager.fetch_records(terms, fetches, answered.extend)
+        return answered
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.clock.advance(milliseconds)
+        self.timer.advance()
+
+    def partition(self, topic: str = "topic", partition: int = 0) -> Any:
+        return self.manager.partition_or_error(topic, partition)
+
+
+def key(topic: str = "topic", partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, partition)

@@ -104,3 +104,17 @@ def test_bad_lines_and_places_are_named(run: Run) -> None:
     )
     assert "strict has no partition 7; it has 1" in run("consume", "strict", "--partition=7").stderr
     assert "not 'yesterday'" in run("consume", "strict", "--from=yesterday").stderr
+
+
+def test_the_log_can_be_looked_into(run: Run, running: BrokerProcess) -> None:
+    run("topics", "create", "dumped")
+    run("produce", "dumped", "--key-separator=:", stdin="a:1\n")
+    segment = Path(running.data_dir, "dumped-0", "00000000000000000000.log")
+    dumped = run("log", "dump", "--print-records", str(segment))
+    assert dumped.exit_code == 0, dumped.stderr
+    assert "baseOffset: 0 lastOffset: 0 count: 1" in dumped.stdout
+    assert dumped.stdout.count("key: a payload: 1") == 1
+    missing = run("log", "dump", str(segment.with_name("00000000000000000009.log")))
+    assert missing.exit_code == 1
+    assert missing.stderr.endswith("No such file or directory\n")
+    assert run("log", "dump", str(segment.with_name("partition.metadata"))).exit_code == 1

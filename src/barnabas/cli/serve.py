@@ -72,7 +72,9 @@ def serve(
     except OSError as error:
         click.echo(f"barnabas: cannot read {config_file}: {error.strerror}", err=True)
         sys.exit(EXIT_WRONG_SETTINGS)
-    log = LogQueue(sys.stderr)
+    # A stream of its own over the same descriptor: while the writer waits for a full pipe, it holds the stream's lock.
+    stream = open(sys.stderr.fileno(), "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    log = LogQueue(stream)
     log.start()
     logging.basicConfig(level=log_level.upper(), handlers=[log])
     stop = _StopRequest()
@@ -181,7 +183,5 @@ class _StopRequest:
 
 def _leave(status: int, log: LogQueue) -> NoReturn:
     """End the process. Threads that are still there (a full pipe's writer, a client's) must not keep it alive."""
-    logging.shutdown()
     log.stop()
-    sys.stdout.flush()
     os._exit(status)

@@ -164,13 +164,16 @@ class OperatingSystemFile:
 
 
 class OperatingSystemFiles:
-    """The machine's file system."""
+    """The machine's file system. `read_only`: `open` gives files that cannot be written (for tools beside a broker)."""
 
-    __slots__ = ()
+    __slots__ = ("_access",)
+
+    def __init__(self, *, read_only: bool = False) -> None:
+        self._access = os.O_RDONLY if read_only else os.O_RDWR
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> File:
         """See Files."""
-        flags = os.O_RDWR | os.O_CLOEXEC
+        flags = self._access | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT
         if truncate:

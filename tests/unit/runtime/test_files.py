@@ -87,3 +87,12 @@ def test_directories(tmp_path: Path) -> None:
     FILES.remove_tree(str(tmp_path / "a"))
     FILES.remove_tree(str(tmp_path / "a"))
     assert FILES.free_bytes(str(tmp_path)) > 0
+
+
+def test_read_only_files_cannot_be_written(path: str) -> None:
+    FILES.write_atomically(path, b"kept")
+    file = OperatingSystemFiles(read_only=True).open(path)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.write([b"lost"], 0)
+    assert file.read(0, 10) == b"kept"
+    file.close()

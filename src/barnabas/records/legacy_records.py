@@ -36,6 +36,7 @@ from barnabas.records.record_reader import Record
 MIN_MESSAGE_SIZE = (14, 22)
 """Smallest value of the size field per magic: CRC, magic, attributes, timestamp, two lengths."""
 _CRC_START = 16
+_UNSIGNED_64 = 0xFFFFFFFFFFFFFFFF
 _HEADER = struct.Struct(">qiIbB")
 _LENGTH = struct.Struct(">i")
 
@@ -200,16 +201,16 @@ def encode_message(
     value: Buffer | None,
     attributes: int = 0,
 ) -> bytes:
-    """Encode one message with its offset and size."""
+    """Encode one message with its offset and size. Numbers beyond 64 bits wrap, as Java's do."""
     body = b"".join(
         (
             struct.pack(">bB", magic, attributes),
-            struct.pack(">q", timestamp) if magic else b"",
+            struct.pack(">Q", timestamp & _UNSIGNED_64) if magic else b"",
             _encode_field(key),
             _encode_field(value),
         )
     )
-    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+    return struct.pack(">QiI", offset & _UNSIGNED_64, len(body) + 4, zlib.crc32(body)) + body
 
 
 def encode_message_set(

@@ -112,13 +112,7 @@ class RecordBatchBuilder:
             offset = self._next_offset
         elif offset < self._next_offset:
             raise ValueError(f"offset {offset} after {self._next_offset - 1}")
-        if self.count == 0:
-            self._base_timestamp = self._max_timestamp = timestamp_ms
-        elif timestamp_ms > self._max_timestamp:
-            self._max_timestamp = timestamp_ms
-        self._next_offset = offset + 1
-        self.count += 1
-        delta = timestamp_ms - self._base_timestamp
+        delta = timestamp_ms - self._base_timestamp if self.count else 0
         time_bytes = ZIGZAG[delta] if 0 <= delta < 4096 else encode_zigzag(delta)
         delta = offset - self.base_offset
         offset_bytes = ZIGZAG[delta] if delta < 4096 else encode_zigzag(delta)
@@ -149,6 +143,13 @@ class RecordBatchBuilder:
             value,
             header_bytes,
         )
+        # Only now, so that a record that cannot be encoded leaves the builder as it was.
+        if self.count == 0:
+            self._base_timestamp = self._max_timestamp = timestamp_ms
+        elif timestamp_ms > self._max_timestamp:
+            self._max_timestamp = timestamp_ms
+        self._next_offset = offset + 1
+        self.count += 1
         self.size += len(prefix) + size
         return self.size
 

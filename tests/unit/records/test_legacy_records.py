@@ -181,3 +181,12 @@ def test_magic_at(buffer: bytes, magic: int) -> None:
     for bad in (buffer[:16], bytes(16) + b"\x03", bytes(16) + b"\xff"):
         with pytest.raises(CorruptRecord):
             magic_at(bad)
+
+
+def test_numbers_beyond_64_bits_wrap_on_the_way_down() -> None:
+    builder = RecordBatchBuilder(base_offset=2**63 - 2)
+    builder.append(2**63 - 1, None, b"a")
+    data = bytearray(builder.build())
+    data[-6] = 2  # a timestamp delta of 1
+    (message,) = any_batches(down_convert(data, 1))
+    assert message.max_timestamp == -(2**63)

@@ -217,3 +217,14 @@ def test_size_is_exact_before_compression() -> None:
     builder = RecordBatchBuilder()
     builder.append(1, b"k" * 5000, b"v", [("h", None)])
     assert builder.append(2, None, b"v" * 70) == builder.size == len(builder.build())
+
+
+def test_a_record_that_cannot_be_encoded_leaves_the_builder_as_it_was() -> None:
+    builder = RecordBatchBuilder()
+    builder.append(1, None, b"a")
+    with pytest.raises(AttributeError):
+        builder.append(99, None, b"b", [(5, b"")])  # type: ignore[list-item]
+    builder.append(2, None, b"c")
+    batch = RecordBatch(builder.build())
+    assert [(record.offset, record.value) for record in batch.records()] == [(0, b"a"), (1, b"c")]
+    assert batch.max_timestamp == 2

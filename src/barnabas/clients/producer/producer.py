@@ -43,6 +43,7 @@ from barnabas.transport.selector import Selector
 
 _numbers = itertools.count(1)
 _TOUCH_INTERVAL_MS = 1_000
+_TIMESTAMP_END = 1 << 63
 
 
 class Producer:
@@ -130,14 +131,16 @@ class Producer:
         """
         self._check_usable()
         if value.__class__ is not bytes:
-            _check_bytes("value", value)
+            value = _as_bytes("value", value)
         if key.__class__ is not bytes:
-            _check_bytes("key", key)
+            key = _as_bytes("key", key)
+        if headers.__class__ is not tuple:
+            headers = tuple(headers)
         if partition is not None and partition < 0:
             raise ValueError(f"Invalid partition: {partition}. Partition number should always be non-negative.")
         if timestamp_ms is None:
             timestamp_ms = self._clock.milliseconds()
-        elif timestamp_ms < 0:
+        elif not 0 <= timestamp_ms < _TIMESTAMP_END:
             raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")
         try:
             cluster, left_ms = self._wait_on_metadata(topic, partition)
@@ -147,7 +150,7 @@ class Producer:
             if partition is None and key is not None and not self.config.partitioner_ignore_keys:
                 count = cluster.partition_count(topic)
                 assert count is not None
-                partition = partition_for_key(bytes(key), count)
+                partition = partition_for_key(key, count)
             future, wake_sender = self._accumulator.append(
                 topic,
                 partition,
@@ -288,6 +291,10 @@ def _failed(error: Exception, callback: DeliveryCallback | None) -> Future[Recor
     return future
 
 
-def _check_bytes(name: str, data: object) -> None:
-    if data is not None and not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"{name} must be bytes or None, not {type(data).__name__}")
+def _as_bytes(name: str, data: object) -> bytes | None:
+    """A copy of what the caller may change while the record waits. Raises TypeError."""
+    if data is None:
+        return None
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"{name} must be bytes or None, not {type(data).__name__}")

@@ -7,6 +7,7 @@ never held while waiting for memory. Times are monotonic milliseconds.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +29,8 @@ from barnabas.records.compression import Codec
 from barnabas.records.record_batch import HEADER_SIZE, Buffer
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
+
+_log = logging.getLogger(__name__)
 
 
 class ReadyResult(NamedTuple):
@@ -254,10 +257,8 @@ class RecordAccumulator:
                 node_id: self._drain_node(node_id, queues, max_bytes, now_ms) for node_id, queues in by_node.items()
             }
         # Encoding takes long, and the batches belong to this thread now.
-        for batches in drained.values():
-            for batch in batches:
-                self._encode(batch)
-        return {node_id: batches for node_id, batches in drained.items() if batches}
+        encoded = {node_id: [batch for batch in batches if self._encode(batch)] for node_id, batches in drained.items()}
+        return {node_id: batches for node_id, batches in encoded.items() if batches}
 
     def _drain_node(
         self,
@@ -287,14 +288,22 @@ class RecordAccumulator:
             batches.append(batch)
         return batches
 
-    def _encode(self, batch: ProducerBatch) -> None:
-        if batch.data is None:
-            ratio = batch.close()
-            if batch.codec is not Codec.NONE:
-                with self._lock:
-                    self._ratios.observe(batch.topic_partition.topic, batch.codec, ratio)
-        if self._sequences is not None and not batch.has_sequence:
-            self._sequences.assign(batch)
+    def _encode(self, batch: ProducerBatch) -> bool:
+        """Encode a drained batch and number it. One that cannot be encoded fails: False."""
+        try:
+            if batch.data is None:
+                ratio = batch.close()
+                if batch.codec is not Codec.NONE:
+                    with self._lock:
+                        self._ratios.observe(batch.topic_partition.topic, batch.codec, ratio)
+            if self._sequences is not None and not batch.has_sequence:
+                self._sequences.assign(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the records' owners must hear of it
+            _log.exception("A batch of %s cannot be encoded", batch.topic_partition)
+            batch.fail(error)
+            self.finished(batch)
+            return False
+        return True
 
     def reenqueue(self, batch: ProducerBatch, now_ms: int) -> None:
         """Put a batch back after a failed attempt: at the head of its queue, or by its sequence number."""

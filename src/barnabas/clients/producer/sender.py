@@ -175,7 +175,13 @@ class Sender:
             timeout_ms=self._config.request_timeout_ms,
             callback=lambda response: self._handle_produce_response(response, by_partition),
         )
-        self._client.send(request, now_ms)
+        try:
+            self._client.send(request, now_ms)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the records' owners must hear of it
+            _log.exception("A produce request cannot be sent")
+            for batch in batches:
+                self._fail(batch, error)
+                self._accumulator.unmute(batch.topic_partition)
 
     def _handle_produce_response(
         self, response: ClientResponse, batches: Mapping[TopicPartition, ProducerBatch]

@@ -160,6 +160,18 @@ def test_a_topic_with_an_invalid_name(setting: Setting) -> None:
     assert error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+def test_what_the_caller_changes_later_does_not_matter(setting: Setting) -> None:
+    producer = setting.producer(linger_ms=60_000)
+    value, headers = bytearray(b"before"), [("h", b"1")]
+    future = producer.send("t", value, memoryview(b"k"), headers, partition=0)
+    value[:] = b"after!"
+    headers.clear()
+    producer.flush()
+    assert future.done()
+    record = next(setting.stored[0][0].records())
+    assert (record.key, record.value, record.headers) == (b"k", b"before", (("h", b"1"),))
+
+
 def test_wrong_arguments_raise(setting: Setting) -> None:
     producer = setting.producer()
     with pytest.raises(TypeError, match="value must be bytes or None, not str"):
@@ -170,6 +182,8 @@ def test_wrong_arguments_raise(setting: Setting) -> None:
         producer.send("t", b"", partition=-1)
     with pytest.raises(ValueError, match="Invalid timestamp: -1"):
         producer.send("t", b"", timestamp_ms=-1)
+    with pytest.raises(ValueError, match="Invalid timestamp"):
+        producer.send("t", b"", timestamp_ms=1 << 63)
     with pytest.raises(TypeError, match="not both"):
         Producer("a:1", ProducerConfig(), linger_ms=1)
 

@@ -11,6 +11,7 @@ from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.producer.buffer_pool import BufferPool
+from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.sender import Sender
@@ -306,6 +307,25 @@ def test_the_loop_survives_an_exception_and_closing_sends_what_is_left() -> None
     setting.sender.initiate_close()
     setting.sender.run()
     assert future.result(0).offset == 9
+
+
+def test_what_cannot_be_encoded_or_sent_fails_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(max_in_flight_requests_per_connection=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(ProducerBatch, "close", lambda batch: 1 / 0)
+        future = setting.append()
+        setting.turns()
+    assert isinstance(future.exception(0), ZeroDivisionError)
+    with monkeypatch.context() as patch:
+        patch.setattr(setting.client, "send", lambda request, now_ms: 1 / 0)
+        future = setting.append()
+        setting.turns()
+    assert isinstance(future.exception(0), ZeroDivisionError)
+    future = setting.append()
+    setting.turns()
+    setting.answer(base_offset=4)
+    assert future.result(0).offset == 4
+    assert not setting.accumulator.has_incomplete()
 
 
 def test_forced_closing_fails_what_is_left() -> None:

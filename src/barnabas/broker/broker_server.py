@@ -10,7 +10,6 @@ Kafka: kafka.server.KafkaServer.
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,6 +38,7 @@ from barnabas.metadata.broker_registration import BrokerRegistration
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.network.host_name import canonical_host_name
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.request_handler_pool import RequestHandlerPool
 from barnabas.network.socket_server import SocketServer
@@ -210,12 +210,13 @@ class BrokerServer:
         self._on_stop("topic purgatory", topic_changes.purgatory.shutdown)
 
     def _join_cluster(self) -> None:
-        """Register this broker and stand for controller. Topics of an earlier run are led as soon as that is won."""
+        """Register this broker and stand for controller; wait until the topics of an earlier run are led again."""
         registration = BrokerRegistration(
             self._zk_client,
             BrokerInfo(self._broker_id, tuple(self._advertised()), self._config.optional_string("broker.rack")),
         )
         self._broker_epoch = registration.register()
+        ready = threading.Event()
         controller = Controller(
             ControllerConfig.from_kafka_config(
                 self._config,
@@ -226,12 +227,11 @@ class BrokerServer:
             registration.register,
             self._channel_to_myself,
             self._scheduler,
+            on_ready=ready.set,
         )
-        told = threading.Event()
-        self._metadata.subscribe(lambda _old, new: told.set() if self._broker_id in new.brokers else None)
         controller.startup()
         self._on_stop("controller", controller.shutdown)
-        if not told.wait(CONTROLLER_TIMEOUT_SECONDS):
+        if not ready.wait(CONTROLLER_TIMEOUT_SECONDS):
             raise OSError(f"no controller told this broker of the cluster within {CONTROLLER_TIMEOUT_SECONDS} s")
 
     def _channel_to_myself(self, broker: BrokerInfo) -> InProcessBrokerChannel:
@@ -249,7 +249,7 @@ class BrokerServer:
         for end_point in advertised_listeners_of(self._config):
             named = end_point if end_point.port else end_point.with_port(ports[end_point.listener_name])
             if named.host in UNROUTABLE_HOSTS:
-                named = replace(named, host=socket.getfqdn())
+                named = replace(named, host=canonical_host_name())
             advertised.append(named)
         return advertised
 

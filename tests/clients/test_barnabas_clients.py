@@ -1,0 +1,83 @@
+"""Our own producer, consumer, raw fetcher and admin client against a real broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.consumer import Consumer, RawFetcher, TopicPartition
+from barnabas.clients.producer import Producer
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.records.memory_records import any_batches
+from tests.clients.barnabas_driver import BarnabasDriver
+from tests.clients.test_round_trip import _round_trip, each_case
+from tests.support.server_fixtures import Server
+
+
+@each_case
+@pytest.mark.parametrize("enable_idempotence", [False, True], ids=["plain", "idempotent"])
+def test_round_trip_of_our_clients(server: Server, codec: str, topic: str, enable_idempotence: bool) -> None:
+    _round_trip(server, BarnabasDriver(enable_idempotence=enable_idempotence), codec, topic)
+
+
+def test_raw_fetches_follow_each_other_to_the_end(server: Server, topic: str) -> None:
+    BarnabasDriver().create_topic(server.bootstrap_servers, topic, 1)
+    with Producer(server.bootstrap_servers, batch_size=20_000) as producer:
+        for number in range(5_000):
+            producer.send(topic, b"%d" % number * 50, partition=0)
+    offset = 0
+    values = []
+    with RawFetcher(server.bootstrap_servers) as fetcher:
+        while offset < 5_000:
+            fetched = fetcher.fetch(topic, 0, offset, max_bytes=200_000)
+            assert fetched.high_watermark == 5_000
+            batches = list(any_batches(fetched.records))
+            offset = batches[-1].next_offset
+            fetcher.send_ahead(topic, 0, offset, max_bytes=200_000, max_wait_ms=10)
+            values += [record.value for batch in batches for record in batch.records()]
+            del batches
+            fetched.release()
+        with pytest.raises(ApiError) as raised:
+            fetcher.fetch(topic, 0, 9_999)
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert values == [b"%d" % number * 50 for number in range(5_000)]
+
+
+def test_a_batch_that_the_broker_finds_too_large_is_split(server: Server, topic: str) -> None:
+    with Admin(server.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1, {"max.message.bytes": "2000"})])
+    with Producer(server.bootstrap_servers, batch_size=16_384, linger_ms=50, enable_idempotence=True) as producer:
+        futures = [producer.send(topic, b"%3d" % number * 100) for number in range(100)]
+        too_large = producer.send(topic, bytes(5_000))
+        producer.flush()
+    assert [future.result(0).offset for future in futures] == list(range(100))
+    error = too_large.exception(0)
+    assert isinstance(error, ApiError)
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_offsets_and_admin_calls(server: Server, topic: str) -> None:
+    partition = TopicPartition(topic, 0)
+    with Admin(server.bootstrap_servers) as admin:
+        created = admin.create_topics([NewTopic(topic, 2, 1, {"retention.ms": "12345"})])[topic]
+        assert (created.num_partitions, created.replication_factor) == (2, 1)
+        with pytest.raises(ApiError) as raised:
+            admin.create_topics([NewTopic(topic, 2, 1)])
+        assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert topic in admin.list_topics()
+        description = admin.describe_topics([topic])[topic]
+        assert description.topic_id == created.topic_id
+        assert [info.leader for info in description.partitions] == [0, 0]
+        assert admin.describe_topic_configs(topic)["retention.ms"].value == "12345"
+        assert [node.id for node in admin.describe_cluster().nodes] == [0]
+        with Producer(server.bootstrap_servers) as producer:
+            for number in range(10):
+                producer.send(topic, b"v", partition=0, timestamp_ms=1_700_000_000_000 + number)
+        assert admin.list_offsets({partition: -1})[partition].offset == 10
+        with Consumer(server.bootstrap_servers) as consumer:
+            assert consumer.beginning_offsets([partition]) == {partition: 0}
+            found = consumer.offsets_for_times({partition: 1_700_000_000_004})[partition]
+            assert found is not None
+            assert (found.offset, found.timestamp_ms) == (4, 1_700_000_000_004)
+        admin.delete_topics([topic])
+        assert topic not in admin.list_topics()

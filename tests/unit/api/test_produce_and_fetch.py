@@ -1,4 +1,4 @@
-"""Produce and fetch from frame to frame; they leave no cycles behind, for the collector looks rarely (design.md 5.10)."""
+"""Produce and fetch from frame to frame; they leave no cycles behind, for the collector looks rarely."""
 
 from __future__ import annotations
 

@@ -136,10 +136,9 @@ class LogSegment:
         self.recent.clear()
 
     def _append_index_entries(self, last_offset: int, position: int) -> None:
-        self.offset_index.append(last_offset, position)
-        largest = self.max_timestamp_and_offset()
-        self.time_index.maybe_append(largest.timestamp, largest.offset)
-        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+        full = self.offset_index.append(last_offset, position)
+        timestamp, offset = self.max_timestamp_and_offset()
+        self.indexes_full = self.time_index.maybe_append(timestamp, offset) or full
 
     def _enter_max_timestamp(self) -> None:
         if self._max_timestamp is not None:

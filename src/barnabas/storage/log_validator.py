@@ -66,6 +66,7 @@ class LogValidator:
         "_look_closer",
         "_max_after_ms",
         "_max_message_bytes",
+        "_plain",
         "_target_codec",
         "_topic_partition",
     )
@@ -83,6 +84,13 @@ class LogValidator:
         self._look_closer = config.record_validation == "full" or compacted
         if not self._append_time and before_ms < UNLIMITED_MS:
             self._look_closer = True
+        self._plain = not (
+            self._look_closer
+            or self._append_time
+            or self._target_codec is not None
+            or self._max_after_ms != UNLIMITED_MS
+        )
+        """Whether a batch that passed the checks of its header is stored as it is: by default so."""
         self._checks = RecordChecks(
             topic_partition,
             compacted=compacted,
@@ -136,14 +144,22 @@ class LogValidator:
                 raise self._invalid(str(error)) from None
             if counted != count:
                 raise self._invalid(f"the batch holds {counted} records, its header says {count}")
+        if self._plain and not attributes & TIMESTAMP_TYPE_MASK:
+            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False
+        return self._apply_settings(RecordBatch(view[:size]), origin)
+
+    def _apply_settings(self, batch: RecordBatch, origin: AppendOrigin) -> ValidatedBatch:
+        """The batch as the topic's settings want it, where they are not the default ones."""
         target = self._target_codec
-        if self._look_closer or (target is not None and target != codec):
-            return self._validate_closely(RecordBatch(view[:size]), origin)
-        if self._append_time or attributes & TIMESTAMP_TYPE_MASK:
-            return self._stamp(RecordBatch(view[:size]))
-        if self._max_after_ms != UNLIMITED_MS and max_timestamp - self._clock.milliseconds() > self._max_after_ms:
-            return self._validate_closely(RecordBatch(view[:size]), origin)
-        return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False
+        if self._look_closer or (target is not None and target != batch.codec):
+            return self._validate_closely(batch, origin)
+        if self._append_time or batch.attributes & TIMESTAMP_TYPE_MASK:
+            return self._stamp(batch)
+        max_timestamp, size = batch.max_timestamp, batch.length
+        if max_timestamp - self._clock.milliseconds() > self._max_after_ms:
+            return self._validate_closely(batch, origin)
+        whole = (memoryview(batch.buffer)[MAGIC_POSITION:size],)
+        return whole, size, batch.last_offset_delta, batch.count, max_timestamp, NO_TIMESTAMP, False
 
     def _validate_short(self, records: Buffer, origin: AppendOrigin) -> ValidatedBatch | None:
         """Fewer bytes than a v2 header: a small old message, or nothing whole."""

@@ -45,14 +45,15 @@ class OffsetIndex(IndexFile):
             self._load()
             return self.base_offset + (self._last[0] if self._last else 0)
 
-    def append(self, offset: int, position: int) -> None:
-        """Add an entry. Raises ValueError unless the offset is larger than the last one."""
+    def append(self, offset: int, position: int) -> bool:
+        """Add an entry; True if the index is full now. Raises ValueError unless the offset is larger than the last."""
         relative = offset - self.base_offset
         with self._lock:
             self._load()
             if self._last is not None and relative <= self._last[0]:
                 raise ValueError(f"offset {offset} is not behind {self.base_offset + self._last[0]} in {self.path}")
             self._append(relative, position)
+            return self._entries >= self.max_entries
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or before `offset`; (base offset, 0) when there is none."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
+from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import (
     CREATE_TIME,
     LOG_APPEND_TIME,
@@ -19,6 +20,7 @@ from barnabas.records.record_batch import (
 )
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.log_append_info import InvalidRecords, RecordError
+from barnabas.storage.record_scan import scan_records
 
 UNLIMITED_MS = 2**63 - 1
 
@@ -52,39 +54,45 @@ class RecordChecks:
         self.any_limits = compacted or (not append_time and min(before_max_ms, after_max_ms) < UNLIMITED_MS)
 
     def check(self, batch: RecordBatch, now_ms: int, *, strict: bool) -> CheckedRecords:
-        """Decode every record. Raises CorruptRecord, InvalidRecords with an entry per record refused.
+        """Check every field of every record. Raises CorruptRecord, InvalidRecords with an entry per record refused.
 
         strict: a client's batch; brokers may write control records, which have no timestamps to check.
         """
+        if batch.count <= 0:
+            raise CorruptRecord(f"a batch claims {batch.count} records")
+        summary = scan_records(batch.decompressed_records(), batch.count)
+        keys_needed = self._compacted and not batch.is_control
+        check_time = strict and not self._append_time
+        base = batch.base_timestamp
+        earliest, latest = now_ms - self._before_max_ms, now_ms + self._after_max_ms
+        if (keys_needed and summary.has_null_key) or (
+            check_time
+            and (base + summary.min_timestamp_delta < earliest or base + summary.max_timestamp_delta > latest)
+        ):
+            self._refuse_records(batch, keys_needed=keys_needed, limits=(earliest, latest) if check_time else None)
+        if self._append_time and batch.attributes & TIMESTAMP_TYPE_MASK:
+            self.refuse_append_time_of_client(batch)
+        stamped = batch.attributes & TIMESTAMP_TYPE_MASK
+        max_timestamp = batch.max_timestamp if stamped else base + summary.max_timestamp_delta
+        return CheckedRecords(max_timestamp, summary.offsets_consecutive)
+
+    def _refuse_records(self, batch: RecordBatch, *, keys_needed: bool, limits: tuple[int, int] | None) -> None:
+        """Raise InvalidRecords that names the records to blame; records without a timestamp never are."""
         errors: list[RecordError] = []
         code = ErrorCode.INVALID_RECORD
-        max_timestamp = NO_TIMESTAMP
-        expected = batch.base_offset
-        consecutive = True
-        check_time = strict and not self._append_time
-        earliest = now_ms - self._before_max_ms
-        latest = now_ms + self._after_max_ms
-        keys_needed = self._compacted and not batch.is_control
         for index, record in enumerate(batch.records()):
-            timestamp = record.timestamp
             if keys_needed and record.key is None:
                 why = f"Compacted topic cannot accept message without key in topic partition {self._topic_partition}."
                 errors.append((index, why))
-            elif check_time and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            elif limits and record.timestamp != NO_TIMESTAMP and not limits[0] <= record.timestamp <= limits[1]:
                 code = ErrorCode.INVALID_TIMESTAMP
                 why = (
-                    f"Timestamp {timestamp} of message with offset {record.offset} is out of range. The timestamp"
-                    f" should be within [{earliest}, {latest}]"
+                    f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. The"
+                    f" timestamp should be within [{limits[0]}, {limits[1]}]"
                 )
                 errors.append((index, why))
-            max_timestamp = max(max_timestamp, timestamp)
-            consecutive = consecutive and record.offset == expected
-            expected += 1
         if errors:
             raise InvalidRecords(code, _summary(code, errors), errors)
-        if self._append_time and batch.attributes & TIMESTAMP_TYPE_MASK:
-            self.refuse_append_time_of_client(batch)
-        return CheckedRecords(max_timestamp, consecutive)
 
     def refuse_append_time_of_client(self, batch: RecordBatch) -> None:
         """Raise InvalidRecords: the broker stamps append times, producers don't."""

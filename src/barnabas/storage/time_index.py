@@ -48,8 +48,11 @@ class TimeIndex(IndexFile):
                 return TimestampOffset(NO_TIMESTAMP, self.base_offset)
             return TimestampOffset(self._last[0], self.base_offset + self._last[1])
 
-    def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if the timestamp is larger than the last one. Raises ValueError when the offset is smaller."""
+    def maybe_append(self, timestamp: int, offset: int) -> bool:
+        """Add an entry if the timestamp is larger than the last one; True if the index is full now.
+
+        Raises ValueError when the offset is smaller than the last one.
+        """
         relative = offset - self.base_offset
         with self._lock:
             self._load()
@@ -61,6 +64,7 @@ class TimeIndex(IndexFile):
                 if relative < last[1]:
                     raise ValueError(f"offset {offset} is before {self.base_offset + last[1]} in {self.path}")
                 self._append(timestamp, relative)
+            return self._entries >= self.max_entries - 1
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry with at most `timestamp`; (-1, base offset) when there is none."""

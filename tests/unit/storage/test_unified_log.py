@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import threading
 
 import pytest
 
@@ -404,3 +405,33 @@ def test_new_settings_hold_from_the_next_append() -> None:
     with pytest.raises(ApiError) as caught:
         log.append_as_leader(batch(size=500), 0)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_one_flush_serves_all_that_wait() -> None:
+    """While one thread is in fsync others append, unhindered; the next fsync covers them all."""
+    files = SimulatedFiles()
+    log = Broker(files, config=log_config(flush_messages=1)).log()
+    log.append_as_leader(batch(), 0)
+    in_sync, all_appended = threading.Event(), threading.Event()
+    syncs: list[int] = []
+
+    def fault(call: str, path: str) -> None:
+        if call == "sync" and path.endswith(".log"):
+            syncs.append(log.log_end_offset)
+            if len(syncs) == 1:
+                in_sync.set()
+                assert all_appended.wait(30)
+        elif call == "write" and path.endswith(".log") and in_sync.is_set() and log.log_end_offset == 9:
+            all_appended.set()  # the last of the others is being written
+
+    files.fault = fault
+    threads = [threading.Thread(target=log.append_as_leader, args=(batch(), 0)) for _ in range(9)]
+    threads[0].start()
+    assert in_sync.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert log.recovery_point == log.log_end_offset == 10
+    assert syncs[0] == 2
+    assert len(syncs) <= 3

@@ -148,6 +148,13 @@ def test_lz4_of_magic_0_has_the_wrong_checksum_kafka_expects() -> None:
     assert decompress_lz4_magic_0(right) == TEXT
 
 
+def test_lz4_header_checksums_of_apache_kafka() -> None:
+    """Seen in a Fetch v1 answer of Apache Kafka 3.9: a frame header of message format 0, and the right checksum."""
+    header = bytes.fromhex("04224d186040")
+    assert xxhash32(header) >> 8 & 0xFF == 0x1A
+    assert xxhash32(header[4:]) >> 8 & 0xFF == 0x82
+
+
 def test_codec_names() -> None:
     assert Codec.from_name("zstd") is Codec.ZSTD
     with pytest.raises(ValueError, match="known are none, gzip, snappy, lz4, zstd"):

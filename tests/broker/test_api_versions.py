@@ -12,7 +12,6 @@ from tests.support.raw_client import RawClient
 from tests.support.server_fixtures import AGAINST_KAFKA
 
 
-
 @each_version(ApiKey.API_VERSIONS)
 def test_every_version_lists_the_apis(client: RawClient, version: int) -> None:
     request = ApiVersionsRequest("raw-client", "1.0")

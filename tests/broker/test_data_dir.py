@@ -11,8 +11,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_reader import Record
-from tests.support.apache_kafka import DUMP_LOG_SEGMENTS, run_tool
-from tests.support.maven import CounterpartMissing
+from tests.support.apache_kafka import DUMP_LOG_SEGMENTS, need_apache_kafka, run_tool
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_fixtures import MODES, Server
 
@@ -49,6 +48,7 @@ def _fill(server: Server, topic: str, time_type: str) -> int:
 @pytest.mark.parametrize("end", ["stop", "kill", "restart after kill"])
 @pytest.mark.parametrize("own_server", MODES, indirect=True)
 def test_dump_log_segments(own_server: Server, end: str, time_type: str, tmp_path: Path) -> None:
+    need_apache_kafka()
     own_server.start()
     count = _fill(own_server, "topic", time_type)
     if end == "stop":
@@ -65,10 +65,7 @@ def test_dump_log_segments(own_server: Server, end: str, time_type: str, tmp_pat
     # after a kill, the index of the active segment may not have been written yet: recovery makes it
     assert len(indexes) == 2 * len(segments) or (end == "kill" and len(indexes) == 2 * (len(segments) - 1))
 
-    try:
-        dumped = _dump(segments, tmp_path, "--deep-iteration", "--print-data-log")
-    except CounterpartMissing as missing:
-        pytest.skip(str(missing))
+    dumped = _dump(segments, tmp_path, "--deep-iteration", "--print-data-log")
     assert dumped.count("| offset: ") == count
     assert [complaint for complaint in COMPLAINTS if complaint in dumped] == []
 

@@ -98,3 +98,11 @@ def test_authorized_operations(client: RawClient, topic: str, version: int) -> N
     read, write, describe = 3, 4, 8  # AclOperation codes
     for operation in (read, write, describe):
         assert described.topic_authorized_operations & 1 << operation
+
+
+@each_version(ApiKey.METADATA, lowest=10, highest=11)
+@pytest.mark.parametrize("by", [Topic(name=None), Topic(topic_id=b"x" * 16, name=None), Topic(b"x" * 16, "name")])
+def test_topic_ids_before_their_time(client: RawClient, version: int, by: MetadataRequest.MetadataRequestTopic) -> None:
+    """The field is there from v10, but means something from v12 on only; before that an answer needs a name."""
+    (refused,) = client.call(MetadataRequest([by], False), version, MetadataResponse).topics
+    assert (refused.error_code, refused.name) == (ErrorCode.INVALID_REQUEST, by.name or "")

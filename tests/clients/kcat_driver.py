@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -20,13 +19,8 @@ class KcatDriver:
     carries_bytes = False
     headers_per_record = False
 
-    def __init__(self) -> None:
-        self._kcat = shutil.which("kcat")
-
-    @property
-    def missing(self) -> str | None:
-        """Why it cannot be used here."""
-        return None if self._kcat else "kcat is not installed (apt-get install kcat)"
+    def __init__(self, kcat: str) -> None:
+        self._kcat = kcat
 
     def create_topic(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         listing = ""
@@ -53,7 +47,6 @@ class KcatDriver:
             yield from _parse(self._run("-C", *place, "-e", "-q", "-f", r"%p %o %K %S %h\n%k%s"))
 
     def _run(self, *arguments: str, standard_input: bytes | None = None) -> bytes:
-        assert self._kcat is not None, self.missing
         command = [self._kcat, *arguments]
         done = subprocess.run(command, input=standard_input, capture_output=True, timeout=SECONDS, check=False)
         assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr.decode()}"

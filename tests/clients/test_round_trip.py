@@ -19,6 +19,8 @@ from tests.clients.confluent_kafka_driver import ConfluentKafkaDriver
 from tests.clients.java_console_driver import JavaConsoleDriver
 from tests.clients.kafka_python_driver import KafkaPythonDriver
 from tests.clients.kcat_driver import KcatDriver
+from tests.support.apache_kafka import need_apache_kafka
+from tests.support.requirements import need_program
 from tests.support.server_fixtures import MODES, Server
 from tests.support.stored_batches import CODECS, stored_batches
 
@@ -38,16 +40,14 @@ def test_python_client(server: Server, driver_class: type[ClientDriver], codec: 
 
 @each_case
 def test_kcat(server: Server, codec: str, topic: str) -> None:
-    driver = KcatDriver()
-    if driver.missing:
-        pytest.skip(driver.missing)
-    _round_trip(server, driver, codec, topic)
+    _round_trip(server, KcatDriver(need_program("kcat")), codec, topic)
 
 
 @pytest.mark.java
 @pytest.mark.slow
 @each_case
 def test_java_console(server: Server, codec: str, topic: str, tmp_path: Path) -> None:
+    need_apache_kafka()
     _round_trip(server, JavaConsoleDriver(tmp_path), codec, topic)
 
 

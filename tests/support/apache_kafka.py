@@ -9,7 +9,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.maven import fetch_jars, find_java
+from tests.support.maven import CounterpartMissing, fetch_jars, find_java
+from tests.support.requirements import need
 from tests.support.server_process import ServerProcess, free_port
 
 POM = Path(__file__).with_name("apache-kafka-pom.xml")
@@ -39,6 +40,17 @@ DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"
 CONSOLE_PRODUCER = "kafka.tools.ConsoleProducer"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
+
+
+def need_apache_kafka() -> None:
+    """Skip the test, or fail it under CI, where Apache Kafka cannot be had: no Java, no Maven, no repository."""
+    problem = ""
+    try:
+        find_java()
+        fetch_jars(POM)
+    except CounterpartMissing as missing:
+        problem = str(missing)
+    need(not problem, problem)
 
 
 class ToolFailed(Exception):

@@ -15,7 +15,6 @@ import pytest
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.barnabas_process import BarnabasProcess
-from tests.support.maven import CounterpartMissing
 
 AGAINST_VARIABLE = "BARNABAS_TESTS_AGAINST"
 AGAINST_KAFKA = os.environ.get(AGAINST_VARIABLE) == "apache-kafka"
@@ -71,10 +70,7 @@ def shared_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedS
 @pytest.fixture(params=MODES)
 def server(request: pytest.FixtureRequest, shared_servers: SharedServers) -> Server:
     """A running server shared by the tests of a session; they keep apart by topic names."""
-    try:
-        return shared_servers.running(request.param)
-    except CounterpartMissing as missing:
-        pytest.skip(str(missing))
+    return shared_servers.running(request.param)
 
 
 @pytest.fixture

@@ -28,6 +28,12 @@ def test_settings_arrive_and_the_data_dir_is_removed() -> None:
     assert not running.is_running
 
 
+def test_a_listener_on_every_interface_is_reached_by_loopback() -> None:
+    with broker(listen="PLAINTEXT://:0") as running:
+        assert running.bootstrap_servers == f"127.0.0.1:{running.port}"
+        RawClient(running).close()  # type: ignore[arg-type]
+
+
 def test_restart_keeps_data_and_address(tmp_path: Path) -> None:
     with broker(data_dir=str(tmp_path / "data")) as running:
         address, cluster_id, pid = running.bootstrap_servers, running.cluster_id, running.pid

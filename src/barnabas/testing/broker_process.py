@@ -23,6 +23,9 @@ STOP_TIMEOUT_SECONDS = 30.0
 
 Setting = str | int | float | bool | Sequence[str]
 
+_LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+"""What to connect to where a listener takes every interface."""
+
 _READY = re.compile(r"barnabas ready: (?P<addresses>\S+) broker=(?P<broker>-?\d+) cluster=(?P<cluster>\S+) data=.*")
 
 
@@ -63,7 +66,8 @@ class BrokerProcess:
         """host:port of the first listener, as clients take it."""
         if not self.addresses:
             raise BrokerFailed("the broker was not started")
-        return self.addresses[0].partition("://")[2]
+        host, _, port = self.addresses[0].partition("://")[2].rpartition(":")
+        return f"{_LOOPBACK.get(host, host)}:{port}"
 
     @property
     def host(self) -> str:

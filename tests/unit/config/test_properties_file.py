@@ -1,8 +1,11 @@
 """The grammar of Java's .properties files."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.properties_file import load_properties, parse_properties
@@ -48,3 +51,34 @@ def test_both_encodings_are_read(tmp_path: Path, encoding: str) -> None:
     file = tmp_path / "server.properties"
     file.write_bytes("broker.rack=Überlingen".encode(encoding))
     assert load_properties(str(file)) == {"broker.rack": "Überlingen"}
+
+
+def stored(text: str, *, is_key: bool) -> str:
+    """As java.util.Properties.store writes it: everything that could mean something is escaped."""
+    escapes = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+    out = []
+    for index, character in enumerate(text):
+        if character == " " and (is_key or index == 0):
+            out.append("\\ ")
+        elif character in escapes:
+            out.append(escapes[character])
+        elif character in "=:#!\\":
+            out.append("\\" + character)
+        elif " " <= character <= "~":
+            out.append(character)
+        else:
+            units = character.encode("utf-16-be")
+            out += [f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)]
+    return "".join(out)
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_what_java_stores_is_read_back(properties: dict[str, str]) -> None:
+    lines = (f"{stored(key, is_key=True)}={stored(value, is_key=False)}" for key, value in properties.items())
+    assert parse_properties("#comment\n" + "\n".join(lines)) == properties
+
+
+@given(st.text(alphabet="ab=: \t\\\n\r#!u0"))
+def test_any_text_is_settings_or_an_error(text: str) -> None:
+    with suppress(ConfigError):
+        assert all(isinstance(value, str) for value in parse_properties(text).values())

@@ -18,7 +18,7 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
 from barnabas.metadata.topic_admin import NewTopic, TopicAdmin
 from barnabas.metadata.topic_name import is_internal
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.uuid import ZERO_UUID
 
@@ -48,6 +48,7 @@ class MetadataApi:
 
     def metadata(self, request: Request[MetadataRequest]) -> None:
         """Answer from the image; unknown topics are created first where the request and the settings allow it."""
+        self._check_names_and_ids(request)
         image = self._metadata.image
         missing = self._missing_topics(request, image)
         if missing and self._may_create(request):
@@ -65,10 +66,20 @@ class MetadataApi:
             error_code=code,
             brokers=[],
             topics=[
-                TopicAnswer(error_code=code, name=topic.name, topic_id=topic.topic_id, partitions=[])
+                TopicAnswer(error_code=code, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
                 for topic in request.body.topics or ()
             ],
         )
+
+    @staticmethod
+    def _check_names_and_ids(request: Request[MetadataRequest]) -> None:
+        """v10 and v11 have a field for topic ids, but only from v12 on may topics be asked for by id."""
+        if request.api_version < 12:
+            for topic in request.body.topics or ():
+                if topic.name is None:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "Topic name can not be null for version < 12")
+                if topic.topic_id != ZERO_UUID:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "Topic IDs are not supported for version < 12")
 
     @staticmethod
     def _missing_topics(request: Request[MetadataRequest], image: MetadataImage) -> list[str]:

@@ -250,8 +250,7 @@ class LogLoader:
                 end_offset,
                 terms.log_start_offset,
             )
-            for segment in self._segments:
-                segment.delete()
+            self._delete_from(-1)
             self._segments.clear()
             self._epochs.clear()
             end_offset = None
@@ -267,7 +266,8 @@ class LogLoader:
         """Recover segment by segment; nothing behind a corruption is kept, nor behind a hole.
 
         A hole is what is left when the end of a segment was lost at the boundary of a batch, while a later segment
-        reached the disk. Compacted logs have holes by nature.
+        reached the disk. Compacted logs have holes by nature. A segment that begins before the end of another one was
+        deleted, which a crash has undone.
         """
         unflushed = self._unflushed()
         if unflushed:
@@ -276,14 +276,14 @@ class LogLoader:
         for segment, following in zip_longest(unflushed, unflushed[1:]):
             logger.info("Recovering unflushed segment %d of %s", segment.base_offset, self._topic_partition)
             cut = self._recover_segment(segment)
-            hole = (
-                following is not None
-                and not self._config.is_compacted
-                and segment.next_offset() < following.base_offset
-            )
-            if cut or hole:
+            if cut or (following is not None and not self._follows(segment, following)):
                 self._delete_from(segment.base_offset + 1)
                 return
+
+    def _follows(self, segment: LogSegment, following: LogSegment) -> bool:
+        """Whether a segment begins where the one before it ends: not before, and only in compacted logs behind."""
+        end_offset = segment.next_offset()
+        return end_offset == following.base_offset or (self._config.is_compacted and end_offset < following.base_offset)
 
     def _delete_from(self, offset: int) -> None:
         for segment in self._segments.values(offset, 2**63 - 1):
@@ -291,3 +291,5 @@ class LogLoader:
                 logger.warning("Deleting segment %s: it lies behind a corruption", segment.file.path)
                 self._segments.remove(segment.base_offset)
                 segment.delete()
+        # They must not come back between the segments that the log gets from here on.
+        self._files.sync_dir(self._directory)

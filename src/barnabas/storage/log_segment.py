@@ -279,6 +279,7 @@ class LogSegment:
         self.bytes_since_last_index_entry = valid_bytes - last_entry_at
         if valid_bytes < file_size:
             self.file.truncate(valid_bytes)
+            self.file.sync()  # what was cut off must not come back behind new batches after another crash
         self.size = valid_bytes
         self.rolling_timestamp = None
         self._enter_max_timestamp()

@@ -126,7 +126,8 @@ class World:
                 self.step("answer", 0, 0)
             while self.throttled:
                 self.step("unthrottle", 0, 0)
-            if all(client.received == client.expected() and not client.outgoing for client in self.clients):
+            everything = len(self.harness.completed) == sum(len(client.sent) for client in self.clients)
+            if everything and all(client.received == client.expected() for client in self.clients):
                 return
 
 

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from barnabas.transport.frame_buffer_pool import FIRST_BYTES, FrameBufferPool
@@ -68,6 +68,7 @@ sizes = st.one_of(
 )
 
 
+@settings(max_examples=40)
 @given(st.lists(sizes, max_size=5), st.data())
 @example([LARGE_FRAME_BYTES, 3, LARGE_FRAME_BYTES, 0, 200_000, 200_001], None)
 def test_any_chunking_gives_the_same_frames(frame_sizes: list[int], data: Any) -> None:

@@ -47,9 +47,10 @@ def _requests(client: RawClient, api_key: ApiKey, version: int, chance: random.R
         place = ListOffsetsRequest.ListOffsetsPartition(0, timestamp=chance.choice([-1, -2, 1_700_000_000_000]))
         return ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(TARGET, [place])])
     if api_key is ApiKey.CREATE_TOPICS:
-        settings = [CreateTopicsRequest.CreatableTopicConfig("retention.ms", "1000")]
-        # two replicas on one broker: refused, so that no mutant makes a million partitions
-        return CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("new", 3, 2, [], settings)], 1000)
+        # not to be created for three reasons, so that no mutant makes a million partitions
+        settings = [CreateTopicsRequest.CreatableTopicConfig("no.such.setting", "1000")]
+        new = CreateTopicsRequest.CreatableTopic("new", 3, 2, [], settings)
+        return CreateTopicsRequest([new], 1000, validate_only=version >= 1)
     if api_key is ApiKey.DELETE_TOPICS and version >= 6:
         return DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("no-such-topic")], [], 1000)
     simple: dict[ApiKey, Message] = {

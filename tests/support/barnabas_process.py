@@ -36,7 +36,7 @@ class BarnabasProcess(ServerProcess):
         overrides = [word for key, value in self._properties.items() for word in ("--override", f"{key}={value}")]
         place = ["--data-dir", str(self.data_dir), "--listen", f"PLAINTEXT://{self.host}:0"]
         seen = self.log_file.stat().st_size if self.log_file.exists() else 0
-        self.launch([self._python, "-m", "barnabas", "serve", *place, *overrides])
+        self.launch([self._python, "-m", "barnabas", "serve", "--until-stdin-closes", *place, *overrides])
         deadline = time.monotonic() + START_SECONDS
         while (port := self._port_printed_after(seen)) is None:
             self.fail_if_ended()

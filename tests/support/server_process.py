@@ -1,5 +1,6 @@
 """A server in a child process: what the tests and benchmarks need of any broker, ours or a counterpart.
 
+Its standard input is a pipe that nobody writes to: who watches it (ours does) ends with the tests, even killed ones.
 `BarnabasProcess`, `ApacheKafka` and others subclass it. Not for use by two threads at once.
 """
 
@@ -76,7 +77,7 @@ class ServerProcess:
         self, command: list[str], log: IO[bytes], environment: Mapping[str, str] | None
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.directory, env=environment
+            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, cwd=self.directory, env=environment
         )
 
     def start(self) -> None:
@@ -105,13 +106,20 @@ class ServerProcess:
         """Wait for the process to end by itself; its exit status."""
         if self._process is None:
             raise ServerFailed(f"{self.name} was never started")
-        return self._process.wait(timeout_seconds)
+        status = self._process.wait(timeout_seconds)
+        self._close_input()
+        return status
+
+    def _close_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
 
     def _end(self, number: signal.Signals, timeout_seconds: float) -> int:
         process = self._process
         if process is None:
             return 0
         process.send_signal(number)
+        self._close_input()
         try:
             return process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:

@@ -42,12 +42,16 @@ class Lock(Protocol):
 
 
 class LogDirectory:
-    """A log directory that is in use. is_online: False from the first disk error on."""
+    """A log directory that is in use.
+
+    is_online: False from the first disk error on. is_loaded: its logs were all opened, so that it can be closed in order.
+    """
 
     def __init__(self, path: str, files: Files, lock_directory: Callable[[str], Lock]) -> None:
         """Make the directory if need be and lock it. Raises LogDirectoryLocked, OSError."""
         self.path = path
         self.is_online = True
+        self.is_loaded = False
         self._files = files
         _make_durably(files, path)
         self._lock = lock_directory(path)

@@ -123,9 +123,12 @@ class LogManager:
         return {directory.path: directory.meta_properties() for directory in self._online()}
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Flush and close all logs, write the checkpoints, mark the directories as closed in order, unlock them."""
+        """Flush and close all logs, write the checkpoints, mark the directories as closed in order, unlock them.
+
+        A directory whose logs were never loaded keeps the checkpoints and the mark it had.
+        """
         logger.info("Shutting down.")
-        for directory in self._online():
+        for directory in [directory for directory in self._online() if directory.is_loaded]:
             try:
                 for log in self._logs_in(directory.path):
                     log.flush()
@@ -161,6 +164,7 @@ class LogManager:
             return
         with self._lock:
             self._logs = logs
+        directory.is_loaded = True
         took_ms = (self._clock.nanoseconds() - started_ns) // 1_000_000
         logger.info("Loaded %d logs of %s in %dms", len(found), directory.path, took_ms)
 

@@ -86,7 +86,11 @@ class Broker:
 
     def start(self) -> None:
         self.scheduler = MockScheduler(self.clock)
-        self.manager = LogManager(
+        self.manager = self.new_manager()
+        self.manager.startup()
+
+    def new_manager(self) -> LogManager:
+        return LogManager(
             self.log_dirs,
             self.files,
             self.scheduler,
@@ -97,7 +101,6 @@ class Broker:
             lock_directory=NoLock,
             chance=self.random,
         )
-        self.manager.startup()
 
     def log(self, topic_partition: TopicPartition = PARTITION) -> UnifiedLog:
         return self.manager.get_or_create_log(topic_partition)

@@ -61,6 +61,23 @@ def test_clean_stop_survives_power_failure() -> None:
         assert read_all(log) == before
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_start_given_up_before_loading_changes_nothing(clean: bool) -> None:
+    """A broker that stops because another one owns its id must not vouch for logs it never looked at."""
+    files = SimulatedFiles()
+    broker = Broker(files)
+    broker.log().append_as_leader(batch(3), 0)
+    broker.manager.checkpoint_recovery_points()
+    if clean:
+        broker.manager.shutdown()
+    files.kill()
+    before = {name: files.read_bytes(f"/data/{name}") for name in files.list_dir("/data") if name != "topic-0"}
+    manager = broker.new_manager()
+    manager.open_directories()
+    manager.shutdown()
+    assert {name: files.read_bytes(f"/data/{name}") for name in files.list_dir("/data") if name != "topic-0"} == before
+
+
 def test_logs_go_to_the_emptiest_directory() -> None:
     broker = Broker(log_dirs=("/a", "/b"))
     for number in range(6):

@@ -59,7 +59,8 @@ class DelayedOperationPurgatory(Generic[T]):
 
     def watches(self, key: Hashable) -> bool:
         """Whether anything waits for `key`: the hot path's check, without a lock."""
-        return key in self._watchers
+        watchers = self._watchers
+        return bool(watchers) and key in watchers
 
     def watched_keys(self) -> list[Hashable]:
         """The keys something waits for, at this moment."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.replica.partition_append import PartitionAppend
 
@@ -43,13 +43,13 @@ class DelayedProduce(DelayedOperation):
             outcome = ErrorCode.NONE if partition is None else partition.is_replicated_up_to(entry.required_offset)
             if outcome is None:
                 still_undecided.append(entry)
-            else:
-                entry.error = outcome
+            elif outcome is not ErrorCode.NONE:
+                entry.failure = ApiError(outcome)
         self._undecided = still_undecided
         return not still_undecided and self.force_complete()
 
     def on_complete(self) -> None:
         """Answer; what is undecided ran out of time."""
         for entry in self._undecided:
-            entry.error = ErrorCode.REQUEST_TIMED_OUT
+            entry.failure = ApiError(ErrorCode.REQUEST_TIMED_OUT)
         self._on_decided(self._entries)

@@ -6,6 +6,7 @@ at a time, so no lock guards it. Kafka spreads the same over three maps (entries
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -19,43 +20,41 @@ class PartitionAppend:
     """What is to be appended, then what came of it.
 
     records: the batch, a view of the request's frame; dropped after the append so that the purgatory holds no frames.
-    error: NONE after a successful append. info: offsets and times of a successful append.
-    required_offset: the high watermark that acks=all waits for.
+    info: offsets and times of an append to the local log. failure: why there was none, or why it counts as none.
+    hosted_by: the partition, once the append is in its log.
     """
 
-    __slots__ = (
-        "error",
-        "error_message",
-        "hosted_by",
-        "info",
-        "partition",
-        "record_errors",
-        "records",
-        "required_offset",
-        "topic",
-    )
+    __slots__ = ("failure", "hosted_by", "info", "partition", "records", "topic")
 
     def __init__(self, topic: str, partition: int, records: Any) -> None:
         self.topic = topic
         self.partition = partition
         self.records = records
-        self.error: ErrorCode = ErrorCode.NONE
-        self.error_message: str | None = None
-        self.record_errors: list[tuple[int, str | None]] = []
         self.info: LogAppendInfo | None = None
+        self.failure: ApiError | None = None
         self.hosted_by: Partition | None = None
-        self.required_offset = -1
 
-    def fail(self, error: ApiError) -> None:
+    @property
+    def error(self) -> ErrorCode:
+        """NONE, or what went wrong."""
+        return ErrorCode.NONE if self.failure is None else self.failure.code
+
+    @property
+    def record_errors(self) -> Sequence[tuple[int, str | None]]:
+        """Which records are to blame, and why (KIP-467)."""
+        return getattr(self.failure, "record_errors", ())
+
+    @property
+    def required_offset(self) -> int:
+        """The high watermark that acks=all waits for; -1 when nothing was appended."""
+        return -1 if self.info is None else self.info.last_offset + 1
+
+    def fail(self, failure: ApiError) -> None:
         """The append was refused; nothing of it is in the log."""
-        self.error = error.code
-        self.error_message = error.message
-        self.record_errors = list(getattr(error, "record_errors", ()))
-        self.hosted_by = None
+        self.failure = failure
         self.records = None
 
     def succeed(self, partition: Partition, info: LogAppendInfo) -> None:
         """The append is in the local log."""
         self.info = info
         self.hosted_by = partition
-        self.required_offset = info.last_offset + 1

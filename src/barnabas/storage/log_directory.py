@@ -44,7 +44,7 @@ class Lock(Protocol):
 class LogDirectory:
     """A log directory that is in use.
 
-    is_online: False from the first disk error on. is_loaded: its logs were all opened, so that it can be closed in order.
+    is_online: False from the first disk error on. is_loaded: its logs were all opened, so it can be closed in order.
     """
 
     def __init__(self, path: str, files: Files, lock_directory: Callable[[str], Lock]) -> None:

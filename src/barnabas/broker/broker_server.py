@@ -194,8 +194,9 @@ class BrokerServer:
         )
         parser = RequestParser(build_registry(families))
         apis = Apis(self._actions, self._clock.nanoseconds)
+        network = NetworkConfig.from_kafka_config(config, inter_broker_listener_name_of(config))
         self._sockets = SocketServer(
-            NetworkConfig.from_kafka_config(config, inter_broker_listener_name_of(config)),
+            replace(network, broker_id=self._broker_id),  # it may have been generated, and names the threads
             listeners_of(config),
             parser.parse,
             apis.handle,

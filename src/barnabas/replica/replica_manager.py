@@ -40,6 +40,7 @@ from barnabas.replica.read import FetchCallback, ReplicaReader
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
+from barnabas.storage.errors import InconsistentTopicId
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -213,6 +214,9 @@ class ReplicaManager:
         except ApiError as refused:
             logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             error = refused.code
+        except InconsistentTopicId as refused:
+            logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
+            error = ErrorCode.INCONSISTENT_TOPIC_ID
         return LeaderAndIsrResponse.LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=error)
 
     def _hosted_for(self, key: TopicPartition, topic_id: bytes, state: PartitionState) -> Partition | None:
@@ -229,7 +233,9 @@ class ReplicaManager:
         return hosted
 
     def _open_partition(self, key: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:
-        log = self._log_manager.get_or_create_log(key, topic_id=topic_id if topic_id != ZERO_UUID else None)
+        log = self._log_manager.get_or_create_log(
+            key, topic_id=topic_id if topic_id != ZERO_UUID else None, is_new=is_new
+        )
         if not is_new:
             checkpointed = self._checkpoints.read(log.parent_dir).get(key, 0)
             log.update_high_watermark(min(checkpointed, log.log_end_offset))

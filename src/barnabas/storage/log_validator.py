@@ -311,34 +311,3 @@ def _target_codec(compression_type: str) -> Codec | None:
     if compression_type == "producer":
         return None
     return Codec.NONE if compression_type == "uncompressed" else Codec.from_name(compression_type)
-
-
-def check_produce_format(records: Buffer | None, version: int) -> None:
-    """What Produce v3 and later may carry per partition: exactly one batch of magic 2; zstd from v7 on.
-
-    Raises ApiError: INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE. Kafka: ProduceRequest.validateRecords.
-    """
-    if version < 3:
-        return
-    if records is None or not is_whole_batch(records, 0):
-        raise ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} must have at least one record batch per partition",
-        )
-    if records[MAGIC_POSITION] != 2:
-        raise ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
-        )
-    if version < 7 and len(records) >= HEADER_SIZE and records[ATTRIBUTES_POSITION + 1] & CODEC_MASK == Codec.ZSTD:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {version} are not allowed to use ZStandard compression",
-        )
-    size = int.from_bytes(records[8:12], "big") + LOG_OVERHEAD
-    if size < len(records) and is_whole_batch(records, size):
-        raise ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} are only allowed to contain exactly one record batch per"
-            " partition",
-        )

@@ -16,7 +16,6 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_reader import Record
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords
-from barnabas.storage.log_validator import check_produce_format
 from tests.unit.storage.log_harness import NOW, Broker, batch, log_config, read_all, without_place
 
 LEVELS = ("header", "framing", "full")
@@ -243,32 +242,6 @@ def test_full_corrects_the_largest_timestamp_and_the_offsets() -> None:
     builder.append(NOW, b"b", b"2", offset=2)
     gap = changed(builder.build(), last_delta=1)
     assert [record.offset for record in store(gap, record_validation="full").records()] == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("records", "version", "code"),
-    [
-        (batch(1), 3, None),
-        (batch(1) + batch(1)[:30], 9, None),
-        (None, 2, None),
-        (None, 3, ErrorCode.INVALID_RECORD),
-        (b"", 9, ErrorCode.INVALID_RECORD),
-        (batch(1)[:-1], 9, ErrorCode.INVALID_RECORD),
-        (batch(1) * 2, 9, ErrorCode.INVALID_RECORD),
-        (batch(1) * 2, 2, None),
-        (encode_message_set(1, [Record(0, NOW, b"k", b"v")]), 2, None),
-        (encode_message_set(1, [Record(0, NOW, b"k", b"v")]), 3, ErrorCode.INVALID_RECORD),
-        (batch(1, codec=Codec.ZSTD), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-        (batch(1, codec=Codec.ZSTD), 7, None),
-    ],
-)
-def test_format_of_a_produce_request(records: bytes | None, version: int, code: ErrorCode | None) -> None:
-    try:
-        check_produce_format(records, version)
-        found = None
-    except ApiError as error:
-        found = error.code
-    assert found is code
 
 
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])

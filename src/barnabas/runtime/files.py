@@ -128,9 +128,10 @@ class OperatingSystemFile:
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         """See File. One pwritev in all but the rarest cases."""
-        expected = sum(memoryview(buffer).nbytes for buffer in buffers)
+        expected = sum(map(len, buffers))
         try:
-            written = os.pwritev(self._fd, buffers[:MAX_BUFFERS_PER_WRITE], position)
+            few_enough = buffers if len(buffers) <= MAX_BUFFERS_PER_WRITE else buffers[:MAX_BUFFERS_PER_WRITE]
+            written = os.pwritev(self._fd, few_enough, position)
             if written != expected:
                 self._write_rest(buffers, position, written, expected)
         except OSError:

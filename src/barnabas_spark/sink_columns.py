@@ -36,4 +36,4 @@ def _check(types: dict[str, DataType], name: str, allowed: tuple[type[DataType],
 
 def _is_headers(kind: DataType) -> bool:
     # By its text: whether parts may be NULL is no difference, names and types are.
-    return kind.simpleString() == HEADERS_TYPE.simpleString()
+    return bool(kind.simpleString() == HEADERS_TYPE.simpleString())

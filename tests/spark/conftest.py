@@ -35,9 +35,10 @@ def bootstrap_servers() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from barnabas_spark.session import local_session
+    from barnabas_spark.session import QUICK_START, local_session
 
-    with local_session("barnabas-tests", os.fspath(tmp_path_factory.mktemp("spark"))) as session:
+    work_dir = os.fspath(tmp_path_factory.mktemp("spark"))
+    with local_session("barnabas-tests", work_dir, java_options=QUICK_START) as session:
         yield session
 
 

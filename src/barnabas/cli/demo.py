@@ -23,6 +23,16 @@ def demo(output_dir: str) -> None:
     Needs nothing but this package with its extra `demo`: Java comes with it, ports are free ones, and everything that
     is started is stopped at the end or by Ctrl-C.
     """
+    # A plain `kill` ends the demo as cleanly as Ctrl-C does.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        _run(output_dir)
+    except KeyboardInterrupt:
+        click.echo("stopped; nothing is left running", err=True)
+        sys.exit(130)
+
+
+def _run(output_dir: str) -> None:
     try:
         from barnabas_spark.demo.demo import DemoFailed, run_demo
         from barnabas_spark.demo.display import Display
@@ -35,13 +45,8 @@ def demo(output_dir: str) -> None:
         ) from None
     from barnabas.testing import BrokerFailed
 
-    # A plain `kill` ends the demo as cleanly as Ctrl-C does.
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         run_demo(output_dir, Display())
-    except KeyboardInterrupt:
-        click.echo("stopped; nothing is left running", err=True)
-        sys.exit(130)
     except (BrokerFailed, DataMissing, DemoFailed, JavaNotFound, NotOurs) as error:
         raise click.ClickException(str(error)) from error
 

@@ -6,6 +6,7 @@ here - broker, producer thread, Spark with its JVM and workers - is stopped here
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from barnabas_spark.demo.flights_producer import FlightsProducer
 from barnabas_spark.demo.picture import FEWEST_FLIGHTS, draw_delays
 from barnabas_spark.demo.pipeline import DELAYS_TOPIC, FLIGHTS_TOPIC, DelayPipeline
 from barnabas_spark.demo.workspace import Workspace
-from barnabas_spark.session import local_session
+from barnabas_spark.session import QUICK_START, local_session
 
 _PARTITIONS = 4
 _POLL_SECONDS = 0.25
@@ -50,13 +51,13 @@ def run_demo(output_dir: str, display: Display) -> None:
     started = time.perf_counter()
     workspace = Workspace(output_dir)
     workspace.prepare()
-    with display.live(), ExitStack() as running:
+    with _logging_to(workspace.log), display.live(), ExitStack() as running:
         bootstrap_servers = running.enter_context(_broker(workspace, display))
         producer = FlightsProducer(bootstrap_servers, display.task("Producing flights", FLIGHT_COUNT))
         running.callback(producer.stop)
         producer.start()
         starting = display.task("Starting Spark")
-        session = running.enter_context(local_session("barnabas-demo", workspace.spark))
+        session = running.enter_context(local_session("barnabas-demo", workspace.spark, java_options=QUICK_START))
         starting.finish(f"Spark {session.version}")
         pipeline = DelayPipeline(session, bootstrap_servers, workspace.parquet, workspace.checkpoint)
         run = _run_pipeline(pipeline, producer, display)
@@ -70,6 +71,19 @@ def run_demo(output_dir: str, display: Display) -> None:
         running.close()
         stopping.finish("")
     display.say(_summary(workspace, producer, run, cells, time.perf_counter() - started))
+
+
+@contextmanager
+def _logging_to(path: str) -> Iterator[None]:
+    """Let warnings of clients and of Spark's Python side go to a file: the terminal is for the progress."""
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
 
 
 @contextmanager

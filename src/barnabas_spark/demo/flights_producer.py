@@ -23,7 +23,9 @@ class FlightsProducer:
     """Sends every flight as a record keyed by its carrier, and counts what must come out at the other end."""
 
     def __init__(self, bootstrap_servers: str, task: Task) -> None:
-        self._bootstrap_servers = bootstrap_servers
+        self._producer = Producer(
+            bootstrap_servers, client_id="flights", linger_ms=20, batch_size=128 << 10, compression_type="lz4"
+        )
         self._task = task
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flights-producer")
@@ -38,8 +40,9 @@ class FlightsProducer:
         self._thread.start()
 
     def stop(self) -> None:
-        """End early, and wait for the end."""
+        """End early, whether or not the broker still answers, and wait for the end. Harmless when all is sent."""
         self._stopping.set()
+        self._producer.close(timeout_ms=0)
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -67,17 +70,16 @@ class FlightsProducer:
             if error is not None:
                 errors.append(error)
 
-        with Producer(self._bootstrap_servers, linger_ms=20, batch_size=128 << 10, compression_type="lz4") as producer:
-            for key, value in flight_records():
-                producer.send(FLIGHTS_TOPIC, value, key, on_delivery=on_delivery)
-                self.flights += 1
-                self.size_bytes += len(key) + len(value)
-                self.cancelled += _NO_DEPARTURE in value
-                if not self.flights % _SHOWN_EVERY:
-                    self._task.advance_to(self.flights, f"{self.flights / (time.perf_counter() - started):,.0f}/s")
-                    if self._stopping.is_set() or errors:
-                        break
-            producer.flush()
+        for key, value in flight_records():
+            self._producer.send(FLIGHTS_TOPIC, value, key, on_delivery=on_delivery)
+            self.flights += 1
+            self.size_bytes += len(key) + len(value)
+            self.cancelled += _NO_DEPARTURE in value
+            if not self.flights % _SHOWN_EVERY:
+                self._task.advance_to(self.flights, f"{self.flights / (time.perf_counter() - started):,.0f}/s")
+                if self._stopping.is_set() or errors:
+                    break
+        self._producer.close()
         if errors:
             raise RuntimeError(f"the broker did not take every flight: {errors[0]}") from errors[0]
         self.seconds = time.perf_counter() - started

@@ -26,6 +26,7 @@ class Workspace:
         self.broker_data = os.path.join(self.path, "broker")
         self.spark = os.path.join(self.path, "spark")
         self.checkpoint = os.path.join(self.spark, "checkpoint")
+        self.log = os.path.join(self.path, "demo.log")
         self.broker_log = os.path.join(self.path, "broker.log")
         self.spark_log = os.path.join(self.spark, "spark.log")
 

@@ -75,7 +75,7 @@ def test_packages_only_describe_themselves() -> None:
 
 
 def test_nothing_is_left_for_later() -> None:
-    marks = re.compile("NotImplementedError|TODO|FIXME|XXX")
+    marks = re.compile("Not[I]mplementedError|TO[D]O|FIX[M]E|XX[X]")  # brackets: this line is none of them
     unfinished = [module.path for module in modules() if marks.search((ROOT / "src" / module.path).read_text())]
     assert not unfinished
 

@@ -16,7 +16,6 @@ from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.message import Message
 
 ErrorResponse = Callable[[Request[Any], ErrorCode, str | None], Message]
-Decoder = Callable[[Any, int], tuple[Any, int]]
 
 
 class Handler:
@@ -27,7 +26,7 @@ class Handler:
     brief: never blocks and never works long, so it may run at once on the processor's thread.
     """
 
-    __slots__ = ("_decoders", "api_key", "brief", "error_response", "handle", "max_version", "min_version")
+    __slots__ = ("api_key", "brief", "decoders", "error_response", "handle", "max_version", "min_version")
 
     def __init__(
         self,
@@ -45,14 +44,8 @@ class Handler:
         self.handle = handle
         self.error_response = error_response
         self.brief = brief
-        self._decoders: dict[int, Decoder] = {}
-
-    def decoder(self, version: int) -> Decoder:
-        """The body decoder of a version, compiled when first needed (a race compiles twice, and both are right)."""
-        decoder = self._decoders.get(version)
-        if decoder is None:
-            decoder = self._decoders[version] = request_class(self.api_key).decoder(version)
-        return decoder
+        self.decoders = request_class(api_key).decoders
+        """The body decoder of each version, compiled when first asked for."""
 
 
 class Registry:

@@ -61,7 +61,7 @@ class RequestParser:
             body = self._unsupported_version(handler, header)
         else:
             try:
-                body, _ = handler.decoder(version)(buffer, offset)
+                body, _ = handler.decoders[version](buffer, offset)
             except DecodeError as error:
                 raise InvalidRequest(
                     f"unreadable body of {handler.api_key.name} v{version} from client {header.client_id!r}: {error}"

@@ -43,7 +43,9 @@ class DelayedOperationPurgatory(Generic[T]):
         self._timer = timer
         self._purge_interval = purge_interval
         self._lock = threading.Lock()
-        self._watchers: dict[Hashable, _Watchers[T]] = {}
+        self.watchers: dict[Hashable, _Watchers[T]] = {}
+        """Watch lists by key. Others only ask whether a key is in it (or it is empty), without a lock; it stays the
+        same object."""
         self._added_since_purge = 0
 
     def try_complete_else_watch(self, operation: T, keys: Iterable[Hashable]) -> bool:
@@ -57,19 +59,14 @@ class DelayedOperationPurgatory(Generic[T]):
         self._purge_if_due()
         return operation.is_completed
 
-    def watches(self, key: Hashable) -> bool:
-        """Whether anything waits for `key`: the hot path's check, without a lock."""
-        watchers = self._watchers
-        return bool(watchers) and key in watchers
-
     def watched_keys(self) -> list[Hashable]:
         """The keys something waits for, at this moment."""
         with self._lock:
-            return list(self._watchers)
+            return list(self.watchers)
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try every operation that waits for `key`; returns how many this call completed."""
-        watchers = self._watchers.get(key)
+        watchers = self.watchers.get(key)
         if watchers is None:
             return 0
         with watchers.lock:
@@ -84,7 +81,7 @@ class DelayedOperationPurgatory(Generic[T]):
     def cancel_for_key(self, key: Hashable) -> list[T]:
         """Stop watching `key` and return the operations that waited for it and are not complete."""
         with self._lock:
-            watchers = self._watchers.pop(key, None)
+            watchers = self.watchers.pop(key, None)
         if watchers is None:
             return []
         with watchers.lock:
@@ -95,20 +92,20 @@ class DelayedOperationPurgatory(Generic[T]):
     def watched(self) -> int:
         """Entries on all watch lists: an operation counts once per key, completed ones until they are purged."""
         with self._lock:
-            return sum(len(watchers.operations) for watchers in self._watchers.values())
+            return sum(len(watchers.operations) for watchers in self.watchers.values())
 
     def purge_completed(self) -> int:
         """Sweep completed operations out of all watch lists; returns how many entries that freed."""
         with self._lock:
-            items = list(self._watchers.items())
+            items = list(self.watchers.items())
             self._added_since_purge = 0
         return sum(self._sweep(key, watchers) for key, watchers in items)
 
     def shutdown(self) -> None:
         """Complete everything that still waits, as if its time were up, so that every client gets an answer."""
         with self._lock:
-            lists = list(self._watchers.values())
-            self._watchers = {}
+            lists = list(self.watchers.values())
+            self.watchers.clear()
         for watchers in lists:
             with watchers.lock:
                 watchers.closed = True
@@ -120,9 +117,9 @@ class DelayedOperationPurgatory(Generic[T]):
         for key in keys:
             while not operation.is_completed:
                 with self._lock:
-                    watchers = self._watchers.get(key)
+                    watchers = self.watchers.get(key)
                     if watchers is None:
-                        watchers = self._watchers[key] = _Watchers()
+                        watchers = self.watchers[key] = _Watchers()
                     self._added_since_purge += 1
                 with watchers.lock:
                     if not watchers.closed:
@@ -133,9 +130,9 @@ class DelayedOperationPurgatory(Generic[T]):
         with self._lock, watchers.lock:
             before = len(watchers.operations)
             watchers.operations = [operation for operation in watchers.operations if not operation.is_completed]
-            if not watchers.operations and self._watchers.get(key) is watchers:
+            if not watchers.operations and self.watchers.get(key) is watchers:
                 watchers.closed = True
-                del self._watchers[key]
+                del self.watchers[key]
             return before - len(watchers.operations)
 
     def _purge_if_due(self) -> None:

@@ -45,6 +45,8 @@ class ReplicaAppender:
         self._partition_or_error = partition_or_error
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
+        self._produce_watchers = produce_purgatory.watchers
+        self._fetch_watchers = fetch_purgatory.watchers
         self._actions = actions
 
     def append_records(
@@ -84,17 +86,19 @@ class ReplicaAppender:
             logger.exception("appending to %s-%d failed", entry.topic, entry.partition)
             entry.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
         else:
-            entry.succeed(partition, info)
-            self._wake_waiting(partition.topic_partition, high_watermark_increased=info.leader_hw_increased)
+            entry.info = info
+            entry.hosted_by = partition
+            if self._produce_watchers or self._fetch_watchers:
+                self._wake_waiting(partition.topic_partition, high_watermark_increased=info.leader_hw_increased)
         finally:
             entry.records = None
 
     def _wake_waiting(self, key: TopicPartition, *, high_watermark_increased: bool) -> None:
         """Let those try again whom the append may have served: with the high watermark produces and fetches move,
         without it only fetches that read to the log's end."""
-        if high_watermark_increased and self._produce_purgatory.watches(key):
+        if high_watermark_increased and key in self._produce_watchers:
             self._actions.add(lambda: self._wake(self._produce_purgatory, key))
-        if self._fetch_purgatory.watches(key):
+        if key in self._fetch_watchers:
             self._actions.add(lambda: self._wake(self._fetch_purgatory, key))
 
     @staticmethod

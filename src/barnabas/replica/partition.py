@@ -66,7 +66,8 @@ class Partition:
                 self.log.assign_epoch_start_offset(told.leader_epoch, start_offset)
             with self.log.lock:
                 self.state = self._state_of(told, controller_epoch, is_leader=True, start_offset=start_offset)
-            self._maybe_increment_leader_high_watermark()
+            if len(told.isr) == 1:
+                self.log.raise_high_watermark_to_end()
             return is_new
 
     def make_follower(self, told: PartitionState, controller_epoch: int) -> bool:
@@ -108,7 +109,10 @@ class Partition:
                 self._check_same_leadership(state)
 
         info = log.append_as_leader(records, state.leader_epoch, origin=origin, guard=still_leads)
-        info.leader_hw_increased = self._maybe_increment_leader_high_watermark()
+        # The watermark is the smallest log end offset in the ISR: ours, while the ISR (as of now) is this broker alone.
+        now = self.state
+        if now is not None and len(now.isr) == 1:
+            info.leader_hw_increased = log.raise_high_watermark_to_end()
         return info
 
     def read_records(
@@ -171,14 +175,6 @@ class Partition:
         state = self.state
         if state is None or not state.is_leader or state.leader_epoch != decided_on.leader_epoch:
             raise self._not_leader()
-
-    def _maybe_increment_leader_high_watermark(self) -> bool:
-        """The high watermark is the smallest log end offset among the in-sync replicas; ours is the only one known
-        while the ISR is this broker alone."""
-        state = self.state
-        if state is None or not state.is_leader or len(state.isr) != 1:
-            return False
-        return self.log.maybe_increment_high_watermark(self.log.log_end_offset_metadata) is not None
 
     def _state_of(
         self, told: PartitionState, controller_epoch: int, *, is_leader: bool, start_offset: int

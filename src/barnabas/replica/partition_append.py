@@ -53,8 +53,3 @@ class PartitionAppend:
         """The append was refused; nothing of it is in the log."""
         self.failure = failure
         self.records = None
-
-    def succeed(self, partition: Partition, info: LogAppendInfo) -> None:
-        """The append is in the local log."""
-        self.info = info
-        self.hosted_by = partition

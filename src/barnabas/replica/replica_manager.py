@@ -29,14 +29,12 @@ from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.purgatory.timer import Timer
-from barnabas.replica.append import AppendCallback, ReplicaAppender
+from barnabas.replica.append import ReplicaAppender
 from barnabas.replica.delayed_fetch import DelayedFetch
 from barnabas.replica.delayed_produce import DelayedProduce
 from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
 from barnabas.replica.partition import Partition, PartitionState
-from barnabas.replica.partition_append import PartitionAppend
-from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
-from barnabas.replica.read import FetchCallback, ReplicaReader
+from barnabas.replica.read import ReplicaReader
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
@@ -79,8 +77,11 @@ class ReplicaManager:
         self.fetch_purgatory: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(
             "Fetch", timer, purge_interval=config.fetch_purgatory_purge_interval_requests
         )
-        self._appender = ReplicaAppender(self.partition_or_error, self.produce_purgatory, self.fetch_purgatory, actions)
-        self._reader = ReplicaReader(self.partition_or_error, self.fetch_purgatory)
+        appender = ReplicaAppender(self.partition_or_error, self.produce_purgatory, self.fetch_purgatory, actions)
+        self.append_records = appender.append_records
+        """See `ReplicaAppender.append_records`."""
+        self.fetch_records = ReplicaReader(self.partition_or_error, self.fetch_purgatory).fetch_records
+        """See `ReplicaReader.fetch_records`."""
 
     def startup(self) -> None:
         """Begin checkpointing high watermarks."""
@@ -94,23 +95,6 @@ class ReplicaManager:
         self.fetch_purgatory.shutdown()
         self.produce_purgatory.shutdown()
         self.checkpoint_high_watermarks()
-
-    def append_records(
-        self,
-        entries: Sequence[PartitionAppend],
-        *,
-        required_acks: int,
-        timeout_ms: int,
-        on_complete: AppendCallback,
-    ) -> None:
-        """See `ReplicaAppender.append_records`."""
-        self._appender.append_records(
-            entries, required_acks=required_acks, timeout_ms=timeout_ms, on_complete=on_complete
-        )
-
-    def fetch_records(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
-        """See `ReplicaReader.fetch_records`."""
-        self._reader.fetch_records(terms, fetches, on_complete)
 
     def partition_or_error(self, topic: str, partition: int) -> Partition:
         """The partition if this broker hosts it; else ApiError NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION."""

@@ -83,7 +83,7 @@ class LocalLog:
         if segment.size == 0:
             return False
         roll_ms = config.segment_ms
-        if config.is_compacted and 0 < config.max_compaction_lag_ms < roll_ms:
+        if 0 < config.max_compaction_lag_ms < roll_ms and config.is_compacted:
             roll_ms = config.max_compaction_lag_ms
         started = segment.rolling_timestamp
         if started is not None and started >= 0:

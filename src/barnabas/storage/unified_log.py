@@ -376,6 +376,15 @@ class UnifiedLog:
                 return old
             return None
 
+    def raise_high_watermark_to_end(self) -> bool:
+        """Raise the high watermark to the log end (the only in-sync replica is this one); True if it changed."""
+        with self.lock:
+            end = self._local.end
+            if self._high_watermark == end:
+                return False
+            self._high_watermark = end
+            return True
+
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Raise the log start offset; what lies below is gone for readers at once, and deleted with whole segments.
 

@@ -45,7 +45,7 @@ def test_completes_at_once_without_a_timer_entry() -> None:
     assert purgatory.try_complete_else_watch(operation, ["a"])
     assert operation.completions == 1
     assert len(timer) == 0
-    assert not purgatory.watches("a")
+    assert "a" not in purgatory.watchers
 
 
 def test_a_change_completes_what_waits_for_its_key_only() -> None:
@@ -58,7 +58,7 @@ def test_a_change_completes_what_waits_for_its_key_only() -> None:
     assert (first.completions, second.completions) == (1, 0)
     assert len(timer) == 1
     assert purgatory.check_and_complete("a") == 0
-    assert not purgatory.watches("a")
+    assert "a" not in purgatory.watchers
 
 
 def test_a_time_out_completes_and_is_told_so() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.purgatory.timer import SystemTimer
+from barnabas.purgatory.timing_wheel import TimerEntry
 from tests.support.mock_clock import MockClock
 
 delays_ms = st.integers(min_value=0, max_value=200_000)
@@ -29,7 +30,7 @@ def test_every_task_runs_once_and_in_time(history: list[tuple[str, int]], wheel:
     timer = SystemTimer(clock, lambda task: task(), tick_ms=tick_ms, wheel_size=wheel_size)
     start_ms = clock.nanoseconds() // 1_000_000
     now_ms = start_ms
-    entries = []
+    entries: list[TimerEntry] = []
     waiting: dict[int, int] = {}
 
     def task_of(number: int) -> Callable[[], None]:

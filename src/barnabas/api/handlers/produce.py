@@ -50,7 +50,7 @@ class ProduceApi:
         to_append: list[PartitionAppend] = []
         by_topic: list[tuple[str, bytes, list[PartitionAppend]]] = []
         for topic in body.topic_data:
-            name, refusal = self._resolve(topic, version)
+            name, refusal = (topic.name, None) if version < 13 else self._resolve(topic.topic_id)
             entries: list[PartitionAppend] = []
             for partition in topic.partition_data:
                 entry = PartitionAppend(name, partition.index, partition.records)
@@ -89,35 +89,34 @@ class ProduceApi:
             ]
         )
 
-    def _resolve(self, topic: ProduceRequest.TopicProduceData, version: int) -> tuple[str, ApiError | None]:
-        """The topic's name; from v13 on the request names ids."""
-        if version < 13:
-            return topic.name, None
-        name = self._metadata.image.topic_names.get(topic.topic_id)
+    def _resolve(self, topic_id: bytes) -> tuple[str, ApiError | None]:
+        """A topic's name: from v13 on requests name ids."""
+        name = self._metadata.image.topic_names.get(topic_id)
         if name is None:
             return "", ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         return name, None
 
     def _response(self, by_topic: list[tuple[str, bytes, list[PartitionAppend]]], version: int) -> ProduceResponse:
-        return ProduceResponse(
-            responses=[
-                TopicAnswer(
-                    name=name,
-                    topic_id=topic_id,
-                    partition_responses=[self._partition_answer(entry, version) for entry in entries],
-                )
-                for name, topic_id, entries in by_topic
-            ]
-        )
+        # By position: keywords would double the cost of what every request does once.
+        topics = []
+        for name, topic_id, entries in by_topic:
+            answers = []
+            for entry in entries:
+                info = entry.info
+                if info is None or entry.failure is not None:
+                    answers.append(self._failure_answer(entry, version))
+                else:
+                    answers.append(
+                        PartitionAnswer(
+                            entry.partition, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
+                        )
+                    )
+            topics.append(TopicAnswer(name, topic_id, answers))
+        return ProduceResponse(topics)
 
-    def _partition_answer(self, entry: PartitionAppend, version: int) -> PartitionAnswer:
+    def _failure_answer(self, entry: PartitionAppend, version: int) -> PartitionAnswer:
         info = entry.info
         failure = entry.failure
-        if failure is None and info is not None:
-            # By position: keywords would double the cost of what most requests do once.
-            return PartitionAnswer(
-                entry.partition, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
-            )
         answer = PartitionAnswer(
             index=entry.partition,
             error_code=entry.error,

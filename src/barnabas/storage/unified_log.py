@@ -275,7 +275,8 @@ class UnifiedLog:
             try:
                 self.leader_epochs.flush()
             except OSError as error:
-                self._report_failure("writing leader epochs", error)
+                if not self._closed:  # else it was deleted meanwhile, and its directory renamed
+                    self._report_failure("writing leader epochs", error)
 
     def roll(self, expected_next_offset: int = 0) -> None:
         """Begin a new segment; the old ones are flushed in the background. Raises OSError."""
@@ -290,7 +291,11 @@ class UnifiedLog:
 
     def _flush_before(self, base_offset: int) -> None:
         if not self._closed:
-            self.flush(base_offset)
+            try:
+                self.flush(base_offset)
+            except ApiError as error:
+                # Told to whom it concerns when it happened; here nobody waits for the answer.
+                logger.warning("Flushing %s behind a roll: %s", self, error)
 
     # -- reading
 
@@ -498,6 +503,9 @@ class UnifiedLog:
                 self.flush_partition_metadata()
             self._local.flush(offset, before=self.leader_epochs.flush)
         except OSError as error:
+            if self._closed:
+                # Deleted meanwhile: its directory has another name by now, and nobody wants it on disk.
+                self._refuse_closed()
             self._fail("flushing the log", error)
 
     # -- settings, identity, life
@@ -530,7 +538,9 @@ class UnifiedLog:
                 self._metadata_pending = False
 
     def _flush_partition_metadata_later(self) -> None:
-        if not self._closed:
+        with self.lock:  # a deletion renames the directory under it
+            if self._closed:
+                return
             try:
                 self.flush_partition_metadata()
             except OSError as error:

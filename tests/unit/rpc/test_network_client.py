@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.mock_clock import MockClock
-from tests.support.scripted_selector import ScriptedSelector, all_versions
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
@@ -17,6 +15,8 @@ from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.transport.channel_state import ChannelState
+from tests.support.mock_clock import MockClock
+from tests.support.scripted_selector import ScriptedSelector, all_versions
 
 NODES = [Node(0, "a", 9092), Node(1, "b", 9092), Node(2, "c", 9092)]
 

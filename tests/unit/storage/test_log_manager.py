@@ -252,3 +252,20 @@ def test_directory_lock_keeps_others_out(tmp_path: Path) -> None:
         DirectoryLock(str(tmp_path))
     lock.release()
     DirectoryLock(str(tmp_path)).release()
+
+
+def test_a_deletion_in_the_midst_of_a_flush_fails_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flush finds the directory renamed: that is no disk error."""
+    broker = Broker()
+    log = broker.log()
+    log.append_as_leader(batch(1), 3)
+    checkpoint = log.leader_epochs._checkpoint
+
+    def deleted_meanwhile(_: object) -> None:
+        monkeypatch.undo()
+        log.close_handlers()  # what a deletion does before it renames the directory
+        raise FileNotFoundError(log.directory)
+
+    monkeypatch.setattr(type(checkpoint), "write", lambda _, entries: deleted_meanwhile(entries))
+    broker.scheduler.tick()
+    assert not broker.failed_dirs

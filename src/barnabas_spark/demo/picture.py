@@ -73,8 +73,7 @@ def _grid(cells: Sequence[DelayCell], carriers: Sequence[CarrierSummary], hours:
 
 
 def _heat_map(axes: Axes, grid: Any, hours: Sequence[int], title: str, largest: float) -> None:
-    colours = LinearSegmentedColormap.from_list("calm to late", CALM_TO_LATE)
-    colours.set_bad(EMPTY)
+    colours = LinearSegmentedColormap.from_list("calm to late", CALM_TO_LATE).with_extremes(bad=EMPTY)
     scale = Normalize(0, largest, clip=True)
     axes.pcolormesh(
         np.arange(len(hours) + 1) - 0.5, np.arange(len(grid) + 1) - 0.5, np.ma.masked_invalid(grid),

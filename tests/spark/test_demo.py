@@ -1,0 +1,81 @@
+"""`barnabas demo` as a newcomer runs it; and that Ctrl-C, at any moment, leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@contextmanager
+def demo(output: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command in a session of its own, as a terminal would have it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "barnabas", "demo", "--output-dir", os.fspath(output)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def running_in_session(session: int) -> list[str]:
+    """Command lines of the processes of a session that are not just waiting to be reaped."""
+    listed = subprocess.run(["ps", "-eo", "sid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    fields = [line.split(None, 2) for line in listed.splitlines()]
+    return [args for sid, state, args in fields if int(sid) == session and not state.startswith("Z")]
+
+
+def test_the_whole_trip_and_a_second_run(tmp_path: Path) -> None:
+    for _ in range(2):
+        with demo(tmp_path / "output") as process:
+            said = process.communicate()[0]
+            assert process.returncode == 0, said
+            assert running_in_session(process.pid) == []
+        assert "336,776 flights, 8,255 of them cancelled: the same at both ends" in said
+        assert (tmp_path / "output" / "departure-delays.png").stat().st_size > 100_000
+        assert list((tmp_path / "output" / "departure-delays.parquet").glob("*.parquet"))
+        assert "WARN" not in said
+
+
+@pytest.mark.parametrize(
+    ("moment", "signal_number", "to_all"),
+    [
+        ("Starting the broker", signal.SIGINT, True),
+        ("Starting Spark", signal.SIGINT, True),
+        ("Starting Spark: done", signal.SIGTERM, False),
+        ("micro-batch 1", signal.SIGINT, True),
+        ("micro-batch 1", signal.SIGKILL, False),
+    ],
+)
+def test_nothing_is_left_running(tmp_path: Path, moment: str, signal_number: signal.Signals, to_all: bool) -> None:
+    with demo(tmp_path / "output") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if moment in line:
+                break
+        (os.killpg if to_all else os.kill)(process.pid, signal_number)
+        said = process.communicate(timeout=60)[0]
+        if signal_number is not signal.SIGKILL:
+            assert process.returncode == 130
+            assert said.endswith("stopped; nothing is left running\n")
+        deadline = time.monotonic() + 30
+        while running_in_session(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert running_in_session(process.pid) == []

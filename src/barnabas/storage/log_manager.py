@@ -11,7 +11,6 @@ import logging
 import os
 import random
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.config.log_config import LogConfig
@@ -71,8 +70,8 @@ class LogManager:
         self._lock = threading.Lock()
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._directories: dict[str, LogDirectory] = {}
-        self._doomed: deque[tuple[str, UnifiedLog | None, int]] = deque()
-        """Directories of deleted topics: path, log if it was open, when it may go (wall milliseconds)."""
+        self._doomed: list[str] = []
+        """Directories that an earlier run's deletions left over; filled at start, before anything else runs."""
         factory = SegmentFactory(OpenFiles(files, config.open_files), IndexPages(), clock, self._random)
         self._environment = LogEnvironment(
             files, clock, scheduler, factory, self._directory_failed, self._write_checkpoints
@@ -148,7 +147,7 @@ class LogManager:
         try:
             directory.open()
             for path in directory.deleted_dirs():
-                self._doomed.append((path, None, self._clock.milliseconds()))
+                self._doomed.append(path)
             found = directory.partition_dirs()
             logs = dict(self._logs)
             for number, (topic_partition, path) in enumerate(found, start=1):
@@ -274,23 +273,23 @@ class LogManager:
         except OSError as error:
             self._directory_failed(log.parent_dir, f"deleting the log of {topic_partition}", error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while deleting {topic_partition}: {error}") from error
-        self._doomed.append((path, log, self._clock.milliseconds() + log.config.file_delete_delay_ms))
         logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, path)
-        self._scheduler.schedule("delete-logs", self.delete_logs, delay_ms=log.config.file_delete_delay_ms)
+        self._scheduler.schedule(
+            "delete-log", lambda: self._delete_directory(path), delay_ms=log.config.file_delete_delay_ms
+        )
 
-    def delete_logs(self) -> None:
-        """Remove the directories of deleted logs whose time has come."""
-        now_ms = self._clock.milliseconds()
-        for _ in range(len(self._doomed)):
-            path, log, due_ms = self._doomed.popleft()
-            if due_ms > now_ms:
-                self._doomed.append((path, log, due_ms))
-                continue
-            try:
-                self._files.remove_tree(path)
-                logger.info("Deleted log in %s", path)
-            except OSError as error:
-                self._directory_failed(os.path.dirname(path), f"deleting {path}", error)
+    def _delete_leftovers(self) -> None:
+        """Remove the directories of logs that an earlier run deleted and had no time to remove."""
+        doomed, self._doomed = self._doomed, []
+        for path in doomed:
+            self._delete_directory(path)
+
+    def _delete_directory(self, path: str) -> None:
+        try:
+            self._files.remove_tree(path)
+            logger.info("Deleted log in %s", path)
+        except OSError as error:
+            self._directory_failed(os.path.dirname(path), f"deleting {path}", error)
 
     # -- checkpoints
 
@@ -351,7 +350,7 @@ class LogManager:
         for name, task, period_ms in tasks:
             if period_ms < 2**63 - 1:
                 scheduler.schedule(name, task, delay_ms=delay_ms, period_ms=period_ms)
-        scheduler.schedule("kafka-delete-logs", self.delete_logs, delay_ms=delay_ms)
+        scheduler.schedule("kafka-delete-logs", self._delete_leftovers, delay_ms=delay_ms)
 
     def cleanup_logs(self) -> None:
         """Delete what retention no longer wants, in every log."""

@@ -2,7 +2,8 @@
 
 Owned by the Selector's thread; no lock. Kafka moves a channel to the end of a map at every event. Here an event only
 stores the time in the channel; a heap holds the time each was last looked at, and since that is never later than the
-true one, the top of the heap, put back until its entry is true, is the oldest.
+true one, the top of the heap, put back until its entry is true, is the oldest. A closed channel stays in the heap until
+closed ones are the majority; then all of them are taken out, so that short-lived connections cost no memory.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ import itertools
 
 from barnabas.transport.kafka_channel import KafkaChannel
 
+SWEEP_AT_LEAST = 64
+"""Closed channels that may stay; below that a sweep is not worth it."""
+
 
 class IdleExpiry:
     """Channels by the time of their last activity."""
 
-    __slots__ = ("_heap", "_max_idle_ns", "_order", "next_check_ns")
+    __slots__ = ("_closed", "_heap", "_max_idle_ns", "_order", "next_check_ns")
 
     def __init__(self, max_idle_ms: float) -> None:
         """`max_idle_ms` below zero: channels never expire."""
         self._max_idle_ns = int(max_idle_ms * 1_000_000)
         self._heap: list[tuple[int, int, KafkaChannel]] = []
+        self._closed = 0
         self._order = itertools.count()  # equal times must not compare channels
         self.next_check_ns = 0 if max_idle_ms >= 0 else 1 << 63
         """Before this time no channel can have expired: one comparison per poll."""
@@ -30,6 +35,14 @@ class IdleExpiry:
         """Watch a new channel."""
         heapq.heappush(self._heap, (channel.last_active_ns, next(self._order), channel))
 
+    def closed(self) -> None:
+        """A channel that was watched has been closed. Constant time, spread over the calls."""
+        self._closed += 1
+        if self._closed > SWEEP_AT_LEAST and self._closed * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if not entry[2].closed]
+            heapq.heapify(self._heap)
+            self._closed = 0
+
     def oldest(self) -> KafkaChannel | None:
         """The open channel that has been idle longest."""
         heap = self._heap
@@ -37,6 +50,7 @@ class IdleExpiry:
             seen_ns, _, channel = heap[0]
             if channel.closed:
                 heapq.heappop(heap)
+                self._closed -= 1
             elif channel.last_active_ns > seen_ns:
                 heapq.heapreplace(heap, (channel.last_active_ns, next(self._order), channel))
             else:

@@ -429,6 +429,7 @@ class Selector:
         del self._channels[channel.connection_id]
         del self._by_fd[channel.fd]
         channel.close(state)
+        self._idle_expiry.closed()
 
     def _report_failed(self) -> None:
         # Frames received completely before the connection was lost are still to be handled.

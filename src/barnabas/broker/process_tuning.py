@@ -14,8 +14,8 @@ import sys
 logger = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_SECONDS = 0.0002
-"""How long a computing thread may keep the GIL from a waiting one. Beside one that never pauses, a request's p99 is 16 ms
-at Python's default of 5 ms and 1.1 ms at 0.2 ms, for one percent of throughput; at 0.1 ms it would cost six
+"""How long a computing thread may keep the GIL from a waiting one. Beside one that never pauses, a request's p99 is
+16 ms at Python's default of 5 ms and 1.1 ms at 0.2 ms, for one percent of throughput; at 0.1 ms it would cost six
 (docs/decisions/0008-switch-interval.md)."""
 
 GENERATION_0_THRESHOLD = 50_000

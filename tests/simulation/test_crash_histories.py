@@ -94,6 +94,7 @@ class History:
         self.log.truncate_to(target)
         self.model = [one for one in self.model if RecordBatch(one).last_offset < target]
         self.durable = min(self.durable, self.log.log_end_offset)
+        self.start = self.log.log_start_offset  # lower than before, if it lay within the batch that was cut off
         self.epoch += 1
 
     def delete_records(self) -> None:

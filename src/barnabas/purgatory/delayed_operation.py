@@ -15,9 +15,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.runtime.lock_order import check_no_lock_held, is_checking
+
 if TYPE_CHECKING:
     from barnabas.purgatory.timer import Timer
     from barnabas.purgatory.timing_wheel import TimerEntry
+
+CHECKING = is_checking()
 
 
 class DelayedOperation(ABC):
@@ -54,7 +58,9 @@ class DelayedOperation(ABC):
         return self._completed.locked()
 
     def force_complete(self) -> bool:
-        """Complete it now unless it is. True for the one caller who did."""
+        """Complete it now unless it is; True for the one caller who did. Never while holding a ranked lock."""
+        if CHECKING:
+            check_no_lock_held(f"completing {type(self).__name__}")
         if not self._completed.acquire(blocking=False):
             return False
         self.cancel_timer()

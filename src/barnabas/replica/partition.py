@@ -10,13 +10,13 @@ Kafka: kafka.cluster.Partition.
 from __future__ import annotations
 
 import logging
-import threading
 from typing import Any
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.leader_state import LeaderState
+from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
@@ -44,7 +44,7 @@ class Partition:
         self.local_broker_id = local_broker_id
         self.log = log
         self.state: LeaderState | None = None
-        self._lock = threading.Lock()
+        self._lock = ranked_lock(LockRank.PARTITION)
 
     @property
     def is_leader(self) -> bool:

@@ -11,7 +11,6 @@ Kafka: kafka.server.ReplicaManager.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -37,6 +36,7 @@ from barnabas.replica.partition import Partition, PartitionState
 from barnabas.replica.read import ReplicaReader
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.runtime.files import Files
+from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.errors import InconsistentTopicId
 from barnabas.storage.log_manager import LogManager
@@ -67,7 +67,7 @@ class ReplicaManager:
         self._log_manager = log_manager
         self._scheduler = scheduler
         self._metadata = metadata
-        self._state_change_lock = threading.Lock()
+        self._state_change_lock = ranked_lock(LockRank.REPLICA_STATE_CHANGE)
         self._controller_epoch = 0
         self._partitions: Mapping[str, Mapping[int, Partition]] = {}
         self._checkpoints = HighWatermarkCheckpoints(files)

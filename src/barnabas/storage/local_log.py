@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Buffer
+from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.fetch_data import FetchDataInfo
 from barnabas.storage.file_names import DELETED_SUFFIX
 from barnabas.storage.log_environment import LogEnvironment
@@ -63,7 +63,7 @@ class LocalLog:
         self.recovery_point = recovery_point
         self.last_flush_ms = environment.clock.milliseconds()
         self._environment = environment
-        self._flush_lock = threading.Lock()
+        self._flush_lock = ranked_lock(LockRank.FLUSH)
         self._directory_synced = False
 
     # -- appending, under the log's lock

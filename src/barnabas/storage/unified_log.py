@@ -11,7 +11,6 @@ import errno
 import logging
 import os
 import struct
-import threading
 from collections.abc import Callable
 from itertools import pairwise
 from typing import NoReturn
@@ -23,6 +22,7 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import RecordBatch
 from barnabas.runtime.files import Buffer
+from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage import retention
 from barnabas.storage.errors import InconsistentTopicId, OffsetsOutOfOrder, UnexpectedAppendOffset
 from barnabas.storage.fetch_data import AbortedTransaction, FetchDataInfo, FetchIsolation
@@ -76,7 +76,7 @@ class UnifiedLog:
         topic_id: bytes | None,
         environment: LogEnvironment,
     ) -> None:
-        self.lock = threading.RLock()
+        self.lock = ranked_lock(LockRank.LOG, reentrant=True)
         self.topic_partition: TopicPartition = local.topic_partition
         self.topic_id = topic_id
         self.config = local.config

@@ -180,11 +180,6 @@ class Request(Generic[M]):
         else:
             self.channel.send(self, frame)
 
-    @property
-    def answered(self) -> bool:
-        """Whether an answer was handed over."""
-        return self._answered.locked()
-
     def release_buffer(self) -> None:
         """Give the frame back to its pool. The body's `records` are views of it and must not be used afterwards."""
         release = self._release

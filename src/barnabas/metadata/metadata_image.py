@@ -6,7 +6,7 @@ lock. Kafka: MetadataSnapshot of kafka.server.metadata.ZkMetadataCache, org.apac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.protocol.topic_partition import TopicPartition
@@ -68,6 +68,13 @@ class MetadataImage:
         """A partition, None if the controller hasn't told of it."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partition(partition.partition)
+
+    def reachable_brokers(self, listener_name: str) -> Iterator[tuple[BrokerMetadata, str, int]]:
+        """The brokers that have a listener of this name, each with its host and port there."""
+        for broker in self.brokers.values():
+            endpoint = broker.endpoints.get(listener_name)
+            if endpoint is not None:
+                yield broker, *endpoint
 
     def endpoint(self, broker_id: int, listener_name: str) -> tuple[str, int] | None:
         """Where a broker listens on a listener; None if it isn't alive or has no such listener."""

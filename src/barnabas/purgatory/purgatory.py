@@ -78,16 +78,6 @@ class DelayedOperationPurgatory(Generic[T]):
         self._sweep(key, watchers)
         return completed
 
-    def cancel_for_key(self, key: Hashable) -> list[T]:
-        """Stop watching `key` and return the operations that waited for it and are not complete."""
-        with self._lock:
-            watchers = self.watchers.pop(key, None)
-        if watchers is None:
-            return []
-        with watchers.lock:
-            watchers.closed = True
-            return [operation for operation in watchers.operations if not operation.is_completed]
-
     @property
     def watched(self) -> int:
         """Entries on all watch lists: an operation counts once per key, completed ones until they are purged."""

@@ -52,8 +52,8 @@ class Partition:
         state = self.state
         return state is not None and state.is_leader
 
-    def make_leader(self, told: PartitionState, controller_epoch: int) -> bool:
-        """Become (or stay) leader as the controller says; True if leadership or its epoch is new.
+    def make_leader(self, told: PartitionState, controller_epoch: int) -> None:
+        """Become (or stay) leader as the controller says.
 
         A new epoch starts at the log's end: it is written to the leader epoch cache, which fences what followers
         may have beyond it (KIP-101).
@@ -68,15 +68,11 @@ class Partition:
                 self.state = self._state_of(told, controller_epoch, is_leader=True, start_offset=start_offset)
             if len(told.isr) == 1:
                 self.log.raise_high_watermark_to_end()
-            return is_new
 
-    def make_follower(self, told: PartitionState, controller_epoch: int) -> bool:
-        """Stop leading; True if leader or epoch is new. Appends that wait for the log lock find the new state."""
-        with self._lock:
-            before = self.state
-            with self.log.lock:
-                self.state = self._state_of(told, controller_epoch, is_leader=False, start_offset=-1)
-            return before is None or before.leader_id != told.leader or before.leader_epoch != told.leader_epoch
+    def make_follower(self, told: PartitionState, controller_epoch: int) -> None:
+        """Stop leading. Appends that wait for the log lock find the new state."""
+        with self._lock, self.log.lock:
+            self.state = self._state_of(told, controller_epoch, is_leader=False, start_offset=-1)
 
     def retire(self) -> None:
         """The replica is deleted or its directory failed: nothing is appended from here on."""
@@ -123,13 +119,12 @@ class Partition:
         *,
         current_leader_epoch: int = NO_EPOCH,
         min_one_message: bool = True,
-        leader_only: bool = True,
     ) -> FetchDataInfo:
         """Read from the local log, whole batches from `fetch_offset` on.
 
         Raises ApiError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """
-        self.check_leader_epoch(current_leader_epoch, leader_only=leader_only)
+        self.check_leader_epoch(current_leader_epoch)
         return self.log.read(fetch_offset, max_bytes, isolation, min_one_message=min_one_message)
 
     def check_leader_epoch(self, current_leader_epoch: int, *, leader_only: bool = True) -> LeaderState:

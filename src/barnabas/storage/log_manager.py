@@ -19,7 +19,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
-from barnabas.storage.checkpoints import MalformedCheckpoint, OffsetCheckpointFile
+from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, write_clean_shutdown
 from barnabas.storage.directory_lock import DirectoryLock
 from barnabas.storage.file_names import deleted_dir_name
@@ -292,10 +292,6 @@ class LogManager:
             self._directory_failed(os.path.dirname(path), f"deleting {path}", error)
 
     # -- checkpoints
-
-    def checkpoint_file(self, log_dir: str, name: str) -> OffsetCheckpointFile:
-        """A file of offsets by partition in a log directory, such as `replication-offset-checkpoint`."""
-        return OffsetCheckpointFile(log_dir, name, self._files)
 
     def checkpoint_recovery_points(self) -> None:
         """Write `recovery-point-offset-checkpoint` of every directory."""

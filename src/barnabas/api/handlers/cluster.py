@@ -31,17 +31,11 @@ class DescribeClusterApi:
             request.respond(self.error(request, code, message))
             return
         image = self._metadata.image
-        listener = request.connection.listener_name
         asked = request.body.include_cluster_authorized_operations
-        brokers = []
-        for broker in image.brokers.values():
-            endpoint = broker.endpoints.get(listener)
-            if endpoint is not None:
-                brokers.append(
-                    DescribeClusterResponse.DescribeClusterBroker(
-                        broker_id=broker.id, host=endpoint[0], port=endpoint[1], rack=broker.rack
-                    )
-                )
+        brokers = [
+            DescribeClusterResponse.DescribeClusterBroker(broker_id=broker.id, host=host, port=port, rack=broker.rack)
+            for broker, host, port in image.reachable_brokers(request.connection.listener_name)
+        ]
         request.respond(
             DescribeClusterResponse(
                 error_code=ErrorCode.NONE,

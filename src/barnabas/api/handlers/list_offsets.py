@@ -18,24 +18,27 @@ from barnabas.replica.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 from barnabas.storage.fetch_data import FetchIsolation
-from barnabas.storage.timestamp_search import offsets_before
+from barnabas.storage.timestamp_search import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    offsets_before,
+)
 
 PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+"""KIP-1023; there is no tier to upload to, so it is never known."""
 
 FIRST_VERSION_OF = {
-    LATEST: 0,
-    EARLIEST: 0,
+    LATEST_TIMESTAMP: 0,
+    EARLIEST_TIMESTAMP: 0,
     MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-    EARLIEST_PENDING_UPLOAD: 11,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 """The request version from which on a special time stamp is understood."""
 
@@ -115,13 +118,13 @@ def _isolation(body: ListOffsetsRequest) -> FetchIsolation:
 def _offset_for(partition: Partition, timestamp: int, isolation: FetchIsolation) -> tuple[int, int, int]:
     """(time stamp, offset, leader epoch); UNKNOWN where there is none. Nothing beyond what a fetch may read."""
     end = partition.end_offset_metadata(isolation).message_offset
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         state = partition.state
         return UNKNOWN, end, UNKNOWN if state is None else state.leader_epoch
-    if timestamp == EARLIEST_PENDING_UPLOAD:
+    if timestamp == EARLIEST_PENDING_UPLOAD_TIMESTAMP:
         return UNKNOWN, UNKNOWN, UNKNOWN
     found = partition.log.offset_for_timestamp(timestamp)
-    if found is None or (found.offset >= end and timestamp not in (EARLIEST, EARLIEST_LOCAL)):
+    if found is None or (found.offset >= end and timestamp not in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)):
         return UNKNOWN, UNKNOWN, UNKNOWN
     return found.timestamp, found.offset, found.leader_epoch
 

@@ -119,7 +119,10 @@ class MetadataApi:
                 if answer.error_code == ErrorCode.NONE:
                     answer.topic_authorized_operations = TOPIC_OPERATIONS
         return MetadataResponse(
-            brokers=self._brokers(image, request.connection.listener_name),
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack)
+                for broker, host, port in image.reachable_brokers(request.connection.listener_name)
+            ],
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
             topics=topics,
@@ -158,19 +161,6 @@ class MetadataApi:
                     is_internal=is_internal(name),
                     partitions=[],
                 )
-
-    @staticmethod
-    def _brokers(image: MetadataImage, listener: str) -> list[MetadataResponse.MetadataResponseBroker]:
-        brokers = []
-        for broker in image.brokers.values():
-            endpoint = broker.endpoints.get(listener)
-            if endpoint is not None:
-                brokers.append(
-                    MetadataResponse.MetadataResponseBroker(
-                        node_id=broker.id, host=endpoint[0], port=endpoint[1], rack=broker.rack
-                    )
-                )
-        return brokers
 
     @classmethod
     def _topic_answer(cls, topic: TopicMetadata, image: MetadataImage, listener: str, version: int) -> TopicAnswer:

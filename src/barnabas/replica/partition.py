@@ -15,6 +15,7 @@ from typing import Any
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.epoch_end_offset import EpochEndOffset
 from barnabas.replica.leader_state import LeaderState
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
@@ -28,6 +29,9 @@ PartitionState = LeaderAndIsrRequest.LeaderAndIsrPartitionState
 
 NO_EPOCH = -1
 """A client that knows no leader epoch sends this, and is not fenced."""
+
+HIGH_WATERMARK = -1
+"""DeleteRecords: everything below the high watermark."""
 
 
 class Partition:
@@ -143,6 +147,17 @@ class Partition:
             raise self._not_leader()
         return state
 
+    def last_offset_for_leader_epoch(
+        self, current_leader_epoch: int, leader_epoch: int, *, leader_only: bool = True
+    ) -> EpochEndOffset:
+        """Where the largest epoch not above `leader_epoch` ends; the error in it when this broker may not say."""
+        try:
+            self.check_leader_epoch(current_leader_epoch, leader_only=leader_only)
+        except ApiError as refused:
+            return EpochEndOffset(refused.code)
+        found = self.log.end_offset_for_epoch(leader_epoch)
+        return EpochEndOffset() if found is None else EpochEndOffset(ErrorCode.NONE, *found)
+
     def end_offset_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
         """Up to where a fetch of this isolation may read, with the position in the log."""
         if isolation is FetchIsolation.LOG_END:
@@ -150,6 +165,24 @@ class Partition:
         if isolation is FetchIsolation.TXN_COMMITTED:
             return self.log.last_stable_offset_metadata
         return self.log.high_watermark_metadata
+
+    def delete_records_on_leader(self, offset: int) -> int:
+        """Raise the log start offset to `offset` (-1: the high watermark); returns the offset that was meant.
+
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE. Kafka: deleteRecordsOnLeader.
+        """
+        if not self.is_leader:
+            raise self._not_leader()
+        if "delete" not in self.log.config.cleanup_policy:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of partition {self} can not be deleted due to the configured policy",
+            )
+        wanted = self.log.high_watermark if offset == HIGH_WATERMARK else offset
+        if wanted < 0:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The offset {wanted} for partition {self} is not valid")
+        self.log.maybe_increment_log_start_offset(wanted, "client delete records request")
+        return wanted
 
     def is_replicated_up_to(self, required_offset: int) -> ErrorCode | None:
         """Whether an acks=all append is done: NONE or an error when it is, None while it must wait.

@@ -20,7 +20,8 @@ class FetchTerms:
     """What holds for all partitions of one fetch.
 
     max_bytes: limit of the whole answer; the first batch is returned even when it is larger, unless
-    `hard_max_bytes` (Fetch v0-2). replica_id: -1 for consumers.
+    `hard_max_bytes` (Fetch v0-2). replica_id: -1 for consumers, a broker's id for followers; then replica_epoch is its
+    broker epoch, -1 where the version has none.
     """
 
     max_wait_ms: int
@@ -29,11 +30,21 @@ class FetchTerms:
     isolation: FetchIsolation
     hard_max_bytes: bool = False
     replica_id: int = -1
+    replica_epoch: int = -1
+
+    @property
+    def is_from_follower(self) -> bool:
+        """Whether a replica asks, whose progress is noted."""
+        return self.replica_id >= 0
 
 
 class PartitionFetch:
     """Where to read, then what was read.
 
+    last_fetched_epoch: epoch of the last record the reader has (v12+), -1 when it does not say.
+    log_start_offset_of_follower: a follower's own log start offset, -1 from consumers.
+    diverging_epoch: (epoch, end offset) up to which the reader agrees with this log, when it has to truncate; nothing
+    was read then. preferred_read_replica: -1, or the broker to ask instead.
     records: `b""`, bytes, or a FileRecords that whoever answers (or drops the answer) must release once.
     read_from: log position of the fetch offset, for the comparison that ends a long poll; None after an error.
     """
@@ -41,13 +52,17 @@ class PartitionFetch:
     __slots__ = (
         "aborted_transactions",
         "current_leader_epoch",
+        "diverging_epoch",
         "error",
         "fetch_offset",
         "high_watermark",
+        "last_fetched_epoch",
         "last_stable_offset",
         "log_start_offset",
+        "log_start_offset_of_follower",
         "max_bytes",
         "partition",
+        "preferred_read_replica",
         "read_from",
         "records",
         "topic",
@@ -63,6 +78,8 @@ class PartitionFetch:
         *,
         topic_id: bytes = b"",
         current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        log_start_offset_of_follower: int = -1,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -70,6 +87,8 @@ class PartitionFetch:
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset_of_follower = log_start_offset_of_follower
         self.forget()
 
     def forget(self) -> None:
@@ -81,6 +100,8 @@ class PartitionFetch:
         self.last_stable_offset = -1
         self.log_start_offset = -1
         self.aborted_transactions: list[Any] | None = None
+        self.diverging_epoch: tuple[int, int] | None = None
+        self.preferred_read_replica = -1
 
     def release(self) -> None:
         """Drop what was read: the answer will not be sent."""

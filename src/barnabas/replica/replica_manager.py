@@ -31,6 +31,8 @@ from barnabas.purgatory.timer import Timer
 from barnabas.replica.append import ReplicaAppender
 from barnabas.replica.delayed_fetch import DelayedFetch
 from barnabas.replica.delayed_produce import DelayedProduce
+from barnabas.replica.delete_records import ReplicaRecordDeleter
+from barnabas.replica.epoch_end_offset import EpochEndOffset
 from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
 from barnabas.replica.partition import Partition, PartitionState
 from barnabas.replica.read import ReplicaReader
@@ -82,6 +84,8 @@ class ReplicaManager:
         """See `ReplicaAppender.append_records`."""
         self.fetch_records = ReplicaReader(self.partition_or_error, self.fetch_purgatory).fetch_records
         """See `ReplicaReader.fetch_records`."""
+        self.delete_records = ReplicaRecordDeleter(self.partition_or_error).delete_records
+        """See `ReplicaRecordDeleter.delete_records`."""
 
     def startup(self) -> None:
         """Begin checkpointing high watermarks."""
@@ -104,6 +108,19 @@ class ReplicaManager:
             if self._metadata.image.partition(TopicPartition(topic, partition)) is not None:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
+
+    def last_offset_for_leader_epoch(
+        self, topic: str, partition: int, *, current_leader_epoch: int, leader_epoch: int, from_follower: bool
+    ) -> EpochEndOffset:
+        """Where an epoch ends in the log of a partition led here, or why this broker cannot say.
+
+        Kafka 3.9 answers followers and consumers alike (`from_follower`): only the leader knows.
+        """
+        try:
+            hosted = self.partition_or_error(topic, partition)
+        except ApiError as error:
+            return EpochEndOffset(error.code)
+        return hosted.last_offset_for_leader_epoch(current_leader_epoch, leader_epoch)
 
     def partitions(self) -> list[Partition]:
         """Every hosted partition, at this moment."""

@@ -1,0 +1,27 @@
+"""Where a leader epoch ends in a leader's log: what OffsetForLeaderEpoch answers, and what fetches are fenced by.
+
+Made by `Partition.last_offset_for_leader_epoch` on handler and processor threads; immutable, so no lock.
+Kafka: OffsetForLeaderEpochResponseData.EpochEndOffset.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.protocol.errors import ErrorCode
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+class EpochEndOffset(NamedTuple):
+    """The largest epoch not above the one asked for and the offset behind it; -1 and -1 when the log knows nothing."""
+
+    error: ErrorCode = ErrorCode.NONE
+    leader_epoch: int = UNDEFINED_EPOCH
+    end_offset: int = UNDEFINED_EPOCH_OFFSET
+
+    @property
+    def is_undefined(self) -> bool:
+        """Whether the log does not know where the epoch ends."""
+        return self.end_offset == UNDEFINED_EPOCH_OFFSET or self.leader_epoch == UNDEFINED_EPOCH

@@ -7,33 +7,29 @@ lock: end and watermarks are immutable and replaced by one assignment. Kafka: Un
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import struct
 from collections.abc import Callable
-from itertools import pairwise
-from typing import NoReturn
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.errors import CorruptRecord
-from barnabas.records.memory_records import any_batches
-from barnabas.records.record_batch import RecordBatch
 from barnabas.runtime.files import Buffer
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage import retention
-from barnabas.storage.errors import InconsistentTopicId, OffsetsOutOfOrder, UnexpectedAppendOffset
+from barnabas.storage.errors import InconsistentTopicId
 from barnabas.storage.fetch_data import AbortedTransaction, FetchDataInfo, FetchIsolation
+from barnabas.storage.follower_append import append_as_follower
 from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochCache
 from barnabas.storage.local_log import LocalLog
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_environment import LogEnvironment
+from barnabas.storage.log_failures import LogFailures
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.log_truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.log_validator import LogValidator
 from barnabas.storage.partition_metadata import write_partition_metadata
-from barnabas.storage.producer_snapshots import delete_snapshots
 from barnabas.storage.timestamp_search import TimestampAndOffset, find_offset
 
 logger = logging.getLogger(__name__)
@@ -41,8 +37,6 @@ logger = logging.getLogger(__name__)
 _CLIENT = AppendOrigin.CLIENT
 _PREFIX = struct.Struct(">qii")
 """Base offset, length, leader epoch: what an append writes anew."""
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The append is refused and the log goes on when there is room; other errors take the directory offline."""
 
 
 class UnifiedLog:
@@ -60,6 +54,7 @@ class UnifiedLog:
         "_metadata_pending",
         "_validator",
         "config",
+        "failures",
         "first_unstable_offset",
         "leader_epochs",
         "lock",
@@ -84,6 +79,7 @@ class UnifiedLog:
         self.log_start_offset = log_start_offset
         self.first_unstable_offset: LogOffsetMetadata | None = None
         """Where the oldest open transaction begins; None as long as producer state is not tracked."""
+        self.failures = LogFailures(local, environment)
         self._local = local
         self._environment = environment
         self._validator = LogValidator(local.config, local.topic_partition, environment.clock)
@@ -188,7 +184,7 @@ class UnifiedLog:
                 guard()
             local = self._local
             if size > local.config.segment_bytes:
-                raise self._segment_too_small(size)
+                raise self.failures.segment_too_small(size)
             first = local.end.message_offset
             last = first + last_delta
             try:
@@ -197,12 +193,12 @@ class UnifiedLog:
                 if local.must_roll(size, max_timestamp, last):
                     self.roll(first)
                 elif self._closed:
-                    self._refuse_closed()
+                    self.failures.refuse_closed()
                 if leader_epoch != self.leader_epochs.latest_epoch:
                     self._assign_epoch(leader_epoch, first)
                 local.append((_PREFIX.pack(first, size - 12, leader_epoch), *rest), size, first, last, max_timestamp)
             except OSError as error:
-                self._fail("appending records", error)
+                self.failures.fail("appending records", error)
             info = LogAppendInfo(first, last, max_timestamp, append_time, self.log_start_offset, size, count, converted)
         if last + 1 - local.recovery_point >= local.config.flush_messages:
             self.flush()
@@ -214,57 +210,10 @@ class UnifiedLog:
         Raises OffsetsOutOfOrder, UnexpectedAppendOffset, ApiError: CORRUPT_MESSAGE, RECORD_LIST_TOO_LARGE,
         KAFKA_STORAGE_ERROR. Batches are appended one by one: a disk error leaves those before it in the log.
         """
-        try:
-            batches = list(any_batches(records))
-            for batch in batches:
-                batch.check()
-        except CorruptRecord as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {self.topic_partition}") from None
-        if not batches:
-            return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
-        if any(later.last_offset <= earlier.last_offset for earlier, later in pairwise(batches)):
-            raise OffsetsOutOfOrder(f"Out of order offsets found in append to {self.topic_partition}")
-        view = memoryview(records)
-        with self.lock:
-            local = self._local
-            first, last = batches[0].base_offset, batches[-1].last_offset
-            if first < local.end.message_offset:
-                raise UnexpectedAppendOffset(
-                    f"Unexpected offset in append to {self.topic_partition}. First offset {first} is less than the"
-                    f" next offset {local.end.message_offset}",
-                    first,
-                    last,
-                )
-            try:
-                for batch in batches:
-                    self._append_replicated(batch, view[batch.position : batch.end])
-            except OSError as error:
-                self._fail("appending records as follower", error)
-            max_timestamp = max(batch.max_timestamp for batch in batches)
-            count = sum(batch.count if isinstance(batch, RecordBatch) else 1 for batch in batches)
-            info = LogAppendInfo(first, last, max_timestamp, -1, self.log_start_offset, batches[-1].end, count)
-        if last + 1 - local.recovery_point >= local.config.flush_messages:
+        info = append_as_follower(self, records)
+        if info.last_offset + 1 - self._local.recovery_point >= self._local.config.flush_messages:
             self.flush()
         return info
-
-    def _append_replicated(self, batch: object, data: memoryview) -> None:
-        local = self._local
-        size = len(data)
-        if size > local.config.segment_bytes:
-            raise self._segment_too_small(size)
-        if isinstance(batch, RecordBatch):
-            first, last = batch.base_offset, batch.last_offset
-            if batch.partition_leader_epoch > self.leader_epochs.latest_epoch:
-                self._assign_epoch(batch.partition_leader_epoch, first)
-            max_timestamp = batch.max_timestamp
-        else:
-            legacy = next(iter(any_batches(data)))
-            first = last = legacy.last_offset
-            max_timestamp = legacy.max_timestamp
-            self.leader_epochs.clear()
-        if local.must_roll(size, max_timestamp, last):
-            self.roll(first)
-        local.append((data,), size, first, last, max_timestamp)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if self.leader_epochs.assign(epoch, start_offset):
@@ -276,13 +225,13 @@ class UnifiedLog:
                 self.leader_epochs.flush()
             except OSError as error:
                 if not self._closed:  # else it was deleted meanwhile, and its directory renamed
-                    self._report_failure("writing leader epochs", error)
+                    self.failures.report("writing leader epochs", error)
 
     def roll(self, expected_next_offset: int = 0) -> None:
         """Begin a new segment; the old ones are flushed in the background. Raises OSError."""
         with self.lock:
             if self._closed:
-                self._refuse_closed()
+                self.failures.refuse_closed()
             at_end = self._high_watermark.message_offset >= self._local.end.message_offset
             segment = self._local.roll(expected_next_offset)
             if at_end:
@@ -313,7 +262,7 @@ class UnifiedLog:
         """
         end = self._local.end
         if start_offset < self.log_start_offset or start_offset > end.message_offset:
-            raise self._out_of_range(start_offset)
+            raise self.failures.out_of_range(start_offset, self.log_start_offset)
         if isolation is FetchIsolation.HIGH_WATERMARK:
             limit = self._high_watermark
         elif isolation is FetchIsolation.LOG_END:
@@ -330,19 +279,12 @@ class UnifiedLog:
         except FileNotFoundError as error:
             # Retention has removed the segment meanwhile.
             if start_offset < self.log_start_offset:
-                raise self._out_of_range(start_offset) from None
-            self._fail("reading records", error)
+                raise self.failures.out_of_range(start_offset, self.log_start_offset) from None
+            self.failures.fail("reading records", error)
         except OSError as error:
-            self._fail("reading records", error)
+            self.failures.fail("reading records", error)
         data.aborted_transactions = aborted
         return data
-
-    def _out_of_range(self, offset: int) -> ApiError:
-        return ApiError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"Received request for offset {offset} for partition {self.topic_partition}, but we only have log segments"
-            f" in the range {self.log_start_offset} to {self.log_end_offset}.",
-        )
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """The first record that is not older, or the answer to a special timestamp of ListOffsets (negative).
@@ -352,7 +294,7 @@ class UnifiedLog:
         try:
             return find_offset(self, timestamp_ms)
         except OSError as error:
-            self._fail("searching an offset by timestamp", error)
+            self.failures.fail("searching an offset by timestamp", error)
 
     # -- watermarks and start
 
@@ -434,53 +376,12 @@ class UnifiedLog:
         if offset < 0:
             raise ValueError(f"truncation of {self.topic_partition} to {offset}")
         with self.lock:
-            if offset >= self.log_end_offset:
-                self.leader_epochs.truncate_from_end(self.log_end_offset)
-                return False
-            logger.info("Truncating %s to offset %d", self.topic_partition, offset)
-            if offset < self._local.segments.first.base_offset:
-                self.truncate_fully_and_start_at(offset)
-                return True
-            end_offset = self._local.batch_start(offset)
-            self._lower_checkpoints(end_offset, log_start_offset=end_offset)
-            try:
-                deleted = self._local.truncate_to(offset)
-                delete_snapshots(self._environment.files, self.directory, above=self.log_end_offset)
-            except OSError as error:
-                self._fail("truncating the log", error)
-            logger.debug("Truncation deleted %d segments", len(deleted))
-            self.leader_epochs.truncate_from_end(self.log_end_offset)
-            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-            if self.high_watermark >= self.log_end_offset:
-                self._high_watermark = self._local.end
-            return True
+            return truncate_to(self, offset, self._environment)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything; the log begins anew at `offset`. Raises ApiError: KAFKA_STORAGE_ERROR."""
         with self.lock:
-            self._lower_checkpoints(offset, log_start_offset=offset)
-            try:
-                self._local.truncate_fully_and_start_at(offset)
-                delete_snapshots(self._environment.files, self.directory, above=-1)
-            except OSError as error:
-                self._fail("truncating the whole log", error)
-            self.leader_epochs.clear()
-            self.log_start_offset = offset if log_start_offset is None else log_start_offset
-            self._high_watermark = self._local.end
-
-    def _lower_checkpoints(self, recovery_point: int, *, log_start_offset: int) -> None:
-        """Write smaller checkpoints before a truncation, where the ones on disk may be larger.
-
-        Otherwise a crash would take what is appended afterwards for flushed, and not check it.
-        """
-        lower_start = log_start_offset < self.log_start_offset
-        if lower_start:
-            self.log_start_offset = log_start_offset
-        if self._local.lower_recovery_point(recovery_point) or lower_start:
-            try:
-                self._environment.write_checkpoints(self.parent_dir)
-            except OSError as error:
-                self._fail("writing checkpoints", error)
+            truncate_fully_and_start_at(self, offset, log_start_offset, self._environment)
 
     def delete_old_segments(self) -> int:
         """Delete the segments that retention no longer wants; returns their number. Raises ApiError, as above."""
@@ -490,7 +391,7 @@ class UnifiedLog:
             try:
                 return retention.delete_old_segments(self, self._environment)
             except OSError as error:
-                self._fail("deleting segments", error)
+                self.failures.fail("deleting segments", error)
 
     def flush(self, offset: int | None = None) -> None:
         """Bring everything below `offset` (None: all) to stable storage. Appends go on meanwhile.
@@ -505,8 +406,8 @@ class UnifiedLog:
         except OSError as error:
             if self._closed:
                 # Deleted meanwhile: its directory has another name by now, and nobody wants it on disk.
-                self._refuse_closed()
-            self._fail("flushing the log", error)
+                self.failures.refuse_closed()
+            self.failures.fail("flushing the log", error)
 
     # -- settings, identity, life
 
@@ -544,7 +445,7 @@ class UnifiedLog:
             try:
                 self.flush_partition_metadata()
             except OSError as error:
-                self._report_failure("writing partition metadata", error)
+                self.failures.report("writing partition metadata", error)
 
     def moved_to(self, directory: str) -> None:
         """The log's directory has been renamed to this (its topic is being deleted)."""
@@ -567,30 +468,6 @@ class UnifiedLog:
         with self.lock:
             self._closed = True
             self._local.close_handlers()
-
-    def _refuse_closed(self) -> NoReturn:
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self.topic_partition} is closed")
-
-    def _segment_too_small(self, size: int) -> ApiError:
-        return ApiError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"Message batch size is {size} bytes in append to partition {self.topic_partition}, which exceeds the"
-            f" maximum configured segment size of {self._local.config.segment_bytes}.",
-        )
-
-    def _fail(self, doing: str, error: OSError) -> NoReturn:
-        """Report a disk error and turn it into what clients are told."""
-        self._report_failure(doing, error)
-        raise ApiError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            f"Error while {doing} for {self.topic_partition} in dir {self.parent_dir}: {error}",
-        ) from error
-
-    def _report_failure(self, doing: str, error: OSError) -> None:
-        if error.errno in _DISK_FULL:
-            logger.error("No room while %s for %s in %s: %s", doing, self.topic_partition, self.parent_dir, error)
-        else:
-            self._environment.on_failure(self.parent_dir, f"{doing} for {self.topic_partition}", error)
 
     def __repr__(self) -> str:
         return (

@@ -25,6 +25,11 @@ DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"
 STRAY_DIR_SUFFIX = "-stray"
 
+RAFT_METADATA_TOPIC = "__cluster_metadata"
+"""What KRaft calls the log of its metadata, which lies among the partitions but is none."""
+REMOTE_INDEX_CACHE_DIR = "remote-log-index-cache"
+"""Where tiered storage keeps indexes of remote segments."""
+
 _MAX_NAME_LENGTH = 255
 _OFFSET_DIGITS = 20
 

@@ -25,6 +25,7 @@ from barnabas.storage.clean_shutdown import take_clean_shutdown
 from barnabas.storage.file_names import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
+    RAFT_METADATA_TOPIC,
     STRAY_DIR_SUFFIX,
     parse_partition_dir,
 )
@@ -107,7 +108,7 @@ class LogDirectory:
             if not self._files.is_dir(path) or name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
                 continue
             topic_partition = parse_partition_dir(name)
-            if topic_partition is not None:
+            if topic_partition is not None and topic_partition.topic != RAFT_METADATA_TOPIC:
                 found.append((topic_partition, path))
             elif name.endswith(FUTURE_DIR_SUFFIX):
                 logger.warning("Leaving alone %s: a replica on its way from another log directory", path)

@@ -1,6 +1,7 @@
 """`meta.properties`: which broker of which cluster a log directory belongs to. Kafka's version 0, of ZooKeeper mode.
 
-Pure parsing and writing; LogManager reads them at start and the broker has them written when it knows its cluster.
+Version 1, which KRaft writes, is read too: its `node.id` is the broker id. Pure parsing and writing; LogManager reads
+them at start and the broker has them written when it knows its cluster.
 Kafka: MetaProperties, MetaPropertiesEnsemble.
 """
 
@@ -18,11 +19,12 @@ FILE_NAME = "meta.properties"
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What the file says; None where it is silent. directory_id: KIP-858, kept as it is found."""
+    """What the file says; None where it is silent. directory_id: KIP-858, kept as it is found. version: 1 is KRaft's."""
 
     cluster_id: str | None = None
     broker_id: int | None = None
     directory_id: str | None = None
+    version: int = 0
 
 
 def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
@@ -37,18 +39,19 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
         name, equals, value = line.strip().partition("=")
         if equals and not name.startswith(("#", "!")):
             fields[name.strip()] = value.strip()
-    if fields.get("version") not in ("0", "1"):
-        raise InconsistentMetaProperties(f"{path}: unknown version {fields.get('version')!r}")
+    version = fields.get("version", "0")
+    if version not in ("0", "1"):
+        raise InconsistentMetaProperties(f"{path}: unknown version {version!r}")
     number = fields.get("broker.id", fields.get("node.id"))
     try:
         broker_id = None if number is None else int(number)
     except ValueError:
         raise InconsistentMetaProperties(f"{path}: broker.id is {number!r}") from None
-    return MetaProperties(fields.get("cluster.id"), broker_id, fields.get("directory.id"))
+    return MetaProperties(fields.get("cluster.id"), broker_id, fields.get("directory.id"), int(version))
 
 
 def write_meta_properties(files: Files, directory: str, properties: MetaProperties) -> None:
-    """Write the file; durable when this returns. Raises OSError."""
+    """Write the file as version 0; durable when this returns. Raises OSError."""
     fields = {
         "broker.id": properties.broker_id,
         "cluster.id": properties.cluster_id,

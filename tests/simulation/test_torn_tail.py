@@ -1,4 +1,4 @@
-"""The last segment cut at every byte of its last batch and index entries, and every bit of them flipped.
+"""The last segment cut at every byte of its last three batches and index entries, and bits of every byte flipped.
 
 After an unclean stop the log must hold every whole batch before the damage and nothing else, and every index entry
 must be true. Where Kafka's format cannot tell (the leader epoch is under no checksum), the test says so.
@@ -17,6 +17,7 @@ from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import NOW, Broker, batch, check_indexes, log_config, read_all
 
 CONFIG = log_config(segment_bytes=3000, index_interval_bytes=150)
+LAST_BATCHES = 3
 OFFSET_BYTES = range(8)
 EPOCH_BYTES = range(12, 16)
 
@@ -82,7 +83,7 @@ def flips(content: bytes, start: int) -> Iterator[tuple[int, bytes]]:
 
 def test_log_cut_at_every_byte_of_its_last_batches(crashed: Crashed) -> None:
     content = crashed.files.read_bytes(crashed.log_path)
-    tail = len(crashed.batches[-1]) + len(crashed.batches[-2])
+    tail = sum(map(len, crashed.batches[-LAST_BATCHES:]))
     for size in range(len(content) - tail, len(content) + 1):
         whole, position = [], 0
         for stored in crashed.batches:
@@ -92,20 +93,28 @@ def test_log_cut_at_every_byte_of_its_last_batches(crashed: Crashed) -> None:
         assert crashed.recovered(crashed.log_path, content[:size]) == whole
 
 
-def test_log_with_every_bit_of_its_last_batch_flipped(crashed: Crashed) -> None:
+def test_log_with_bits_of_its_last_batches_flipped(crashed: Crashed) -> None:
     content = crashed.files.read_bytes(crashed.log_path)
-    start = len(content) - len(crashed.batches[-1])
-    without_last = crashed.batches[:-1]
-    for place, damaged in flips(content, start):
-        found = crashed.recovered(crashed.log_path, damaged)
+    start = len(content)
+    for behind in range(1, LAST_BATCHES + 1):
+        start -= len(crashed.batches[-behind])
+        check_flips(crashed, content, start, behind)
+
+
+def check_flips(crashed: Crashed, content: bytes, start: int, behind: int) -> None:
+    """Flip bits in the batch at `start`, the last but `behind` - 1."""
+    before, hit = crashed.batches[:-behind], crashed.batches[-behind]
+    for place, damaged in flips(content[: start + len(hit)], start):
+        found = crashed.recovered(crashed.log_path, damaged + content[start + len(hit) :])
         # No checksum covers offset and leader epoch. A larger epoch is believed, and a larger offset is where there may
         # be gaps: below the recovery point.
         unprotected = [*EPOCH_BYTES, *(OFFSET_BYTES if crashed.checkpointed else ())]
-        if place - start in unprotected and found != without_last:
-            assert found[:-1] == without_last
-            assert found[-1][16:] == crashed.batches[-1][16:]
+        if place - start in unprotected and found != before:
+            assert found[: len(before)] == before
+            assert found[len(before)][16:] == hit[16:]
+            assert found[len(before) + 1 :] == crashed.batches[len(before) + 1 : len(found)]
         else:
-            assert found == without_last, f"byte {place - start} of the last batch"
+            assert found == before, f"byte {place - start} of the last batch but {behind - 1}"
 
 
 def test_bits_flipped_earlier_cost_what_lies_behind(crashed: Crashed) -> None:
@@ -132,10 +141,11 @@ def test_index_cut_or_flipped_in_its_last_entries(crashed: Crashed, which: int) 
     path = crashed.index_paths[which]
     content = crashed.files.read_bytes(path)
     entry = (8, 12)[which]
-    assert len(content) >= 2 * entry
-    for size in range(len(content) - 2 * entry, len(content)):
+    last_entries = min(3, len(content) // entry) * entry
+    assert last_entries >= 2 * entry
+    for size in range(len(content) - last_entries, len(content)):
         assert crashed.recovered(path, content[:size]) == crashed.batches
-    for _, damaged in flips(content, len(content) - 2 * entry):
+    for _, damaged in flips(content, len(content) - last_entries):
         assert crashed.recovered(path, damaged) == crashed.batches
 
 

@@ -19,14 +19,21 @@ START_SECONDS = 30
 
 
 class BarnabasProcess(ServerProcess):
-    """A broker over `<directory>/data`; `properties` are its overrides. A restart takes a new port."""
+    """A broker over `<directory>/data`; `properties` are its overrides. Without `port`, every start takes a new one."""
 
     name = "barnabas"
 
     def __init__(
-        self, directory: Path, properties: Mapping[str, str] | None = None, python: str = sys.executable
+        self,
+        directory: Path,
+        properties: Mapping[str, str] | None = None,
+        python: str = sys.executable,
+        *,
+        port: int = 0,
     ) -> None:
         super().__init__(directory)
+        self.port = port
+        self._wanted_port = port
         self.data_dir = directory / "data"
         self._properties = dict(properties or {})
         self._python = python
@@ -34,7 +41,7 @@ class BarnabasProcess(ServerProcess):
     def start(self) -> None:
         """Start it and return when it has printed the address it listens on."""
         overrides = [word for key, value in self._properties.items() for word in ("--override", f"{key}={value}")]
-        place = ["--data-dir", str(self.data_dir), "--listen", f"PLAINTEXT://{self.host}:0"]
+        place = ["--data-dir", str(self.data_dir), "--listen", f"PLAINTEXT://{self.host}:{self._wanted_port}"]
         seen = self.log_file.stat().st_size if self.log_file.exists() else 0
         self.launch([self._python, "-m", "barnabas", "serve", "--until-stdin-closes", *place, *overrides])
         deadline = time.monotonic() + START_SECONDS

@@ -3,7 +3,8 @@
 What POSIX promises and no more. A file's content survives a crash once it was synced; of what was written since, each
 512-byte sector may or may not have reached the disk, and the length may be anything between. A name survives once its
 directory was synced; of the changes since, the first few may have reached the disk. A rename is one change. Syncing a
-file does not sync its name. Errors are injected per call; capacity makes writes fail with ENOSPC.
+file does not sync its name. Errors are injected per call; capacity makes writes fail with ENOSPC. The power can be made
+to go off in the middle of whatever is being done.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ SECTOR_BYTES = 512
 
 Fault = Callable[[str, str], OSError | None]
 """Given a call ("write", "sync", "open", ...) and a path: the error it shall end in."""
+
+
+CHANGES = frozenset({"write", "sync", "truncate", "rename", "unlink", "make_dirs", "sync_dir"})
+"""The calls after which the disk is another one."""
+
+
+class PowerOff(BaseException):
+    """The power went off in the middle of a call; nothing that runs catches it, as nothing runs any more."""
 
 
 class Node:
@@ -104,6 +113,9 @@ class SimulatedFile:
         except OSError:
             del node.cached[position:]
             raise
+        except PowerOff:
+            self._put(node, data[: self._disk.half_of(len(data))], position)
+            raise
         self._put(node, data, position)
         return len(data)
 
@@ -143,21 +155,48 @@ class SimulatedFiles:
         self.capacity_bytes = capacity_bytes
         self.fault: Fault | None = None
         self.calls: dict[str, int] = {}
+        self._changes_left: int | None = None
+        self._is_off = False
+        self._half_done = True
 
     def crash(self, chance: random.Random) -> None:
         """Lose what was not synced, or part of it, and all open files."""
+        self.power_on()
         self.generation += 1
         self.open_files = 0
         self.root.crash(chance)
 
     def kill(self) -> None:
         """The process dies and the machine goes on: nothing written is lost, only what the process had open."""
+        self.power_on()
         self.generation += 1
         self.open_files = 0
+
+    def power_off_after(self, changes: int) -> None:
+        """The power goes off when the disk has been changed so many times from now on: every call raises PowerOff."""
+        self._changes_left = changes
+
+    def power_on(self) -> None:
+        """Calls work again; `crash` and `kill` do it."""
+        self._changes_left = None
+        self._is_off = False
+
+    def half_of(self, size: int) -> int:
+        """How much of a write got through when the power went off in its middle; nothing when it was off before."""
+        half, self._half_done = (0 if self._half_done else size // 2), True
+        return half
 
     def check(self, call: str, path: str) -> None:
         """Count the call, and raise the error injected for it."""
         self.calls[call] = self.calls.get(call, 0) + 1
+        if self._is_off:
+            raise PowerOff(call, path)
+        if self._changes_left is not None and call in CHANGES:
+            self._changes_left -= 1
+            if self._changes_left < 0:
+                self._is_off = True
+                self._half_done = False
+                raise PowerOff(call, path)
         error = self.fault(call, path) if self.fault is not None else None
         if error is not None:
             raise error

@@ -17,6 +17,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.cluster import DescribeClusterRequest
 from barnabas.protocol.messages.configs import DescribeConfigsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest
@@ -31,6 +32,7 @@ from tests.support.server_process import ServerProcess
 
 MAY_STAY_SILENT = {ApiKey.PRODUCE, ApiKey.FETCH}
 """A mutant may ask for no acknowledgement, or for a long wait."""
+CONTROLLER_REQUESTS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 PATIENCE_SECONDS, SILENCE_SECONDS = 20.0, 0.02
 BYSTANDER, TARGET = "bystander", "target"
 
@@ -53,6 +55,8 @@ def _requests(client: RawClient, api_key: ApiKey, version: int, chance: random.R
         return CreateTopicsRequest([new], 1000, validate_only=version >= 1)
     if api_key is ApiKey.DELETE_TOPICS and version >= 6:
         return DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("no-such-topic")], [], 1000)
+    if api_key in CONTROLLER_REQUESTS:
+        return _controller_request(api_key, version)
     simple: dict[ApiKey, Message] = {
         ApiKey.METADATA: MetadataRequest([MetadataRequest.MetadataRequestTopic(name=TARGET)]),
         ApiKey.FIND_COORDINATOR: (
@@ -67,6 +71,35 @@ def _requests(client: RawClient, api_key: ApiKey, version: int, chance: random.R
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest(),
     }
     return simple[api_key]
+
+
+def _controller_request(api_key: ApiKey, version: int) -> Message:
+    """An order of a controller long deposed, about a partition that is not here: no mutant may depose the real one."""
+    topic = "no-such-topic"
+    if api_key is ApiKey.LEADER_AND_ISR:
+        state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(leader=7, isr=[7], replicas=[7, 8])
+        told = LeaderAndIsrRequest(controller_id=7)
+        if version < 2:
+            state.topic_name = topic
+            told.ungrouped_partition_states = [state]
+        else:
+            told.topic_states = [LeaderAndIsrRequest.LeaderAndIsrTopicState(topic, partition_states=[state])]
+        return told
+    if api_key is ApiKey.STOP_REPLICA:
+        if version == 0:
+            return StopReplicaRequest(ungrouped_partitions=[StopReplicaRequest.StopReplicaPartitionV0(topic, 1)])
+        if version < 3:
+            return StopReplicaRequest(topics=[StopReplicaRequest.StopReplicaTopicV1(topic, [0, 1])])
+        stopped = StopReplicaRequest.StopReplicaPartitionState(1, delete_partition=True)
+        return StopReplicaRequest(topic_states=[StopReplicaRequest.StopReplicaTopicState(topic, [stopped])])
+    broker = UpdateMetadataRequest.UpdateMetadataBroker(7, v0_host="h") if version == 0 else _broker_with_an_endpoint()
+    return UpdateMetadataRequest(controller_id=7, live_brokers=[broker])
+
+
+def _broker_with_an_endpoint() -> UpdateMetadataRequest.UpdateMetadataBroker:
+    return UpdateMetadataRequest.UpdateMetadataBroker(
+        7, endpoints=[UpdateMetadataRequest.UpdateMetadataEndpoint(9, "h")]
+    )
 
 
 def _records(version: int, chance: random.Random) -> bytes:

@@ -1,12 +1,19 @@
 """What a caller may do.
 
-Called by the handlers. There is no authorizer yet, so everything is allowed (article-facts A3: without an authorizer
-every operation is); what remains to be said is which operations exist, for the clients that ask (KIP-430).
+Called by the handlers, on any thread. There is no access control yet: `AllowEverything` is the authorizer (without one
+Kafka allows every operation, too). Handlers ask all the same, so that one that refuses needs no change in them; and
+clients ask which operations there are (KIP-430).
+
+Kafka: AuthHelper, org.apache.kafka.server.authorizer.Authorizer, AclOperation, ResourceType.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any, Protocol
+
+from barnabas.api.request import ConnectionContext, Request
+from barnabas.protocol.errors import ApiError, ErrorCode
 
 
 class AclOperation(IntEnum):
@@ -22,6 +29,47 @@ class AclOperation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(IntEnum):
+    """Kafka's ResourceType codes: what an operation is done to."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+
+
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the one resource of type CLUSTER."""
+
+
+class Authorizer(Protocol):
+    """Says who may do what. Called from any thread."""
+
+    def allows(
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Whether whoever is at the other end of `connection` may do `operation` to the resource of this name."""
+
+
+class AllowEverything:
+    """The authorizer of a broker that has none."""
+
+    def allows(
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """See Authorizer."""
+        return True
+
+
+def require_cluster_permission(authorizer: Authorizer, request: Request[Any], operation: AclOperation) -> None:
+    """ApiError CLUSTER_AUTHORIZATION_FAILED unless the sender may do `operation` to the cluster."""
+    if not authorizer.allows(request.connection, operation, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise ApiError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Request {request.handler.api_key.name} is not authorized."
+        )
 
 
 NOT_REQUESTED = -(2**31)

@@ -12,6 +12,7 @@ from barnabas.api.handlers.cluster import DescribeClusterApi
 from barnabas.api.handlers.configs import ConfigsApi
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
+from barnabas.api.handlers.inter_broker import InterBrokerApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.produce import ProduceApi
@@ -29,6 +30,7 @@ class HandlerFamilies:
     configs: ConfigsApi
     fetch: FetchApi
     find_coordinator: FindCoordinatorApi
+    inter_broker: InterBrokerApi
     list_offsets: ListOffsetsApi
     metadata: MetadataApi
     produce: ProduceApi
@@ -46,6 +48,13 @@ def build_registry(api: HandlerFamilies) -> Registry:
             Handler(ApiKey.FETCH, 0, 18, api.fetch.fetch, api.fetch.error, brief=True),
             Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets.list_offsets, api.list_offsets.error, brief=True),
             Handler(ApiKey.METADATA, 0, 13, api.metadata.metadata, api.metadata.error, brief=True),
+            Handler(
+                ApiKey.LEADER_AND_ISR, 0, 7, api.inter_broker.leader_and_isr, api.inter_broker.leader_and_isr_error
+            ),
+            Handler(ApiKey.STOP_REPLICA, 0, 4, api.inter_broker.stop_replica, api.inter_broker.stop_replica_error),
+            Handler(
+                ApiKey.UPDATE_METADATA, 0, 8, api.inter_broker.update_metadata, api.inter_broker.update_metadata_error
+            ),
             Handler(
                 ApiKey.FIND_COORDINATOR,
                 0,

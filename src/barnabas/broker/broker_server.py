@@ -34,7 +34,7 @@ from barnabas.config.log_config import LogConfig
 from barnabas.controller.broker_channel import InProcessBrokerChannel
 from barnabas.controller.controller import Controller
 from barnabas.controller.controller_config import ControllerConfig
-from barnabas.metadata.broker_registration import BrokerRegistration
+from barnabas.metadata.broker_registration import NOT_REGISTERED, BrokerRegistration
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -79,7 +79,7 @@ class BrokerServer:
         self._actions = ActionQueue()
         self._ended = threading.Event()
         self._stops: list[tuple[str, Callable[[], None]]] = []
-        self._broker_epoch = -1
+        self._broker_epoch: Callable[[], int] = lambda: NOT_REGISTERED
         self.exit_status = 0
         self.bound_endpoints: list[EndPoint] = []
         self.cluster_id = ""
@@ -150,7 +150,7 @@ class BrokerServer:
             on_log_dir_failure=failures.notify,
         )
         self._log_manager.open_directories()
-        self._on_stop("logs", lambda: self._log_manager.shutdown(self._broker_epoch))
+        self._on_stop("logs", lambda: self._log_manager.shutdown(self._broker_epoch()))
         metadata_dir = config.optional_string("metadata.log.dir") or self._log_manager.live_log_dirs[0]
         store = EmbeddedStore(metadata_dir, self._clock, self.fail)
         store.start()
@@ -190,7 +190,14 @@ class BrokerServer:
         topic_changes = TopicChanges(self._metadata, self._timer)
         self._metadata.subscribe(topic_changes.metadata_changed)
         families = build_handler_families(
-            config, self._broker_id, self._clock, self._replicas, self._metadata, self._zk_client, topic_changes
+            config,
+            self._broker_id,
+            self._clock,
+            self._replicas,
+            self._metadata,
+            self._zk_client,
+            topic_changes,
+            lambda: self._broker_epoch(),  # noqa: PLW0108 - registration comes later
         )
         parser = RequestParser(build_registry(families))
         apis = Apis(self._actions, self._clock.nanoseconds)
@@ -216,7 +223,8 @@ class BrokerServer:
             self._zk_client,
             BrokerInfo(self._broker_id, tuple(self._advertised()), self._config.optional_string("broker.rack")),
         )
-        self._broker_epoch = registration.register()
+        registration.register()
+        self._broker_epoch = lambda: registration.epoch
         ready = threading.Event()
         controller = Controller(
             ControllerConfig.from_kafka_config(

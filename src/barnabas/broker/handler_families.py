@@ -5,10 +5,14 @@ Called by BrokerServer once, during start.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from barnabas.api.authorize import AllowEverything
 from barnabas.api.handlers.cluster import DescribeClusterApi
 from barnabas.api.handlers.configs import ConfigsApi
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
+from barnabas.api.handlers.inter_broker import InterBrokerApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.produce import ProduceApi
@@ -34,14 +38,17 @@ def build_handler_families(
     metadata: MetadataCache,
     zk_client: KafkaZkClient,
     topic_changes: TopicChanges,
+    broker_epoch: Callable[[], int],
 ) -> HandlerFamilies:
-    """One object per family, each with exactly what it touches."""
+    """One object per family, each with exactly what it touches. broker_epoch: of the registration in force."""
+    authorizer = AllowEverything()
     topic_admin = TopicAdmin(zk_client, metadata, TopicAdminConfig.from_kafka_config(config))
     return HandlerFamilies(
         cluster=DescribeClusterApi(metadata),
         configs=ConfigsApi(broker_id, lambda: config, ConfigRepository(zk_client).topic_overrides, metadata),
         fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes")),
         find_coordinator=FindCoordinatorApi(),
+        inter_broker=InterBrokerApi(replicas, authorizer, broker_epoch),
         list_offsets=ListOffsetsApi(replicas, clock),
         metadata=MetadataApi(metadata, topic_admin, lambda: config.boolean("auto.create.topics.enable")),
         produce=ProduceApi(replicas, metadata),

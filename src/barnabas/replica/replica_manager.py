@@ -134,7 +134,7 @@ class ReplicaManager:
         """Become leader or follower of the partitions the controller names.
 
         A request of an earlier controller is refused whole (STALE_CONTROLLER_EPOCH); a partition state with an older
-        leader epoch than ours, alone (STALE_BROKER_EPOCH is the channel's matter).
+        leader epoch than ours, alone (STALE_CONTROLLER_EPOCH, too, as Kafka does it).
         """
         changed: list[TopicPartition] = []
         opened: dict[TopicPartition, Partition | None] = {}
@@ -230,7 +230,7 @@ class ReplicaManager:
         if topic_id not in (ZERO_UUID, hosted.topic_id):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if hosted.state is not None and state.leader_epoch < hosted.state.leader_epoch:
-            raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
         return hosted
 
     def _open_partition(self, key: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:

@@ -77,7 +77,7 @@ def test_orders_of_an_earlier_controller_or_epoch_are_refused() -> None:
     replicas.lead(leader_epoch=5, controller_epoch=3)
     assert replicas.lead(leader_epoch=6, controller_epoch=2).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     response = replicas.lead(leader_epoch=4, controller_epoch=3)
-    assert response.topics[0].partition_errors[0].error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert response.topics[0].partition_errors[0].error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     other_topic = replicas.lead(leader_epoch=6, controller_epoch=3, topic_id=bytes(15) + b"x")
     assert other_topic.topics[0].partition_errors[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
     assert replicas.partition().state.leader_epoch == 5

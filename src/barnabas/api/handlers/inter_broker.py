@@ -1,0 +1,202 @@
+"""LeaderAndIsr: v0-7. StopReplica: v0-4. UpdateMetadata: v0-8. What the controller of a ZooKeeper-mode cluster sends.
+
+Not brief: they open, close and delete logs. Only who may do CLUSTER_ACTION may send them. A request meant for an
+earlier life of this broker is refused whole (STALE_BROKER_EPOCH), one of an earlier controller by ReplicaManager
+(STALE_CONTROLLER_EPOCH). Old versions are brought into the layout of the newest before anybody acts on them:
+LeaderAndIsr v2 and UpdateMetadata v5 group partitions by topic, StopReplica v1 does, and v3 says for each partition
+whether it is to be deleted; UpdateMetadata v1 has endpoints, v3 the listeners' names. LeaderAndIsr v5 answers by topic
+id. The controller in this process calls ReplicaManager without coming by here.
+
+Kafka: KafkaApis.handleLeaderAndIsrRequest, handleStopReplicaRequest, handleUpdateMetadataRequest; the layouts:
+LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest.normalize.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.request import Request
+from barnabas.config.listeners import SECURITY_PROTOCOLS
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.inter_broker import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from barnabas.replica.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_BROKER_EPOCH = -1
+"""Of requests whose version has no broker epoch, and of senders that don't know it: not checked."""
+
+PLAINTEXT_ID = 0
+
+ControllerRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+
+
+class InterBrokerApi:
+    """Hands the controller's orders to the replica manager.
+
+    broker_epoch: this broker's registration as of now; a request with a smaller one is stale.
+    """
+
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer, broker_epoch: Callable[[], int]) -> None:
+        self._replicas = replicas
+        self._authorizer = authorizer
+        self._broker_epoch = broker_epoch
+
+    def leader_and_isr(self, request: Request[LeaderAndIsrRequest]) -> None:
+        """Become leader or follower of partitions."""
+        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        body = request.body
+        if self._is_stale(request):
+            request.respond(self.leader_and_isr_error(request, ErrorCode.STALE_BROKER_EPOCH, None))
+            return
+        body.topic_states = _leader_and_isr_by_topic(body)
+        response = self._replicas.apply_leader_and_isr(body)
+        if response.error_code != ErrorCode.NONE:
+            response = self.leader_and_isr_error(request, ErrorCode(response.error_code), None)
+        elif request.api_version < 5:
+            response.partition_errors = [
+                LeaderAndIsrResponse.LeaderAndIsrPartitionError(
+                    topic_name=topic_state.topic_name,
+                    partition_index=partition.partition_index,
+                    error_code=partition.error_code,
+                )
+                for topic_state, topic in zip(body.topic_states, response.topics, strict=True)
+                for partition in topic.partition_errors
+            ]
+            response.topics = []
+        request.respond(response)
+
+    def stop_replica(self, request: Request[StopReplicaRequest]) -> None:
+        """Stop hosting partitions, and delete those that are to be deleted."""
+        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        if self._is_stale(request):
+            request.respond(StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+            return
+        request.body.topic_states = _stop_replica_by_topic(request.body)
+        request.respond(self._replicas.stop_replicas(request.body))
+
+    def update_metadata(self, request: Request[UpdateMetadataRequest]) -> None:
+        """Learn the cluster's brokers and partitions."""
+        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        if self._is_stale(request):
+            request.respond(UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+            return
+        if request.api_version < 3:
+            for broker in request.body.live_brokers:
+                _name_listeners(broker, request.api_version)
+        request.respond(self._replicas.update_metadata(request.body))
+
+    @staticmethod
+    def leader_and_isr_error(
+        request: Request[LeaderAndIsrRequest], code: ErrorCode, message: str | None
+    ) -> LeaderAndIsrResponse:
+        """The same error at the top and for every partition."""
+        response = LeaderAndIsrResponse(error_code=code)
+        for topic_state in _leader_and_isr_by_topic(request.body):
+            errors = [
+                LeaderAndIsrResponse.LeaderAndIsrPartitionError(topic_state.topic_name, state.partition_index, code)
+                for state in topic_state.partition_states
+            ]
+            if request.api_version < 5:
+                response.partition_errors.extend(errors)
+            else:
+                topic_error = LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_state.topic_id, errors)
+                response.topics.append(topic_error)
+        return response
+
+    @staticmethod
+    def stop_replica_error(
+        request: Request[StopReplicaRequest], code: ErrorCode, message: str | None
+    ) -> StopReplicaResponse:
+        """The same error at the top and for every partition."""
+        return StopReplicaResponse(
+            error_code=code,
+            partition_errors=[
+                StopReplicaResponse.StopReplicaPartitionError(topic_state.topic_name, state.partition_index, code)
+                for topic_state in _stop_replica_by_topic(request.body)
+                for state in topic_state.partition_states
+            ],
+        )
+
+    @staticmethod
+    def update_metadata_error(
+        request: Request[UpdateMetadataRequest], code: ErrorCode, message: str | None
+    ) -> UpdateMetadataResponse:
+        """A top-level error."""
+        return UpdateMetadataResponse(error_code=code)
+
+    def _is_stale(self, request: Request[Any]) -> bool:
+        """Whether the request was meant for an earlier registration of this broker.
+
+        A larger epoch than ours is right: the controller may learn of a registration before the broker does.
+        """
+        body: ControllerRequest = request.body
+        ours = self._broker_epoch()
+        if body.broker_epoch == UNKNOWN_BROKER_EPOCH or body.broker_epoch >= ours:
+            return False
+        logger.info(
+            "Received %s request with broker epoch %d smaller than the current broker epoch %d from controller %d "
+            "with epoch %d.",
+            request.handler.api_key.name,
+            body.broker_epoch,
+            ours,
+            body.controller_id,
+            body.controller_epoch,
+        )
+        return True
+
+
+def _leader_and_isr_by_topic(body: LeaderAndIsrRequest) -> list[LeaderAndIsrRequest.LeaderAndIsrTopicState]:
+    if not body.ungrouped_partition_states:
+        return body.topic_states
+    grouped: dict[str, LeaderAndIsrRequest.LeaderAndIsrTopicState] = {}
+    for state in body.ungrouped_partition_states:
+        if state.topic_name not in grouped:
+            grouped[state.topic_name] = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name=state.topic_name)
+        grouped[state.topic_name].partition_states.append(state)
+    return list(grouped.values())
+
+
+def _stop_replica_by_topic(body: StopReplicaRequest) -> list[StopReplicaRequest.StopReplicaTopicState]:
+    if body.topic_states:
+        return body.topic_states
+    grouped: dict[str, list[int]] = {}
+    for partition in body.ungrouped_partitions:
+        grouped.setdefault(partition.topic_name, []).append(partition.partition_index)
+    for topic in body.topics:
+        grouped.setdefault(topic.name, []).extend(topic.partition_indexes)
+    return [
+        StopReplicaRequest.StopReplicaTopicState(name, _stopped(indexes, delete=body.delete_partitions))
+        for name, indexes in grouped.items()
+    ]
+
+
+def _stopped(indexes: Iterable[int], *, delete: bool) -> list[StopReplicaRequest.StopReplicaPartitionState]:
+    """Without a leader epoch (-1): it is not checked."""
+    return [
+        StopReplicaRequest.StopReplicaPartitionState(partition_index=index, delete_partition=delete)
+        for index in indexes
+    ]
+
+
+def _name_listeners(broker: UpdateMetadataRequest.UpdateMetadataBroker, version: int) -> None:
+    """A listener without a name is called after its security protocol; v0 has one, and it is plaintext."""
+    if version == 0:
+        broker.endpoints = [
+            UpdateMetadataRequest.UpdateMetadataEndpoint(
+                port=broker.v0_port, host=broker.v0_host, security_protocol=PLAINTEXT_ID
+            )
+        ]
+    for endpoint in broker.endpoints:
+        if 0 <= endpoint.security_protocol < len(SECURITY_PROTOCOLS):
+            endpoint.listener = SECURITY_PROTOCOLS[endpoint.security_protocol]

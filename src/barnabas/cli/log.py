@@ -1,15 +1,19 @@
-"""`barnabas log`: looks into the files of a data directory. Needs no broker, and changes nothing."""
+"""`barnabas log`: looks into the files of a data directory, or adopts Apache Kafka's. Needs no broker."""
 
 from __future__ import annotations
 
 import click
 
 from barnabas.cli.client_options import fail
+from barnabas.cli.log_adopt import adopt
 
 
 @click.group()
 def log() -> None:
-    """Look into log segments and indexes."""
+    """Look into log directories; adopt those of Apache Kafka."""
+
+
+log.add_command(adopt)
 
 
 @log.command()

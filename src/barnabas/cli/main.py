@@ -15,7 +15,7 @@ from barnabas import __version__
 COMMANDS = {
     "consume": ("barnabas.cli.consume", "Print records of a topic."),
     "demo": ("barnabas.cli.demo", "Show a whole pipeline: broker, records, Spark, a picture."),
-    "log": ("barnabas.cli.log", "Look into log segments and indexes."),
+    "log": ("barnabas.cli.log", "Look into log directories; adopt Kafka's."),
     "produce": ("barnabas.cli.produce", "Send lines as records to a topic."),
     "serve": ("barnabas.cli.serve", "Run a broker."),
     "topics": ("barnabas.cli.topics", "Create, list, describe, delete topics."),

@@ -19,7 +19,7 @@ FILE_NAME = "meta.properties"
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What the file says; None where it is silent. directory_id: KIP-858, kept as it is found. version: 1 is KRaft's."""
+    """What the file says; None where it is silent. directory_id: KIP-858, kept as it is found. version 1: KRaft's."""
 
     cluster_id: str | None = None
     broker_id: int | None = None

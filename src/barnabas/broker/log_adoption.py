@@ -1,0 +1,211 @@
+"""Makes a stopped Apache Kafka's log directories ours: the metadata are built anew from what the directories say.
+
+Used by `barnabas log adopt` on its main thread, with no broker running: a `with` block holds the directories' locks and
+the metadata store. The logs themselves are not touched; the files are the same for either broker.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Self, TypeVar
+
+from barnabas.broker.transaction_producer_ids import highest_transaction_producer_id
+from barnabas.config.config_error import ConfigError
+from barnabas.config.log_config import validate_topic_config
+from barnabas.metadata.broker_registration import get_or_generate_cluster_id
+from barnabas.metadata.topic_adoption import AdoptedTopic, TopicAdoption, TopicChange, TopicConflict
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, validate_topic_name
+from barnabas.protocol.errors import ApiError
+from barnabas.runtime.clock import SystemClock
+from barnabas.runtime.files import Files, OperatingSystemFiles
+from barnabas.storage.directory_lock import DirectoryLock
+from barnabas.storage.log_dir_survey import LogDirSurvey, survey_log_dirs
+from barnabas.storage.meta_properties import MetaProperties, write_meta_properties
+from barnabas.zk.embedded_store import EmbeddedStore
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znode_table import DATABASE_NAME
+
+_T = TypeVar("_T")
+
+DEFAULT_BROKER_ID = 0
+CLEANUP_POLICY = "cleanup.policy"
+COORDINATOR_SEGMENT_BYTES = "104857600"
+INTERNAL_TOPIC_CONFIGS: Mapping[str, Mapping[str, str]] = {
+    GROUP_METADATA_TOPIC: {
+        CLEANUP_POLICY: "compact",
+        "compression.type": "producer",
+        "segment.bytes": COORDINATOR_SEGMENT_BYTES,
+    },
+    TRANSACTION_STATE_TOPIC: {
+        CLEANUP_POLICY: "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",  # there is one replica
+        "segment.bytes": COORDINATOR_SEGMENT_BYTES,
+        "unclean.leader.election.enable": "false",
+    },
+}
+"""The settings Kafka gives the topics it makes for itself, which no file of theirs says."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptionOrder:
+    """What to adopt, and how.
+
+    broker_id: of directories that don't say it. metadata_dir: where the store goes, None for the first directory.
+    topic_configs: settings by topic. ignore_leftovers: adopt beside directories of half-deleted or half-moved logs.
+    """
+
+    log_dirs: Sequence[str]
+    metadata_dir: str | None = None
+    broker_id: int | None = None
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    ignore_leftovers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptionPlan:
+    """What adopting would do. With `refusals` it cannot be done; each is a sentence for the user."""
+
+    broker_id: int
+    cluster_id: str | None
+    survey: LogDirSurvey
+    changes: Sequence[TopicChange]
+    highest_producer_id: int
+    refusals: Sequence[str]
+
+    @property
+    def changed_topics(self) -> list[TopicChange]:
+        """The topics of which the store lacks something."""
+        return [change for change in self.changes if change.is_needed]
+
+
+class LogAdoption:
+    """One adoption. Use it in a `with` block; raises LogDirectoryLocked, StoreUnavailableError, OSError.
+
+    Until it is carried out, a metadata store that does not exist is an empty one in memory.
+    """
+
+    def __init__(self, order: AdoptionOrder, files: Files | None = None) -> None:
+        self._order = order
+        self._files = files or OperatingSystemFiles()
+        self._held = ExitStack()
+        self.log_dirs = list(dict.fromkeys(os.path.abspath(path) for path in order.log_dirs))
+        self.metadata_dir = os.path.abspath(order.metadata_dir or order.log_dirs[0])
+
+    def __enter__(self) -> Self:
+        with self._held:
+            for path in self.log_dirs:
+                self._held.callback(DirectoryLock(path).release)
+            is_there = os.path.exists(os.path.join(self.metadata_dir, DATABASE_NAME))
+            self._zk = self._open_store(self.metadata_dir if is_there else None)
+            self._held = self._held.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._held.close()
+
+    def plan(self) -> AdoptionPlan:
+        """Look at everything and compare it with the store; changes nothing."""
+        survey = survey_log_dirs(self.log_dirs, self._files)
+        refusals = [*survey.problems, *self._refused_leftovers(survey), *self._unknown_policies(survey)]
+        broker_id = self._one_of(survey, lambda found: found.broker_id, "broker id", refusals)
+        cluster_id = self._one_of(survey, lambda found: found.cluster_id, "cluster id", refusals)
+        if broker_id is None:
+            broker_id = DEFAULT_BROKER_ID if self._order.broker_id is None else self._order.broker_id
+        elif self._order.broker_id not in (None, broker_id):
+            refusals.append(f"the directories are those of broker {broker_id}, not of {self._order.broker_id}")
+        known_cluster_id = self._zk.cluster_id()
+        if None not in (known_cluster_id, cluster_id) and known_cluster_id != cluster_id:
+            refusals.append(
+                f"{self.metadata_dir} holds the metadata of another cluster, {known_cluster_id}; the log directories"
+                f" are of cluster {cluster_id}"
+            )
+        changes = self._compare(TopicAdoption(self._zk, broker_id), survey, refusals)
+        highest = max(
+            highest_transaction_producer_id(survey.partitions_of(TRANSACTION_STATE_TOPIC), self._files),
+            *(found.highest_producer_id for found in survey.partitions.values()),
+            -1,
+        )
+        return AdoptionPlan(broker_id, cluster_id or known_cluster_id, survey, changes, highest, refusals)
+
+    def carry_out(self, plan: AdoptionPlan) -> None:
+        """Write the metadata, then mark the directories as this broker's. Doing it again after a crash completes it."""
+        if not os.path.exists(os.path.join(self.metadata_dir, DATABASE_NAME)):
+            self._files.make_dirs(self.metadata_dir)
+            self._zk = self._open_store(self.metadata_dir)
+        self._zk.make_sure_persistent_paths_exist()
+        if plan.cluster_id is not None:
+            cluster_id = self._zk.create_or_get_cluster_id(plan.cluster_id)
+        else:
+            cluster_id = get_or_generate_cluster_id(self._zk)
+        adoption = TopicAdoption(self._zk, plan.broker_id)
+        adoption.reserve_producer_ids(plan.highest_producer_id)
+        for change in plan.changed_topics:
+            adoption.write(change)
+        for directory, present in plan.survey.meta_properties.items():
+            wanted = MetaProperties(cluster_id, plan.broker_id, present.directory_id if present else None)
+            if present != wanted:
+                write_meta_properties(self._files, directory, wanted)
+
+    def _open_store(self, directory: str | None) -> KafkaZkClient:
+        clock = SystemClock()
+        store = EmbeddedStore(directory, clock)
+        store.start()
+        self._held.callback(store.close)
+        return KafkaZkClient(store.new_session(), clock)
+
+    def _one_of(
+        self, survey: LogDirSurvey, what: Callable[[MetaProperties], _T | None], name: str, refusals: list[str]
+    ) -> _T | None:
+        """What all `meta.properties` agree on, None if none says it."""
+        values = [what(properties) for properties in survey.meta_properties.values() if properties is not None]
+        found = {value for value in values if value is not None}
+        if len(found) > 1:
+            refusals.append(f"the log directories have different {name}s: {', '.join(sorted(map(str, found)))}")
+        return next(iter(found), None)
+
+    def _refused_leftovers(self, survey: LogDirSurvey) -> list[str]:
+        if self._order.ignore_leftovers:
+            return []
+        return [
+            f"{path} is of a log that was being deleted, moved or set aside: start Kafka once more and let it finish,"
+            " or remove the directory, or adopt the others with --ignore-leftovers"
+            for path in survey.leftovers
+        ]
+
+    def _unknown_policies(self, survey: LogDirSurvey) -> list[str]:
+        """With the wrong policy a broker would delete what must be kept: no guesses."""
+        topics = survey.compacted_topics & set(survey.topics)
+        return [
+            f"topic {topic} was compacted (cleaner-offset-checkpoint): say how it is to be cleaned from now on, as"
+            f" --topic-config {topic}:{CLEANUP_POLICY}=compact"
+            for topic in sorted(topics)
+            if CLEANUP_POLICY not in self._configs(topic) and not self._zk.topics.exists(topic)
+        ]
+
+    def _configs(self, topic: str) -> Mapping[str, str]:
+        """The settings asked for, over those that Kafka's own topics begin with."""
+        initial = {} if self._zk.topics.exists(topic) else INTERNAL_TOPIC_CONFIGS.get(topic, {})
+        return {**initial, **self._order.topic_configs.get(topic, {})}
+
+    def _compare(self, adoption: TopicAdoption, survey: LogDirSurvey, refusals: list[str]) -> list[TopicChange]:
+        refusals += [
+            f"settings are given for topic {topic}, which has no directory here"
+            for topic in self._order.topic_configs
+            if topic not in survey.topics
+        ]
+        changes = []
+        for topic in survey.topics:
+            partitions = survey.partitions_of(topic)
+            topic_id = next((found.topic_id for found in partitions if found.topic_id is not None), None)
+            epochs = {found.topic_partition.partition: found.latest_epoch for found in partitions}
+            try:
+                validate_topic_name(topic)
+                validate_topic_config(self._configs(topic))
+                changes.append(adoption.compare(AdoptedTopic(topic, topic_id, epochs, self._configs(topic))))
+            except (ApiError, ConfigError, TopicConflict) as error:
+                refusals.append(f"topic {topic}: {error}")
+        return changes

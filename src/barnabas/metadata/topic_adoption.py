@@ -1,0 +1,144 @@
+"""Puts topics whose logs exist already into the store: assignments, leaders, settings, and the producer ids in use.
+
+Called by `broker.log_adoption` on the command line's thread, with a store that nobody else has open; it blocks on it.
+What is there already is compared and left alone, so that doing it twice, or after a crash in between, changes no more.
+Kafka has no counterpart; the znodes are those its controller writes for a topic that is led.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.metadata.producer_ids import BLOCK_SIZE
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import random_uuid
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.store import ANY_VERSION
+from barnabas.zk.zk_data import ConfigType, ProducerIdsBlock, TopicIdReplicaAssignment
+
+
+class AdoptedTopic(NamedTuple):
+    """A topic to be known. `latest_epochs`: by partition, the newest leader epoch in its log, -1 for none.
+
+    From now on a partition is led in a higher one.
+    """
+
+    name: str
+    topic_id: bytes | None
+    latest_epochs: Mapping[int, int]
+    configs: Mapping[str, str]
+
+
+class TopicChange(NamedTuple):
+    """What the store lacks of a topic: the topic itself, partitions, leaders in new enough epochs, settings."""
+
+    topic: AdoptedTopic
+    is_new: bool
+    new_partitions: Sequence[int]
+    led_anew: Sequence[int]
+    configs: Mapping[str, str] | None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.is_new or self.new_partitions or self.led_anew or self.configs is not None)
+
+
+class TopicConflict(Exception):
+    """The store knows another topic of this name, or gives a partition to other brokers; the text says which."""
+
+
+class TopicAdoption:
+    """Compares topics with the store and writes what is missing; every partition has its one replica on `broker_id`."""
+
+    def __init__(self, zk_client: KafkaZkClient, broker_id: int) -> None:
+        self._zk = zk_client
+        self._broker_id = broker_id
+
+    def compare(self, topic: AdoptedTopic) -> TopicChange:
+        """What is to be written for a topic. Raises TopicConflict."""
+        name = topic.name
+        if self._zk.topics.is_marked_for_deletion(name):
+            raise TopicConflict(f"topic {name} is being deleted: start the broker to have that finished")
+        found = next(iter(self._zk.topics.assignments([name])), None)
+        if found is None:
+            return TopicChange(topic, True, sorted(topic.latest_epochs), sorted(topic.latest_epochs), topic.configs)
+        self._check(topic, found)
+        known = {key.partition for key in found.assignment}
+        states = self._states(topic.name, topic.latest_epochs)
+        led_anew = [
+            number
+            for number, latest in sorted(topic.latest_epochs.items())
+            if number not in states or states[number].leader_and_isr.leader_epoch < latest
+        ]
+        new_partitions = sorted(topic.latest_epochs.keys() - known)
+        return TopicChange(topic, False, new_partitions, led_anew, self._changed_configs(topic))
+
+    def write(self, change: TopicChange) -> None:
+        """Write it: the topic first, then its leaders, each in one batch. StoreError."""
+        topic = change.topic
+        if change.is_new:
+            assignment = dict.fromkeys(sorted(topic.latest_epochs), (self._broker_id,))
+            self._zk.topics.create(topic.name, topic.topic_id or random_uuid(), assignment, topic.configs)
+        else:
+            self._grow(topic, change.new_partitions)
+            if change.configs is not None:
+                self._zk.configs.set_or_create(ConfigType.TOPIC, topic.name, change.configs)
+        self._lead(topic, change.led_anew)
+
+    def reserve_producer_ids(self, highest: int) -> int | None:
+        """See that no producer id up to `highest` is handed out again; the first that may be, None if it was so.
+
+        The block behind it is left out too: Kafka may have handed out ids of it that have written nothing yet.
+        """
+        first_free = (highest // BLOCK_SIZE + 2) * BLOCK_SIZE
+        current, version = self._zk.producer_id_block()
+        if highest < 0 or (current is not None and current.last_producer_id >= highest):
+            return None
+        block = ProducerIdsBlock(self._broker_id, first_free - BLOCK_SIZE, BLOCK_SIZE)
+        self._zk.update_producer_id_block(block, version)
+        return first_free
+
+    def _check(self, topic: AdoptedTopic, found: TopicIdReplicaAssignment) -> None:
+        if None not in (topic.topic_id, found.topic_id) and topic.topic_id != found.topic_id:
+            raise TopicConflict(f"the metadata know another topic named {topic.name}, with another topic id")
+        for key, assignment in found.assignment.items():
+            if key.partition in topic.latest_epochs and assignment.replicas != (self._broker_id,):
+                raise TopicConflict(f"the metadata give {key} to the brokers {list(assignment.replicas)}")
+
+    def _changed_configs(self, topic: AdoptedTopic) -> Mapping[str, str] | None:
+        present = self._zk.configs.entity(ConfigType.TOPIC, topic.name)
+        wanted = {**present, **topic.configs}
+        return wanted if wanted != present else None
+
+    def _grow(self, topic: AdoptedTopic, partitions: Iterable[int]) -> None:
+        added = {TopicPartition(topic.name, number): ReplicaAssignment((self._broker_id,)) for number in partitions}
+        if added:
+            (found,) = self._zk.topics.assignments([topic.name])
+            self._zk.topics.set_assignment(topic.name, found.topic_id, {**found.assignment, **added})
+
+    def _lead(self, topic: AdoptedTopic, partitions: Sequence[int]) -> None:
+        """Let this broker lead in the next epochs: states that don't exist are created, others raised."""
+        controller_epoch, _ = self._zk.controller_epoch() or (0, 0)
+        present = self._states(topic.name, partitions)
+        new: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        raised: dict[TopicPartition, LeaderAndIsr] = {}
+        for number in partitions:
+            key = TopicPartition(topic.name, number)
+            leadership = LeaderAndIsr(self._broker_id, topic.latest_epochs[number] + 1, (self._broker_id,))
+            if number in present:
+                raised[key] = leadership.with_partition_epoch(present[number].leader_and_isr.partition_epoch)
+            else:
+                new[key] = LeaderIsrAndControllerEpoch(leadership, controller_epoch)
+        created = self._zk.topics.create_partition_states(new, ANY_VERSION)
+        updated = self._zk.topics.update_leader_and_isr(raised, controller_epoch, ANY_VERSION)
+        for outcome in (*created.values(), *updated.finished.values()):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def _states(self, topic: str, partitions: Iterable[int]) -> dict[int, LeaderIsrAndControllerEpoch]:
+        found = self._zk.topics.partition_states([TopicPartition(topic, number) for number in partitions])
+        return {key.partition: state for key, state in found.items()}

@@ -35,13 +35,15 @@ class BarnabasProcess(ServerProcess):
         self.port = port
         self._wanted_port = port
         self.data_dir = directory / "data"
+        self.log_dirs: tuple[Path, ...] = ()
+        """Several log directories, instead of the one at `data_dir`."""
         self._properties = dict(properties or {})
         self._python = python
 
     def start(self) -> None:
         """Start it and return when it has printed the address it listens on."""
         overrides = [word for key, value in self._properties.items() for word in ("--override", f"{key}={value}")]
-        place = ["--data-dir", str(self.data_dir), "--listen", f"PLAINTEXT://{self.host}:{self._wanted_port}"]
+        place = self._data_place() + ["--listen", f"PLAINTEXT://{self.host}:{self._wanted_port}"]
         seen = self.log_file.stat().st_size if self.log_file.exists() else 0
         self.launch([self._python, "-m", "barnabas", "serve", "--until-stdin-closes", *place, *overrides])
         deadline = time.monotonic() + START_SECONDS
@@ -51,6 +53,11 @@ class BarnabasProcess(ServerProcess):
                 raise ServerFailed(f"no ready line within {START_SECONDS} s:\n{self.log_text()}")
             time.sleep(0.005)
         self.port = port
+
+    def _data_place(self) -> list[str]:
+        if self.log_dirs:
+            return ["--override", f"log.dirs={','.join(map(str, self.log_dirs))}"]
+        return ["--data-dir", str(self.data_dir)]
 
     def _port_printed_after(self, position: int) -> int | None:
         with self.log_file.open("rb") as log:

@@ -25,7 +25,7 @@ from barnabas.metadata.topic_name import has_collision, has_collision_characters
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
-from barnabas.zk.errors import NodeExistsError
+from barnabas.zk.errors import NodeExistsError, StoreUnavailableError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.replica_assignment import ReplicaAssignment
 
@@ -118,6 +118,9 @@ class TopicAdmin:
         except ConfigError as error:
             logger.info("Error processing create topic request %s: %s", topic, error)
             return CreateTopicResult(topic.name, ApiError(ErrorCode.INVALID_CONFIG, error.message))
+        except StoreUnavailableError as error:
+            logger.error("Error processing create topic request %s: %s", topic, error)  # noqa: TRY400 - says it all
+            return CreateTopicResult(topic.name, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         except Exception:
             # the other topics of the request can still be created
             logger.exception("Error processing create topic request %s", topic)

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from barnabas.runtime.clock import Clock
-from barnabas.zk.errors import StoreUnavailableError
+from barnabas.zk.errors import StoreFullError, StoreUnavailableError
 from barnabas.zk.store import Operation, Outcome, SessionListener, SessionState, Store
 from barnabas.zk.watch_table import FiredWatch
 from barnabas.zk.znode_table import ZnodeTable, open_database
@@ -43,7 +43,8 @@ class _EndSession(NamedTuple):
 class EmbeddedStore:
     """The store and its two threads. `directory` None keeps everything in memory (tests).
 
-    `on_failure` is called once, on the store thread, when the database fails (a full or dead disk): a broker without
+    A batch for which the disk has no room is rolled back and fails with StoreFullError, and the store goes on.
+    `on_failure` is called once, on the store thread, when the database fails otherwise (a dead disk): a broker without
     its metadata must stop. Every later batch fails with StoreUnavailableError.
     """
 
@@ -145,7 +146,10 @@ class EmbeddedStore:
                 else:
                     self._end_session(table, work)
             except sqlite3.Error as error:
-                self._fail(error, work)
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                    self._refuse(error, work)
+                else:
+                    self._fail(error, work)
             except Exception as error:
                 # a fault of ours or a caller's nonsense: the batch was rolled back, the thread must live
                 logger.exception("A batch of the metadata store failed")
@@ -182,6 +186,10 @@ class EmbeddedStore:
     def _tell(self, session: EmbeddedSession, state: SessionState) -> None:
         for listener in session.listeners:
             self._events.put(lambda listener=listener: listener(state))  # type: ignore[misc]
+
+    def _refuse(self, error: sqlite3.Error, work: _Batch | _EndSession) -> None:
+        logger.error("No room in %s for a change of the metadata: %s", self._directory, error)
+        work.future.set_exception(StoreFullError(self._directory or "", f"has no room: {error}"))
 
     def _fail(self, error: sqlite3.Error, work: _Batch | _EndSession) -> None:
         logger.critical("The metadata store in %s has failed: %s", self._directory, error)

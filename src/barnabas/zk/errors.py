@@ -51,6 +51,10 @@ class StoreUnavailableError(StoreError):
     """
 
 
+class StoreFullError(StoreUnavailableError):
+    """There is no room for the change: nothing of the batch was applied, and the store goes on."""
+
+
 class StoreLockedError(StoreUnavailableError):
     """Another process has the embedded store open."""
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from typing import TypeVar
 
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
 from barnabas.zk.config_znodes import ConfigZnodes
 from barnabas.zk.errors import BadVersionError, ControllerMovedError, NodeExistsError, StoreError
@@ -243,10 +245,34 @@ class KafkaZkClient:
         path = f"{LogDirEventNotificationZNode.path}/{LogDirEventNotificationZNode.prefix}"
         self._store.create(path, LogDirEventNotificationZNode.encode(broker_id), sequential=True)
 
-    def delete_isr_change_notifications(self, expected_controller_epoch_version: int) -> None:
-        """Remove all notices of changed in-sync replicas. Fenced."""
-        names = self._sequence(IsrChangeNotificationZNode.path, IsrChangeNotificationZNode.prefix)
-        self.access.delete_children(IsrChangeNotificationZNode.path, names, expected_controller_epoch_version)
+    def propagate_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell the controller that this broker changed the in-sync replicas of these partitions."""
+        path = f"{IsrChangeNotificationZNode.path}/{IsrChangeNotificationZNode.prefix}"
+        self._store.create(path, IsrChangeNotificationZNode.encode(partitions), sequential=True)
+
+    def isr_change_notifications(self) -> list[str]:
+        """The names of notices of changed in-sync replicas. Sets the watch on their parent."""
+        return self._sequence(IsrChangeNotificationZNode.path, IsrChangeNotificationZNode.prefix)
+
+    def partitions_of_isr_changes(self, names: list[str]) -> set[TopicPartition]:
+        """The partitions those notices are about."""
+        nodes = self.access.get_many([f"{IsrChangeNotificationZNode.path}/{name}" for name in names])
+        return {
+            partition
+            for node in nodes
+            if node is not None
+            for partition in IsrChangeNotificationZNode.decode(node.data)
+        }
+
+    def delete_isr_change_notifications(
+        self, expected_controller_epoch_version: int, names: list[str] | None = None
+    ) -> None:
+        """Remove notices of changed in-sync replicas, None: all. Fenced."""
+        self.access.delete_children(
+            IsrChangeNotificationZNode.path,
+            self.isr_change_notifications() if names is None else names,
+            expected_controller_epoch_version,
+        )
 
     def _sequence(self, path: str, prefix: str) -> list[str]:
         return [name for name in self.access.children(path) if name.startswith(prefix)]

@@ -221,3 +221,30 @@ class TopicZnodes:
             else:
                 finished[tp] = leadership.with_partition_epoch(value_of(outcome, Stat).version)
         return UpdateLeaderAndIsrResult(finished, to_retry)
+
+    def update_partition_states(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> dict[TopicPartition, int | StoreError]:
+        """Write states as a partition's leader does: each only if its version is the state's partition epoch.
+
+        The new version, or the error (BadVersionError, NoNodeError). A write that was applied although its answer got
+        lost counts as written: what is there is what was to be there. Kafka: ReplicationUtils.updateLeaderAndIsr.
+        """
+        operations = [
+            SetData(
+                TopicPartitionStateZNode.path(tp),
+                TopicPartitionStateZNode.encode(state),
+                state.leader_and_isr.partition_epoch,
+            )
+            for tp, state in states.items()
+        ]
+        outcomes: dict[TopicPartition, int | StoreError] = {}
+        for tp, outcome in zip(states, self._access.store.batch(operations), strict=True):
+            outcomes[tp] = outcome if isinstance(outcome, StoreError) else value_of(outcome, Stat).version
+        raced = [tp for tp, outcome in outcomes.items() if isinstance(outcome, BadVersionError)]
+        for tp, found in self.partition_states(raced).items() if raced else ():
+            version = found.leader_and_isr.partition_epoch
+            wanted = states[tp]
+            if found == wanted._replace(leader_and_isr=wanted.leader_and_isr.with_partition_epoch(version)):
+                outcomes[tp] = version
+        return outcomes

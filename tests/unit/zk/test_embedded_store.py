@@ -357,14 +357,33 @@ def test_a_failing_disk_is_reported_once_and_stops_writes(tmp_path: Path) -> Non
     session.create("/a")
     table = store._table
     assert table is not None
-    table._connection.execute("PRAGMA max_page_count = 1")  # a full disk
-    with pytest.raises(errors.StoreUnavailableError, match="full"):
+    table._connection.execute("ALTER TABLE znode RENAME TO gone")
+    with pytest.raises(errors.StoreUnavailableError, match="no such table"):
         session.create("/b", b"x" * 100_000)
     assert isinstance(failures.get(timeout=WAIT_SECONDS), sqlite3.Error)
     with pytest.raises(errors.StoreUnavailableError):
         session.get("/a")
     store.close()
     assert failures.empty()
+
+
+def test_a_full_disk_refuses_a_change_and_no_more(tmp_path: Path) -> None:
+    failures: list[BaseException] = []
+    store = EmbeddedStore(str(tmp_path), MockClock(), failures.append)
+    store.start()
+    session = store.new_session()
+    session.create("/a")
+    table = store._table
+    assert table is not None
+    table._connection.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(errors.StoreFullError, match="full"):
+        session.create("/b", b"x" * 100_000)
+    assert list(session.children("/").names) == ["a"]
+    table._connection.execute("PRAGMA max_page_count = 100000")
+    session.create("/b", b"x" * 100_000)
+    assert sorted(session.children("/").names) == ["a", "b"]
+    store.close()
+    assert not failures
 
 
 def test_calls_after_close_fail(tmp_path: Path) -> None:

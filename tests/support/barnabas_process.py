@@ -43,7 +43,7 @@ class BarnabasProcess(ServerProcess):
     def start(self) -> None:
         """Start it and return when it has printed the address it listens on."""
         overrides = [word for key, value in self._properties.items() for word in ("--override", f"{key}={value}")]
-        place = self._data_place() + ["--listen", f"PLAINTEXT://{self.host}:{self._wanted_port}"]
+        place = [*self._data_place(), "--listen", f"PLAINTEXT://{self.host}:{self._wanted_port}"]
         seen = self.log_file.stat().st_size if self.log_file.exists() else 0
         self.launch([self._python, "-m", "barnabas", "serve", "--until-stdin-closes", *place, *overrides])
         deadline = time.monotonic() + START_SECONDS

@@ -18,10 +18,10 @@ from barnabas.protocol.messages.cluster import DescribeClusterRequest
 from barnabas.protocol.messages.configs import DescribeConfigsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from barnabas.protocol.messages.topics import CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest
 from barnabas.protocol.messages.transactions import InitProducerIdRequest
 from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
@@ -64,6 +64,16 @@ def _requests(client: RawClient, api_key: ApiKey, version: int, chance: random.R
         ),
         ApiKey.API_VERSIONS: ApiVersionsRequest("client", "1.0"),
         ApiKey.DELETE_TOPICS: DeleteTopicsRequest([], ["no-such-topic", "nor-this"], 1000),
+        ApiKey.DELETE_RECORDS: DeleteRecordsRequest(
+            [DeleteRecordsRequest.DeleteRecordsTopic(TARGET, [DeleteRecordsRequest.DeleteRecordsPartition(0, 0)])], 1000
+        ),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest(
+            topics=[
+                OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
+                    TARGET, [OffsetForLeaderEpochRequest.OffsetForLeaderPartition(0, leader_epoch=0)]
+                )
+            ]
+        ),
         ApiKey.INIT_PRODUCER_ID: InitProducerIdRequest(None, 1000),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest(
             [DescribeConfigsRequest.DescribeConfigsResource(2, TARGET, ["retention.ms"])]

@@ -9,6 +9,7 @@ Kafka: AuthHelper, org.apache.kafka.server.authorizer.Authorizer, AclOperation, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -70,6 +71,19 @@ def require_cluster_permission(authorizer: Authorizer, request: Request[Any], op
         raise ApiError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Request {request.handler.api_key.name} is not authorized."
         )
+
+
+def permitted(
+    authorizer: Authorizer,
+    request: Request[Any],
+    operation: AclOperation,
+    resource_type: ResourceType,
+    names: Iterable[str],
+) -> frozenset[str]:
+    """Those of `names` to which the sender may do `operation`."""
+    return frozenset(
+        name for name in set(names) if authorizer.allows(request.connection, operation, resource_type, name)
+    )
 
 
 NOT_REQUESTED = -(2**31)

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from barnabas.api.handlers.api_versions import ApiVersionsApi
 from barnabas.api.handlers.cluster import DescribeClusterApi
 from barnabas.api.handlers.configs import ConfigsApi
+from barnabas.api.handlers.delete_records import DeleteRecordsApi
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.metadata import MetadataApi
+from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochApi
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
@@ -28,11 +30,13 @@ class HandlerFamilies:
 
     cluster: DescribeClusterApi
     configs: ConfigsApi
+    delete_records: DeleteRecordsApi
     fetch: FetchApi
     find_coordinator: FindCoordinatorApi
     inter_broker: InterBrokerApi
     list_offsets: ListOffsetsApi
     metadata: MetadataApi
+    offset_for_leader_epoch: OffsetForLeaderEpochApi
     produce: ProduceApi
     topics: TopicsApi
     transactions: InitProducerIdApi
@@ -44,8 +48,8 @@ def build_registry(api: HandlerFamilies) -> Registry:
     versions = ApiVersionsApi(lambda: registry)
     registry = Registry(
         [
-            Handler(ApiKey.PRODUCE, 0, 13, api.produce.produce, api.produce.error, brief=True),
-            Handler(ApiKey.FETCH, 0, 18, api.fetch.fetch, api.fetch.error, brief=True),
+            Handler(ApiKey.PRODUCE, 0, 13, api.produce.produce, api.produce.error, brief=True, brief_from=3),
+            Handler(ApiKey.FETCH, 0, 18, api.fetch.fetch, api.fetch.error, brief=True, brief_from=4),
             Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets.list_offsets, api.list_offsets.error, brief=True),
             Handler(ApiKey.METADATA, 0, 13, api.metadata.metadata, api.metadata.error, brief=True),
             Handler(
@@ -66,7 +70,16 @@ def build_registry(api: HandlerFamilies) -> Registry:
             Handler(ApiKey.API_VERSIONS, 0, 4, versions.api_versions, versions.error, brief=True),
             Handler(ApiKey.CREATE_TOPICS, 0, 7, api.topics.create_topics, api.topics.creation_error),
             Handler(ApiKey.DELETE_TOPICS, 0, 6, api.topics.delete_topics, api.topics.deletion_error),
+            Handler(ApiKey.DELETE_RECORDS, 0, 2, api.delete_records.delete_records, api.delete_records.error),
             Handler(ApiKey.INIT_PRODUCER_ID, 0, 5, api.transactions.init_producer_id, api.transactions.error),
+            Handler(
+                ApiKey.OFFSET_FOR_LEADER_EPOCH,
+                0,
+                4,
+                api.offset_for_leader_epoch.offset_for_leader_epoch,
+                api.offset_for_leader_epoch.error,
+                brief=True,
+            ),
             Handler(ApiKey.DESCRIBE_CONFIGS, 0, 4, api.configs.describe_configs, api.configs.error),
             Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, api.cluster.describe_cluster, api.cluster.error, brief=True),
         ]

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from barnabas.api.authorize import AllowEverything
 from barnabas.api.handlers.cluster import DescribeClusterApi
 from barnabas.api.handlers.configs import ConfigsApi
+from barnabas.api.handlers.delete_records import DeleteRecordsApi
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.metadata import MetadataApi
+from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochApi
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
@@ -46,11 +48,13 @@ def build_handler_families(
     return HandlerFamilies(
         cluster=DescribeClusterApi(metadata),
         configs=ConfigsApi(broker_id, lambda: config, ConfigRepository(zk_client).topic_overrides, metadata),
+        delete_records=DeleteRecordsApi(replicas, metadata, authorizer),
         fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes")),
         find_coordinator=FindCoordinatorApi(),
         inter_broker=InterBrokerApi(replicas, authorizer, broker_epoch),
         list_offsets=ListOffsetsApi(replicas, clock),
         metadata=MetadataApi(metadata, topic_admin, lambda: config.boolean("auto.create.topics.enable")),
+        offset_for_leader_epoch=OffsetForLeaderEpochApi(replicas, authorizer),
         produce=ProduceApi(replicas, metadata),
         topics=TopicsApi(
             topic_admin,

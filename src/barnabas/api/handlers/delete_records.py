@@ -1,0 +1,93 @@
+"""DeleteRecords: v0-2 (KIP-107).
+
+Not brief: a partition may have segments to drop. v2: flexible. Answered when every live replica has raised its log
+start offset, or after the timeout. Without DELETE a topic is TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
+
+Kafka: KafkaApis.handleDeleteRecordsRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
+from barnabas.api.request import Request
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.delete_records import INVALID_LOW_WATERMARK, DeleteRecordsResult
+from barnabas.replica.replica_manager import ReplicaManager
+
+
+class DeleteRecordsApi:
+    """Raises log start offsets."""
+
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._authorizer = authorizer
+
+    def delete_records(self, request: Request[DeleteRecordsRequest]) -> None:
+        """Delete what lies below an offset, in the partitions this broker leads and the caller may delete from."""
+        body = request.body
+        names = [topic.name for topic in body.topics]
+        allowed = permitted(self._authorizer, request, AclOperation.DELETE, ResourceType.TOPIC, names)
+        image = self._metadata.image
+        offsets: dict[TopicPartition, int] = {}
+        refused: dict[TopicPartition, DeleteRecordsResult] = {}
+        for topic in body.topics:
+            for partition in topic.partitions:
+                key = TopicPartition(topic.name, partition.partition_index)
+                if topic.name not in allowed:
+                    refused[key] = _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                elif image.partition(key) is None:
+                    refused[key] = _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                else:
+                    offsets[key] = partition.offset
+        if not offsets:
+            request.respond(_response(body, refused))
+            return
+        self._replicas.delete_records(
+            offsets,
+            timeout_ms=body.timeout_ms,
+            on_complete=lambda results: request.respond(_response(body, {**results, **refused})),
+        )
+
+    @staticmethod
+    def error(request: Request[DeleteRecordsRequest], code: ErrorCode, message: str | None) -> DeleteRecordsResponse:
+        """The same error for every partition."""
+        return DeleteRecordsResponse(
+            topics=[
+                DeleteRecordsResponse.DeleteRecordsTopicResult(
+                    topic.name,
+                    [_result(partition.partition_index, _failed(code)) for partition in topic.partitions],
+                )
+                for topic in request.body.topics
+            ]
+        )
+
+
+def _response(
+    body: DeleteRecordsRequest, results: Mapping[TopicPartition, DeleteRecordsResult]
+) -> DeleteRecordsResponse:
+    """In the order of the request; a partition that was named twice is answered once, as all of a topic's are."""
+    asked: dict[str, dict[int, None]] = {}
+    for topic in body.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(each.partition_index for each in topic.partitions))
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name, [_result(index, results[TopicPartition(name, index)]) for index in indexes]
+            )
+            for name, indexes in asked.items()
+        ]
+    )
+
+
+def _result(index: int, result: DeleteRecordsResult) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    return DeleteRecordsResponse.DeleteRecordsPartitionResult(index, result.low_watermark, result.error)
+
+
+def _failed(code: ErrorCode) -> DeleteRecordsResult:
+    return DeleteRecordsResult(INVALID_LOW_WATERMARK, code)

@@ -5,6 +5,18 @@ Used by this package and by whoever replicates. No state.
 
 from __future__ import annotations
 
+import errno
+
+SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+
+
+def is_shortage(error: OSError) -> bool:
+    """Whether the disk is full, or too many files are open: what was tried has failed, but the disk has not.
+
+    Not to be asked about a sync: what a failed one was to write may be lost, whatever the reason.
+    """
+    return error.errno in SHORTAGES
+
 
 class OffsetsOutOfOrder(Exception):
     """The batches of a follower's append don't rise in offset."""

@@ -60,5 +60,14 @@ def deleted_dir_name(topic_partition: TopicPartition, unique: str) -> str:
 
     `unique` is 32 hexadecimal digits. The topic's name is cut where the whole would not fit a file system.
     """
-    suffix = f"-{topic_partition.partition}.{unique}{DELETE_DIR_SUFFIX}"
-    return topic_partition.topic[: _MAX_NAME_LENGTH - len(suffix)] + suffix
+    return _unique_dir_name(topic_partition, unique, DELETE_DIR_SUFFIX)
+
+
+def stray_dir_name(topic_partition: TopicPartition, unique: str) -> str:
+    """The name of a directory that belongs to no partition of today: `topic-0.<unique>-stray`, as above."""
+    return _unique_dir_name(topic_partition, unique, STRAY_DIR_SUFFIX)
+
+
+def _unique_dir_name(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
+    ending = f"-{topic_partition.partition}.{unique}{suffix}"
+    return topic_partition.topic[: _MAX_NAME_LENGTH - len(ending)] + ending

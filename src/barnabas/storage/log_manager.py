@@ -1,8 +1,8 @@
 """All logs of a broker: opens them at start, makes and deletes them, runs their background tasks, closes them.
 
 The only way to a log. Start and shutdown run on the broker's thread; logs are made and deleted by the replica layer,
-looked up by every thread. The map of logs is replaced under `_lock` and read without. Lock order: `_lock`, logs' locks,
-the directories' checkpoint locks; `_lock` is never held while waiting for a log that others know. Kafka: LogManager.
+looked up by every thread. `_creation_lock` makes sure that a log is made once; inside it only checkpoint locks and the
+locks of logs that nobody knows yet are taken. Kafka: LogManager.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -22,13 +23,17 @@ from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, write_clean_shutdown
 from barnabas.storage.directory_lock import DirectoryLock
-from barnabas.storage.file_names import deleted_dir_name
+from barnabas.storage.directory_threads import run_per_directory
 from barnabas.storage.index_pages import IndexPages
+from barnabas.storage.log_checkpoints import LogCheckpoints
+from barnabas.storage.log_deletion import LogDeletion
+from barnabas.storage.log_directories import LogDirectories
 from barnabas.storage.log_directory import Lock, LogDirectory
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_loader import LoadTerms, load_log
+from barnabas.storage.log_loading import LogLoading
 from barnabas.storage.log_manager_config import LogManagerConfig
-from barnabas.storage.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
+from barnabas.storage.log_table import LogTable
 from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.segment_factory import SegmentFactory
 from barnabas.storage.unified_log import UnifiedLog
@@ -58,68 +63,62 @@ class LogManager:
         lock_directory: Callable[[str], Lock] = DirectoryLock,
         chance: random.Random | None = None,
     ) -> None:
-        self._paths = [os.path.abspath(path) for path in log_dirs]
         self._files = files
         self._scheduler = scheduler
         self._clock = clock
         self._config = config
         self._topic_config = topic_config or (lambda _topic: default_log_config)
-        self._on_log_dir_failure = on_log_dir_failure or (lambda _log_dir: None)
-        self._lock_directory = lock_directory
-        self._random = chance or random.Random()
-        self._lock = threading.Lock()
-        self._logs: dict[TopicPartition, UnifiedLog] = {}
-        self._directories: dict[str, LogDirectory] = {}
+        self._creation_lock = threading.Lock()
         self._doomed: list[str] = []
         """Directories that an earlier run's deletions left over; filled at start, before anything else runs."""
-        factory = SegmentFactory(OpenFiles(files, config.open_files), IndexPages(), clock, self._random)
+        random_numbers = chance or random.Random()
+        on_failure = on_log_dir_failure or (lambda _log_dir: None)
+        self._directories = directories = LogDirectories(log_dirs, files, lock_directory, on_failure)
+        self._table = LogTable()
+        self._checkpoints = LogCheckpoints(directories, self._table)
+        self._deletion = LogDeletion(directories, files, scheduler, random_numbers)
+        factory = SegmentFactory(OpenFiles(files, config.open_files), IndexPages(), clock, random_numbers)
         self._environment = LogEnvironment(
-            files, clock, scheduler, factory, self._directory_failed, self._write_checkpoints
+            files, clock, scheduler, factory, directories.failed, self._checkpoints.write_both
         )
+        self.get_log = self._table.get
+        """The partition's log, None when there is none here, or only in a directory that failed."""
+        self.meta_properties = directories.meta_properties
+        """See LogDirectories."""
+        self.check_and_write_meta_properties = directories.check_and_write_meta_properties
+        """See LogDirectories."""
+        self.checkpoint_recovery_points = self._checkpoints.checkpoint_recovery_points
+        """See LogCheckpoints."""
+        self.checkpoint_log_start_offsets = self._checkpoints.checkpoint_log_start_offsets
+        """See LogCheckpoints."""
 
     # -- start and shutdown
 
-    def startup(self) -> None:
-        """Lock the directories, load all logs (recover those of a crashed broker) and begin the background tasks.
-
-        Directories that cannot be used are left out. Raises LogDirectoryLocked; OSError when no directory is left.
-        """
-        self.open_directories()
-        for directory in self._online():
-            self._load_logs(directory)
-        self._schedule_tasks()
-
     def open_directories(self) -> None:
         """Make and lock the directories; `startup` does it, unless it was done to look at their `meta.properties`."""
-        if self._directories:
-            return
-        failures: list[OSError] = []
-        for path in self._paths:
-            try:
-                self._directories[path] = LogDirectory(path, self._files, self._lock_directory)
-            except OSError as error:
-                logger.exception("Log directory %s cannot be used", path)
-                failures.append(error)
-        if not self._directories:
-            raise failures[0]
+        self._directories.open()
 
-    def check_and_write_meta_properties(self, cluster_id: str, broker_id: int) -> None:
-        """See that every directory belongs to this broker of this cluster, and mark the new ones.
+    def startup(self, is_stray: Callable[[UnifiedLog], bool] = lambda _log: False) -> None:
+        """Lock the directories, load all logs (recover those of a crashed broker) and begin the background tasks.
 
-        Raises InconsistentMetaProperties, OSError.
+        Directories that cannot be used are left out, and logs that `is_stray` says cannot be served.
+        Raises LogDirectoryLocked; OSError when no directory is left.
         """
         self.open_directories()
-        found = {directory.path: directory.meta_properties() for directory in self._online()}
-        check_meta_properties(found, cluster_id, broker_id)
-        for path, present in found.items():
-            wanted = MetaProperties(cluster_id, broker_id, present.directory_id if present else None)
-            if present != wanted:
-                write_meta_properties(self._files, path, wanted)
+        self._doomed = LogLoading(
+            self._directories,
+            self._table,
+            self._load_log,
+            self._clock,
+            threads_per_dir=self._config.recovery_threads_per_dir,
+            is_stray=is_stray,
+            put_aside=self._deletion.put_aside,
+        ).run()
+        self._schedule_tasks()
 
-    def meta_properties(self) -> Mapping[str, MetaProperties | None]:
-        """What the directories say about their broker, before it knows itself. Raises as above."""
-        self.open_directories()
-        return {directory.path: directory.meta_properties() for directory in self._online()}
+    def _load_log(self, topic_partition: TopicPartition, path: str, directory: LogDirectory) -> UnifiedLog:
+        terms = directory.load_terms(topic_partition)
+        return load_log(path, topic_partition, self._topic_config(topic_partition.topic), terms, self._environment)
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close all logs, write the checkpoints, mark the directories as closed in order, unlock them.
@@ -127,67 +126,47 @@ class LogManager:
         A directory whose logs were never loaded keeps the checkpoints and the mark it had.
         """
         logger.info("Shutting down.")
-        for directory in [directory for directory in self._online() if directory.is_loaded]:
+        loaded = [directory for directory in self._directories.online() if directory.is_loaded]
+        tasks = {
+            directory.path: [partial(_flush_and_close, log) for log in self._table.in_dir(directory.path)]
+            for directory in loaded
+        }
+        errors = run_per_directory(tasks, self._config.recovery_threads_per_dir, "log-closing")
+        for directory in loaded:
             try:
-                for log in self._logs_in(directory.path):
-                    log.flush()
-                    log.close()
-                self._write_recovery_points(directory)
-                self._write_log_start_offsets(directory)
+                if directory.path in errors:
+                    raise errors[directory.path]
+                self._checkpoints.write_both(directory.path)
                 write_clean_shutdown(self._files, directory.path, broker_epoch)
             except (OSError, ApiError):
                 logger.exception("Could not close %s in order; its logs will be recovered", directory.path)
-        for directory in self._directories.values():
-            directory.release()
+        self._directories.release()
         logger.info("Shutdown complete.")
-
-    def _load_logs(self, directory: LogDirectory) -> None:
-        """Load the logs of one directory; a disk error takes the whole directory out."""
-        started_ns = self._clock.nanoseconds()
-        try:
-            directory.open()
-            for path in directory.deleted_dirs():
-                self._doomed.append(path)
-            found = directory.partition_dirs()
-            logs = dict(self._logs)
-            for number, (topic_partition, path) in enumerate(found, start=1):
-                if topic_partition in logs:
-                    raise OSError(f"Duplicate log directories found: {path}, {logs[topic_partition].directory}")
-                logs[topic_partition] = log = self._load_log(directory, topic_partition, path)
-                logger.info("Completed load of %s (%d/%d loaded in %s)", log, number, len(found), directory.path)
-        except OSError as error:
-            self._directory_failed(directory.path, "loading logs", error)
-            self.fail_log_dir(directory.path)
-            if not self._online():
-                raise
-            return
-        with self._lock:
-            self._logs = logs
-        directory.is_loaded = True
-        took_ms = (self._clock.nanoseconds() - started_ns) // 1_000_000
-        logger.info("Loaded %d logs of %s in %dms", len(found), directory.path, took_ms)
-
-    def _load_log(self, directory: LogDirectory, topic_partition: TopicPartition, path: str) -> UnifiedLog:
-        terms = directory.load_terms(topic_partition)
-        try:
-            return load_log(path, topic_partition, self._topic_config(topic_partition.topic), terms, self._environment)
-        except MalformedCheckpoint as error:
-            raise OSError(str(error)) from error
 
     # -- logs
 
-    def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
-        """The partition's log, None when there is none here, or only in a directory that failed."""
-        return self._logs.get(topic_partition)
-
     def all_logs(self) -> list[UnifiedLog]:
         """Every log, as of now."""
-        return list(self._logs.values())
+        return self._table.all()
+
+    def logs_in(self, log_dir: str) -> list[UnifiedLog]:
+        """The logs of one directory, as of now."""
+        return self._table.in_dir(log_dir)
+
+    @property
+    def log_dirs(self) -> list[str]:
+        """All directories, also those that failed."""
+        return list(self._directories.paths)
 
     @property
     def live_log_dirs(self) -> list[str]:
         """The directories without a disk error."""
-        return [directory.path for directory in self._online()]
+        return self._directories.online_paths()
+
+    @property
+    def offline_log_dirs(self) -> list[str]:
+        """The directories that failed, or could not be used when the broker started."""
+        return self._directories.offline_paths()
 
     def get_or_create_log(
         self,
@@ -202,48 +181,48 @@ class LogManager:
         A partition that is not new may have its log in a directory that has failed: then none is made.
         Raises InconsistentTopicId when the log belongs to another topic of this name, ApiError: KAFKA_STORAGE_ERROR.
         """
-        with self._lock:
-            log = self._logs.get(topic_partition)
-            if log is None:
-                offline = [path for path in self._paths if path not in self.live_log_dirs]
-                if offline and not is_new:
-                    raise ApiError(
-                        ErrorCode.KAFKA_STORAGE_ERROR,
-                        f"Can not create log for {topic_partition} because log directories {offline} are offline",
-                    )
-                log = self._create_log(topic_partition, log_config or self._topic_config(topic_partition.topic))
-                self._logs = {**self._logs, topic_partition: log}
+        log = self.get_log(topic_partition)
+        if log is None:
+            with self._creation_lock:
+                log = self.get_log(topic_partition)
+                if log is None:
+                    self._refuse_if_offline(topic_partition, is_new=is_new)
+                    config = log_config or self._topic_config(topic_partition.topic)
+                    log = self._create_log(topic_partition, config)
+                    self._table.add(log)
         if topic_id is not None and log.topic_id != topic_id:
             log.assign_topic_id(topic_id)
         return log
 
-    def _create_log(self, topic_partition: TopicPartition, config: LogConfig) -> UnifiedLog:
-        log_dir = self._emptiest_log_dir()
-        path = os.path.join(log_dir, str(topic_partition))
-        try:
-            if self._directories[log_dir].remembers(topic_partition):
-                # Of a deleted topic of this name: a crash would take the new log's batches for flushed, or deleted.
-                self._write_checkpoints(log_dir)
-            self._files.make_dirs(path)
-            log = load_log(path, topic_partition, config, LoadTerms(had_clean_shutdown=True), self._environment)
-        except OSError as error:
-            self._directory_failed(log_dir, f"creating the log of {topic_partition}", error)
+    def _refuse_if_offline(self, topic_partition: TopicPartition, *, is_new: bool) -> None:
+        offline = self.offline_log_dirs
+        if offline and not is_new:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Error while creating log for {topic_partition} in dir {log_dir}: {error}",
-            ) from error
-        logger.info("Created log for partition %s in %s", topic_partition, path)
-        return log
+                f"Can not create log for {topic_partition} because log directories {','.join(offline)} are offline",
+            )
 
-    def _emptiest_log_dir(self) -> str:
-        counts = {directory.path: 0 for directory in self._online()}
-        if not counts:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online")
-        if len(counts) > 1:
-            for log in self._logs.values():
-                if log.parent_dir in counts:
-                    counts[log.parent_dir] += 1
-        return min(counts, key=counts.__getitem__)
+    def _create_log(self, topic_partition: TopicPartition, config: LogConfig) -> UnifiedLog:
+        """Make a log in the emptiest directory, or, where that fails, in the next one."""
+        tried = sorted(self._directories.online_paths(), key=self._table.count_in)
+        for log_dir in tried:
+            path = os.path.join(log_dir, str(topic_partition))
+            try:
+                if self._directories[log_dir].remembers(topic_partition):
+                    # Of a deleted topic of this name: a crash would take the new log's batches for flushed, or deleted.
+                    self._checkpoints.write_both(log_dir)
+                self._files.make_dirs(path)
+                log = load_log(path, topic_partition, config, LoadTerms(had_clean_shutdown=True), self._environment)
+            except (OSError, MalformedCheckpoint) as error:
+                failed = error if isinstance(error, OSError) else OSError(str(error))
+                self._directories.failed(log_dir, f"creating the log of {topic_partition}", failed)
+                continue
+            logger.info("Created log for partition %s in %s", topic_partition, path)
+            return log
+        raise ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"No log directories available for {topic_partition}. Tried {', '.join(tried)}",
+        )
 
     def update_log_config(self, topic: str, log_config: LogConfig) -> None:
         """The topic has these settings now."""
@@ -254,79 +233,18 @@ class LogManager:
     def async_delete(self, topic_partition: TopicPartition) -> None:
         """Take the log out and rename its directory; the files go after file.delete.delay.ms.
 
-        Raises ApiError: KAFKA_STORAGE_ERROR.
+        Raises ApiError: KAFKA_STORAGE_ERROR, also when there is no log but a failed directory may hold one.
         """
-        with self._lock:
-            logs = dict(self._logs)
-            log = logs.pop(topic_partition, None)
-            self._logs = logs
-        if log is None:
-            return
-        unique = f"{self._random.getrandbits(128):032x}"
-        path = os.path.join(log.parent_dir, deleted_dir_name(topic_partition, unique))
-        try:
-            with log.lock:
-                log.close_handlers()
-                self._files.rename(log.directory, path)
-                log.moved_to(path)
-            self._files.sync_dir(log.parent_dir)
-        except OSError as error:
-            self._directory_failed(log.parent_dir, f"deleting the log of {topic_partition}", error)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while deleting {topic_partition}: {error}") from error
-        logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, path)
-        self._scheduler.schedule(
-            "delete-log", lambda: self._delete_directory(path), delay_ms=log.config.file_delete_delay_ms
-        )
-
-    def _delete_leftovers(self) -> None:
-        """Remove the directories of logs that an earlier run deleted and had no time to remove."""
-        doomed, self._doomed = self._doomed, []
-        for path in doomed:
-            self._delete_directory(path)
-
-    def _delete_directory(self, path: str) -> None:
-        try:
-            self._files.remove_tree(path)
-            logger.info("Deleted log in %s", path)
-        except OSError as error:
-            self._directory_failed(os.path.dirname(path), f"deleting {path}", error)
-
-    # -- checkpoints
-
-    def checkpoint_recovery_points(self) -> None:
-        """Write `recovery-point-offset-checkpoint` of every directory."""
-        self._checkpoint(self._write_recovery_points, "recovery points")
-
-    def checkpoint_log_start_offsets(self) -> None:
-        """Write `log-start-offset-checkpoint` of every directory."""
-        self._checkpoint(self._write_log_start_offsets, "log start offsets")
-
-    def _checkpoint(self, write: Callable[[LogDirectory], None], what: str) -> None:
-        for directory in self._online():
-            try:
-                write(directory)
-            except OSError as error:
-                self._directory_failed(directory.path, f"writing checkpoint of {what}", error)
-
-    def _write_recovery_points(self, directory: LogDirectory) -> None:
-        directory.write_recovery_points(
-            lambda: {log.topic_partition: log.recovery_point for log in self._logs_in(directory.path)}
-        )
-
-    def _write_log_start_offsets(self, directory: LogDirectory) -> None:
-        """Only those that differ from what the first segment's name says."""
-        directory.write_log_start_offsets(
-            lambda: {
-                log.topic_partition: log.log_start_offset
-                for log in self._logs_in(directory.path)
-                if log.log_start_offset > log.local.segments.first.base_offset
-            }
-        )
-
-    def _write_checkpoints(self, log_dir: str) -> None:
-        directory = self._directories[log_dir]
-        self._write_recovery_points(directory)
-        self._write_log_start_offsets(directory)
+        with self._creation_lock:
+            log = self._table.remove(topic_partition)
+        if log is not None:
+            self._deletion.delete(log)
+        elif offline := self.offline_log_dirs:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Failed to delete log for {topic_partition} because it may be in one of the offline directories"
+                f" {','.join(offline)}",
+            )
 
     # -- background tasks
 
@@ -369,30 +287,27 @@ class LogManager:
                 except ApiError as error:
                     logger.warning("Flushing %s failed: %s", log, error)
 
+    def _delete_leftovers(self) -> None:
+        """Remove the directories of logs that an earlier run deleted and had no time to remove."""
+        doomed, self._doomed = self._doomed, []
+        for path in doomed:
+            self._deletion.remove(path)
+
     # -- failed directories
 
     def fail_log_dir(self, log_dir: str) -> list[TopicPartition]:
-        """Take a directory's logs out and close their files; returns their partitions."""
-        directory = self._directories.get(log_dir)
-        if directory is not None:
-            directory.is_online = False
-        with self._lock:
-            failed = {key: log for key, log in self._logs.items() if log.parent_dir == log_dir}
-            self._logs = {key: log for key, log in self._logs.items() if key not in failed}
-        for log in failed.values():
+        """Take a directory's logs out, close their files, unlock it; returns their partitions."""
+        self._directories.take_offline(log_dir)
+        with self._creation_lock:  # a log that is being made there is in the table by now
+            failed = self._table.remove_dir(log_dir)
+        for log in failed:
             log.close_handlers()
-        logger.warning("Log directory %s is offline, with %d logs", log_dir, len(failed))
-        return list(failed)
+        self._directories.release(log_dir)
+        partitions = [log.topic_partition for log in failed]
+        logger.warning("Logs for partitions %s are offline: log directory %s has failed", partitions, log_dir)
+        return partitions
 
-    def _directory_failed(self, log_dir: str, doing: str, error: OSError) -> None:
-        logger.error("Error while %s in %s", doing, log_dir, exc_info=error)
-        directory = self._directories.get(log_dir)
-        if directory is not None and directory.is_online:
-            directory.is_online = False
-            self._on_log_dir_failure(log_dir)
 
-    def _online(self) -> list[LogDirectory]:
-        return [directory for directory in self._directories.values() if directory.is_online]
-
-    def _logs_in(self, log_dir: str) -> list[UnifiedLog]:
-        return [log for log in self.all_logs() if log.parent_dir == log_dir]
+def _flush_and_close(log: UnifiedLog) -> None:
+    log.flush()
+    log.close()

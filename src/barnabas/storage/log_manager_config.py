@@ -10,7 +10,8 @@ from barnabas.storage.open_files import DEFAULT_LIMIT
 
 @dataclass(frozen=True, slots=True)
 class LogManagerConfig:
-    """Intervals of the background tasks in milliseconds, and the number of files kept open."""
+    """Intervals of the background tasks in milliseconds, the number of files kept open, the threads that load a
+    directory's logs at start and close them at shutdown."""
 
     flush_check_ms: int = 2**63 - 1
     recovery_point_checkpoint_ms: int = 60_000
@@ -18,6 +19,7 @@ class LogManagerConfig:
     retention_check_ms: int = 300_000
     initial_task_delay_ms: int = 30_000
     open_files: int = DEFAULT_LIMIT
+    recovery_threads_per_dir: int = 1
 
     @classmethod
     def from_kafka_config(cls, config: KafkaConfig, open_files: int = DEFAULT_LIMIT) -> LogManagerConfig:
@@ -29,4 +31,5 @@ class LogManagerConfig:
             retention_check_ms=config.integer("log.retention.check.interval.ms"),
             initial_task_delay_ms=config.integer("log.initial.task.delay.ms"),
             open_files=open_files,
+            recovery_threads_per_dir=config.integer("num.recovery.threads.per.data.dir"),
         )

@@ -1,0 +1,57 @@
+"""Runs tasks of several log directories at once, and several tasks of each: loading at start, closing at shutdown.
+
+Called by LogManager and LogLoading on the thread that starts or stops the broker, which waits. A directory's tasks are
+handed out in order under its `_lock`. Kafka: the thread pools in LogManager.loadLogs and shutdown.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+Task = Callable[[], None]
+
+
+def run_per_directory(tasks: Mapping[str, Sequence[Task]], threads_per_dir: int, name: str) -> dict[str, Exception]:
+    """Run all tasks on up to `threads_per_dir` threads a directory, called `<name>-<directory>-<n>`.
+
+    A directory's first exception ends its tasks: those not begun are left out. Returns it, by directory. If one thread
+    is enough, it is the caller's.
+    """
+    pools = {directory: _Pool(of_directory) for directory, of_directory in tasks.items() if of_directory}
+    workers = [
+        (pool, f"{name}-{directory}-{number}")
+        for directory, pool in pools.items()
+        for number in range(min(threads_per_dir, len(tasks[directory])))
+    ]
+    if len(workers) == 1:
+        workers[0][0].work()
+    else:
+        threads = [threading.Thread(target=pool.work, name=thread, daemon=True) for pool, thread in workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return {directory: pool.error for directory, pool in pools.items() if pool.error is not None}
+
+
+class _Pool:
+    """The tasks of one directory."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.error: Exception | None = None
+        self._lock = threading.Lock()
+        self._rest = iter(tasks)
+
+    def work(self) -> None:
+        """Run tasks until there are none, or one has failed."""
+        while (task := self._next()) is not None:
+            try:
+                task()
+            except Exception as error:  # noqa: BLE001 - handed to the thread that waits for this one
+                with self._lock:
+                    self.error = self.error or error
+
+    def _next(self) -> Task | None:
+        with self._lock:
+            return next(self._rest, None) if self.error is None else None

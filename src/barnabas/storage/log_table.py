@@ -1,0 +1,66 @@
+"""The logs that are open: by partition, and by log directory.
+
+Owned by LogManager. Looked up by any thread without a lock (one look-up in a dictionary is atomic); changed one key at
+a time, and copied, under `_lock`, inside which nothing else is taken. Kafka: LogManager's pools of logs.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.storage.unified_log import UnifiedLog
+
+
+class LogTable:
+    """One log per partition. `get` is the look-up."""
+
+    __slots__ = ("_by_dir", "_lock", "_logs", "get")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._by_dir: dict[str, dict[TopicPartition, UnifiedLog]] = {}
+        self.get = self._logs.get
+        """The partition's log, None when there is none."""
+
+    def add(self, log: UnifiedLog) -> UnifiedLog | None:
+        """Add a log, unless there is one of this partition: then that one is returned, and nothing changes."""
+        key = log.topic_partition
+        with self._lock:
+            present = self._logs.setdefault(key, log)
+            if present is not log:
+                return present
+            self._by_dir.setdefault(log.parent_dir, {})[key] = log
+            return None
+
+    def remove(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """Take a log out; None when there is none."""
+        with self._lock:
+            log = self._logs.pop(topic_partition, None)
+            if log is not None:
+                self._by_dir[log.parent_dir].pop(topic_partition, None)
+            return log
+
+    def remove_dir(self, log_dir: str) -> list[UnifiedLog]:
+        """Take the logs of a log directory out."""
+        with self._lock:
+            removed = self._by_dir.pop(log_dir, {})
+            for key in removed:
+                del self._logs[key]
+            return list(removed.values())
+
+    def all(self) -> list[UnifiedLog]:
+        """Every log, as of now."""
+        with self._lock:
+            return list(self._logs.values())
+
+    def in_dir(self, log_dir: str) -> list[UnifiedLog]:
+        """The logs of a log directory, as of now."""
+        with self._lock:
+            return list(self._by_dir.get(log_dir, {}).values())
+
+    def count_in(self, log_dir: str) -> int:
+        """Number of logs in a log directory."""
+        with self._lock:
+            return len(self._by_dir.get(log_dir, {}))

@@ -53,7 +53,11 @@ class Apis:
     @staticmethod
     def _fail(request: Request[Any], code: ErrorCode, message: str | None) -> None:
         try:
-            request.respond(request.handler.error_response(request, code, message))
+            answer = request.handler.error_response(request, code, message)
+            if answer is None:
+                request.close_connection()
+            else:
+                request.respond(answer)
         except Exception:
             logger.exception("no error answer could be made for %s; closing its connection", request.handler.api_key)
             request.close_connection()

@@ -15,18 +15,29 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.message import Message
 
-ErrorResponse = Callable[[Request[Any], ErrorCode, str | None], Message]
+ErrorResponse = Callable[[Request[Any], ErrorCode, str | None], Message | None]
 
 
 class Handler:
     """One line of the table.
 
     handle: answers a request, now or later, through `request.respond`; may raise ApiError.
-    error_response: that API's answer when the whole request failed with one error.
-    brief: never blocks and never works long, so it may run at once on the processor's thread.
+    error_response: that API's answer when the whole request failed with one error; None where the client waits for
+    none, which closes the connection.
+    brief: never blocks and never works long, so it may run at once on the processor's thread, from version
+    `brief_from` on: older ones may have to convert records.
     """
 
-    __slots__ = ("api_key", "brief", "decoders", "error_response", "handle", "max_version", "min_version")
+    __slots__ = (
+        "api_key",
+        "brief",
+        "brief_from",
+        "decoders",
+        "error_response",
+        "handle",
+        "max_version",
+        "min_version",
+    )
 
     def __init__(
         self,
@@ -37,6 +48,7 @@ class Handler:
         error_response: ErrorResponse,
         *,
         brief: bool = False,
+        brief_from: int = 0,
     ) -> None:
         self.api_key = api_key
         self.min_version = min_version
@@ -44,6 +56,7 @@ class Handler:
         self.handle = handle
         self.error_response = error_response
         self.brief = brief
+        self.brief_from = brief_from
         self.decoders = request_class(api_key).decoders
         """The body decoder of each version, compiled when first asked for."""
 

@@ -173,6 +173,9 @@ class Request(Generic[M]):
     def _respond_with_error(self) -> None:
         try:
             error = self.handler.error_response(self, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            if error is None:
+                self.channel.close(self)
+                return
             frame, self.response_size = response_frame(self.header, error)
         except Exception:
             logger.exception("nor can its error answer; closing the connection")

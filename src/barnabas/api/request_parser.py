@@ -74,7 +74,7 @@ class RequestParser:
             channel,
             received_ns=received_ns,
             processor_id=processor_id,
-            brief=handler.brief,
+            brief=handler.brief and version >= handler.brief_from,
             request_size=len(buffer),
             release=release,
         )

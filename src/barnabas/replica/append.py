@@ -26,6 +26,18 @@ logger = logging.getLogger(__name__)
 
 VALID_ACKS = (-1, 0, 1)
 
+EXPECTED_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Refusals that are no failure of the broker; all others tell the client the log start offset (appendToLocalLog)."""
+
 AppendCallback = Callable[[Sequence[PartitionAppend]], None]
 
 
@@ -82,9 +94,12 @@ class ReplicaAppender:
             info = partition.append_records_to_leader(entry.records, required_acks, origin)
         except ApiError as error:
             entry.fail(error)
+            if error.code not in EXPECTED_ERRORS:
+                entry.log_start_offset = self._log_start_offset(entry)
         except Exception as error:
             logger.exception("appending to %s-%d failed", entry.topic, entry.partition)
             entry.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            entry.log_start_offset = self._log_start_offset(entry)
         else:
             entry.info = info
             entry.hosted_by = partition
@@ -92,6 +107,12 @@ class ReplicaAppender:
                 self._wake_waiting(partition.topic_partition, high_watermark_increased=info.leader_hw_increased)
         finally:
             entry.records = None
+
+    def _log_start_offset(self, entry: PartitionAppend) -> int:
+        try:
+            return self._partition_or_error(entry.topic, entry.partition).log.log_start_offset
+        except ApiError:
+            return -1
 
     def _wake_waiting(self, key: TopicPartition, *, high_watermark_increased: bool) -> None:
         """Let those try again whom the append may have served: with the high watermark produces and fetches move,

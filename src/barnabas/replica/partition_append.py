@@ -22,9 +22,10 @@ class PartitionAppend:
     records: the batch, a view of the request's frame; dropped after the append so that the purgatory holds no frames.
     info: offsets and times of an append to the local log. failure: why there was none, or why it counts as none.
     hosted_by: the partition, once the append is in its log.
+    log_start_offset: of the log that refused an append for an unexpected reason; else -1.
     """
 
-    __slots__ = ("failure", "hosted_by", "info", "partition", "records", "topic")
+    __slots__ = ("failure", "hosted_by", "info", "log_start_offset", "partition", "records", "topic")
 
     def __init__(self, topic: str, partition: int, records: Any) -> None:
         self.topic = topic
@@ -33,6 +34,7 @@ class PartitionAppend:
         self.info: LogAppendInfo | None = None
         self.failure: ApiError | None = None
         self.hosted_by: Partition | None = None
+        self.log_start_offset = -1
 
     @property
     def error(self) -> ErrorCode:

@@ -30,6 +30,7 @@ class Broker:
     def __init__(self) -> None:
         self.replicas = Replicas()
         self.replicas.lead()
+        self.replicas.announce("topic", 0, 0)
         produce = ProduceApi(self.replicas.manager, self.replicas.metadata)
         fetch = FetchApi(self.replicas.manager, self.replicas.metadata, 1 << 20)
         registry = Registry(

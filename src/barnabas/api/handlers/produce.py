@@ -1,7 +1,11 @@
 """Produce: v0-13.
 
-Brief; runs on the Processor's thread or a handler's. v0-2: message sets of magic 0 and 1. v3: magic 2, transactional
-id. v7: zstd. v8: record errors (KIP-467). v9: flexible. v10: the current leader in errors (KIP-951). v13: topic ids.
+Brief from v3 on; runs on the Processor's thread or a handler's. v0-2: message sets of magic 0 and 1, which are
+converted, so these go through the queue. v3: magic 2, transactional id. v7: zstd. v8: record errors (KIP-467). v9:
+flexible. v10: the current leader in errors (KIP-951). v13: topic ids.
+
+Beside Kafka's: a refusal always comes with its text (Kafka sends one only where records are to blame), and a partition
+whose bytes are no batch at all fails alone, not the whole request.
 
 Kafka: KafkaApis.handleProduceRequest.
 """
@@ -13,12 +17,18 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from barnabas.api.current_leader import CurrentLeaders
 from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.metadata_image import MetadataImage
+from barnabas.metadata.topic_name import INTERNAL_TOPICS
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_batch import CODEC_MASK, TRANSACTIONAL_MASK
+from barnabas.replica.append import VALID_ACKS
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
 
@@ -27,13 +37,18 @@ logger = logging.getLogger(__name__)
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
 
-BATCH_START = struct.Struct(">qiib")
-"""Base offset, length of what follows, leader epoch, magic: as far as every format agrees where the magic is."""
+BATCH_START = struct.Struct(">qiibIh")
+"""Base offset, length of what follows, leader epoch, magic, checksum, attributes of a batch of magic 2."""
 LENGTH_PREFIX_SIZE = 12
 SMALLEST_BATCH = 14
-CODEC_OFFSET = 22
+HEADER_UP_TO_MAGIC = 17
+MAGIC_POSITION = 16
+ATTRIBUTES_LOW_BYTE = 22
+PRODUCER_START, PRODUCER_END = 43, 53
+"""Producer id and epoch in a batch of magic 2."""
 
-LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client that may write to the broker's own topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 
 
 class ProduceApi:
@@ -44,37 +59,51 @@ class ProduceApi:
         self._metadata = metadata
 
     def produce(self, request: Request[ProduceRequest]) -> None:
-        """Append every partition's batch; with acks=all the answer may wait for the in-sync replicas."""
+        """Append every partition's batch; with acks=all the answer may wait for the in-sync replicas.
+
+        Raises ApiError for the whole request: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_PRODUCER_ID_MAPPING.
+        """
         body = request.body
         version = request.api_version
+        acks = body.acks
+        image = self._metadata.image
+        topics = image.topics
         to_append: list[PartitionAppend] = []
         by_topic: list[tuple[str, bytes, list[PartitionAppend]]] = []
-        for topic in body.topic_data:
-            name, refusal = (topic.name, None) if version < 13 else self._resolve(topic.topic_id)
+        for topic in _each_partition_once(body) if _names_many(body) else body.topic_data:
+            name = topic.name if version < 13 else image.topic_names.get(topic.topic_id, "")
+            refusal = None
+            if name not in topics or name in INTERNAL_TOPICS or acks not in VALID_ACKS:
+                refusal = self._refused_topic(request, name)
             entries: list[PartitionAppend] = []
             for partition in topic.partition_data:
-                entry = PartitionAppend(name, partition.index, partition.records)
+                records = partition.records
+                entry = PartitionAppend(name, partition.index, records)
                 entries.append(entry)
-                error = refusal or refused_batch(version, partition.records)
+                error = refused_batch(version, records, body.transactional_id)
                 partition.records = None  # from here on the entry's alone: a view left would keep the frame's buffer
-                if error is None:
+                if error is None and refusal is None:
                     to_append.append(entry)
                 else:
-                    entry.fail(error)
-            by_topic.append((name, topic.topic_id, entries))
-        acks = body.acks
+                    entry.fail(_first_of(error, refusal, image, entry))
+            if entries:
+                by_topic.append((name, topic.topic_id, entries))
+        if body.transactional_id is not None:
+            _refuse_several_producers(to_append)
 
         def answer(_: Sequence[PartitionAppend]) -> None:
             if acks == 0:
                 self._answer_nothing(request, by_topic)
             else:
-                request.respond(self._response(by_topic, version))
+                request.respond(self._response(request, by_topic))
 
         self._replicas.append_records(to_append, required_acks=acks, timeout_ms=body.timeout_ms, on_complete=answer)
 
     @staticmethod
-    def error(request: Request[ProduceRequest], code: ErrorCode, message: str | None) -> ProduceResponse:
-        """The same error for every partition."""
+    def error(request: Request[ProduceRequest], code: ErrorCode, message: str | None) -> ProduceResponse | None:
+        """The same error for every partition; none to a client that waits for no answer."""
+        if request.body.acks == 0:
+            return None
         return ProduceResponse(
             responses=[
                 TopicAnswer(
@@ -89,22 +118,32 @@ class ProduceApi:
             ]
         )
 
-    def _resolve(self, topic_id: bytes) -> tuple[str, ApiError | None]:
-        """A topic's name: from v13 on requests name ids."""
-        name = self._metadata.image.topic_names.get(topic_id)
-        if name is None:
-            return "", ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return name, None
+    def _refused_topic(self, request: Request[ProduceRequest], name: str) -> ApiError | None:
+        """Why nothing of the topic may be appended, in Kafka's order."""
+        if name not in self._metadata.image.topics:
+            by_id = request.api_version >= 13 and not name
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if request.body.acks not in VALID_ACKS:
+            return ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
+        if name in INTERNAL_TOPICS and request.header.client_id != ADMIN_CLIENT_ID:
+            return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
+        return None
 
-    def _response(self, by_topic: list[tuple[str, bytes, list[PartitionAppend]]], version: int) -> ProduceResponse:
+    def _response(
+        self, request: Request[ProduceRequest], by_topic: list[tuple[str, bytes, list[PartitionAppend]]]
+    ) -> ProduceResponse:
         # By position: keywords would double the cost of what every request does once.
         topics = []
+        leaders = None
         for name, topic_id, entries in by_topic:
             answers = []
             for entry in entries:
                 info = entry.info
                 if info is None or entry.failure is not None:
-                    answers.append(self._failure_answer(entry, version))
+                    if leaders is None:
+                        image, listener = self._metadata.image, request.connection.listener_name
+                        leaders = CurrentLeaders(self._replicas, image, listener)
+                    answers.append(_failure_answer(entry, leaders, request.api_version))
                 else:
                     answers.append(
                         PartitionAnswer(
@@ -112,31 +151,12 @@ class ProduceApi:
                         )
                     )
             topics.append(TopicAnswer(name, topic_id, answers))
-        return ProduceResponse(topics)
-
-    def _failure_answer(self, entry: PartitionAppend, version: int) -> PartitionAnswer:
-        info = entry.info
-        failure = entry.failure
-        answer = PartitionAnswer(
-            index=entry.partition,
-            error_code=entry.error,
-            base_offset=-1,
-            log_start_offset=-1 if info is None else info.log_start_offset,
-            record_errors=[
-                ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                for index, message in entry.record_errors
-            ],
-            error_message=None if failure is None else failure.message,
-        )
-        if version >= 10 and entry.error in LEADER_ERRORS:
-            self._name_leader(entry, answer)
-        return answer
-
-    def _name_leader(self, entry: PartitionAppend, answer: PartitionAnswer) -> None:
-        """KIP-951: tell the client who leads, to save it a metadata request."""
-        leader = self._metadata.image.partition(TopicPartition(entry.topic, entry.partition))
-        if leader is not None:
-            answer.current_leader = ProduceResponse.LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
+        response = ProduceResponse(topics)
+        if leaders is not None:
+            response.node_endpoints = [
+                ProduceResponse.NodeEndpoint(node.id, node.host, node.port, node.rack) for node in leaders.nodes()
+            ]
+        return response
 
     @staticmethod
     def _answer_nothing(
@@ -161,43 +181,134 @@ class ProduceApi:
             request.no_response()
 
 
-def refused_batch(version: int, records: Any) -> ApiError | None:
+def _failure_answer(entry: PartitionAppend, leaders: CurrentLeaders, version: int) -> PartitionAnswer:
+    """What was appended and then not replicated in time keeps its offsets (Kafka: DelayedProduce)."""
+    info = entry.info
+    failure = entry.failure
+    answer = PartitionAnswer(
+        index=entry.partition,
+        error_code=entry.error,
+        base_offset=-1 if info is None else info.first_offset,
+        log_append_time_ms=-1 if info is None else info.log_append_time_ms,
+        log_start_offset=entry.log_start_offset if info is None else info.log_start_offset,
+        record_errors=[
+            ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in entry.record_errors
+        ],
+        error_message=None if failure is None else failure.message,
+    )
+    if version >= 10 and entry.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        # KIP-951: tell the client who leads, to save it a metadata request.
+        answer.current_leader = ProduceResponse.LeaderIdAndEpoch(*leaders.leader_of(entry.topic, entry.partition))
+    return answer
+
+
+def _names_many(body: ProduceRequest) -> bool:
+    """Whether a partition may be named twice."""
+    topics = body.topic_data
+    return len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) > 1)
+
+
+def _each_partition_once(body: ProduceRequest) -> Sequence[ProduceRequest.TopicProduceData]:
+    """Of a partition that is named twice the last batch counts, as in Kafka, whose maps are keyed by partition."""
+    topics = body.topic_data
+    if len({topic.name or topic.topic_id for topic in topics}) == len(topics) and all(
+        len({partition.index for partition in topic.partition_data}) == len(topic.partition_data) for topic in topics
+    ):
+        return topics
+    merged: dict[str | bytes, dict[int, ProduceRequest.PartitionProduceData]] = {}
+    first: dict[str | bytes, ProduceRequest.TopicProduceData] = {}
+    for topic in topics:
+        key = topic.name or topic.topic_id
+        first.setdefault(key, topic)
+        merged.setdefault(key, {}).update((partition.index, partition) for partition in topic.partition_data)
+    for key, topic in first.items():
+        topic.partition_data = list(merged[key].values())
+    return list(first.values())
+
+
+def _first_of(
+    error: ApiError | None, refusal: ApiError | None, image: MetadataImage, entry: PartitionAppend
+) -> ApiError:
+    """Which of two reasons is told: whether the partition exists comes first, then the form of the batch."""
+    if refusal is not None and refusal.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return refusal
+    if image.partition(TopicPartition(entry.topic, entry.partition)) is None:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return error or refusal or ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _refuse_several_producers(entries: Sequence[PartitionAppend]) -> None:
+    """Raise INVALID_PRODUCER_ID_MAPPING when the transactional batches of a request are of several producers."""
+    producers = {
+        bytes(entry.records[PRODUCER_START:PRODUCER_END])
+        for entry in entries
+        if len(entry.records) >= PRODUCER_END and entry.records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK
+    }
+    if len(producers) > 1:
+        text = "Transactional records contained more than one producer ID"
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+
+
+def refused_batch(version: int, records: Any, transactional_id: str | None = None) -> ApiError | None:
     """What a produce version demands of its records; None when all is well. Contents are the log's matter.
 
-    From v3 on exactly one whole batch of magic 2 per partition (bytes behind it that are none are the log's to trim),
-    from v7 on it may be zstd. Kafka: ProduceRequest.validateRecords over ByteBufferLogInputStream.
+    From v3 on exactly one whole batch of magic 2 per partition (less than a header behind it is the log's to trim),
+    from v7 on it may be zstd. Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transactional batch in a request
+    without a transactional id. Kafka: ProduceRequest.validateRecords over ByteBufferLogInputStream.
     """
-    if version < 3:
-        return None if records else ApiError(ErrorCode.CORRUPT_MESSAGE, "the request holds no records")
     size = 0 if records is None else len(records)
     if size < BATCH_START.size:
-        return _no_batch(version)
-    _, length, _, magic = BATCH_START.unpack_from(records)
+        return _refused_stub(version, records)
+    _, length, _, magic, _, attributes = BATCH_START.unpack_from(records)
     end = length + LENGTH_PREFIX_SIZE
-    if end == size and magic == 2 and version >= 7:
+    if end == size and magic == 2 and version >= 7 and not attributes & TRANSACTIONAL_MASK:
         return None
-    if length < SMALLEST_BATCH:
-        text = f"Record size {length} is less than the minimum record overhead ({SMALLEST_BATCH})"
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, text)
-    if not 0 <= magic <= 2:
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
-    if end > size:
-        return _no_batch(version)
-    if magic != 2:
-        return _only(version, "record batches with magic version 2")
-    if _is_whole_batch(records[end:]):
-        return _only(version, "exactly one record batch per partition")
-    if version < 7 and records[CODEC_OFFSET] & 7 == Codec.ZSTD:
-        text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
-        return ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+    if version < 3:
+        return None
+    try:
+        if _whole_batch_size(records) is None:
+            return _no_batch(version)
+        if magic != 2:
+            return _only(version, "record batches with magic version 2")
+        if attributes & TRANSACTIONAL_MASK and transactional_id is None:
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if version < 7 and attributes & CODEC_MASK == Codec.ZSTD:
+            text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
+            return ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+        if _whole_batch_size(records[end:]) is not None:
+            return _only(version, "exactly one record batch per partition")
+    except CorruptRecord as error:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
     return None
 
 
-def _is_whole_batch(rest: Any) -> bool:
-    if len(rest) < BATCH_START.size:
-        return False
-    _, length, _, _ = BATCH_START.unpack_from(rest)
-    return bool(SMALLEST_BATCH <= length <= len(rest) - LENGTH_PREFIX_SIZE)
+def _refused_stub(version: int, records: Any) -> ApiError | None:
+    """Fewer bytes than any batch of magic 2. Before v3 no bytes are nothing to append, as is a cut off message."""
+    if version < 3:
+        return None if records is not None else ApiError(ErrorCode.CORRUPT_MESSAGE, "the request holds no records")
+    try:
+        if records is None or _whole_batch_size(records) is None:
+            return _no_batch(version)
+    except CorruptRecord as error:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
+    return _only(version, "record batches with magic version 2")
+
+
+def _whole_batch_size(records: Any) -> int | None:
+    """Size of the batch at the start; None when it is not all there. Raises CorruptRecord for what begins no batch."""
+    available = len(records)
+    if available < LENGTH_PREFIX_SIZE:
+        return None
+    length = int.from_bytes(records[8:LENGTH_PREFIX_SIZE], "big", signed=True)
+    if length < SMALLEST_BATCH:
+        raise CorruptRecord(f"Record size {length} is less than the minimum record overhead ({SMALLEST_BATCH})")
+    if available < HEADER_UP_TO_MAGIC:
+        return None
+    magic = records[MAGIC_POSITION]
+    if magic > 2:
+        raise CorruptRecord(f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}")
+    return length + LENGTH_PREFIX_SIZE if length <= available - LENGTH_PREFIX_SIZE else None
 
 
 def _no_batch(version: int) -> ApiError:

@@ -1,0 +1,59 @@
+"""Who leads a partition now, for answers that send a client elsewhere (KIP-951).
+
+Made by the Produce and Fetch handlers for one answer that holds such an error, on that answer's thread; no lock.
+Kafka: KafkaApis.getCurrentLeader.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.metadata.metadata_image import MetadataImage
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.replica_manager import ReplicaManager
+
+NO_LEADER = (-1, -1)
+
+
+class LeaderNode(NamedTuple):
+    """A leader that lives, and where it listens on the client's listener."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class CurrentLeaders:
+    """Collects the leaders that one answer names, and their addresses."""
+
+    __slots__ = ("_image", "_listener_name", "_nodes", "_replicas")
+
+    def __init__(self, replicas: ReplicaManager, image: MetadataImage, listener_name: str) -> None:
+        self._replicas = replicas
+        self._image = image
+        self._listener_name = listener_name
+        self._nodes: dict[int, LeaderNode] = {}
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int]:
+        """(leader's id, leader epoch), as the replica here knows it, else as the metadata says; -1 for unknown."""
+        leader, epoch = self._known_here(topic, partition)
+        broker = self._image.brokers.get(leader)
+        if broker is not None and self._listener_name in broker.endpoints:
+            self._nodes[leader] = LeaderNode(leader, *broker.endpoints[self._listener_name], broker.rack)
+        return leader, epoch
+
+    def nodes(self) -> list[LeaderNode]:
+        """The leaders named so far that can be reached."""
+        return list(self._nodes.values())
+
+    def _known_here(self, topic: str, partition: int) -> tuple[int, int]:
+        try:
+            state = self._replicas.partition_or_error(topic, partition).state
+        except ApiError:
+            state = None
+        if state is not None:
+            return state.leader_id, state.leader_epoch
+        known = self._image.partition(TopicPartition(topic, partition))
+        return NO_LEADER if known is None else (known.leader, known.leader_epoch)

@@ -36,6 +36,7 @@ class Node:
     def __init__(self) -> None:
         self.cached = bytearray()
         self.durable = b""
+        self.modified_ms = 0
 
     def sync(self) -> None:
         self.durable = bytes(self.cached)
@@ -117,6 +118,7 @@ class SimulatedFile:
             self._put(node, data[: self._disk.half_of(len(data))], position)
             raise
         self._put(node, data, position)
+        node.modified_ms = self._disk.now_ms()
         return len(data)
 
     @staticmethod
@@ -146,7 +148,10 @@ class SimulatedFile:
 
 
 class SimulatedFiles:
-    """The disk. `crash` is the power going off and coming back; `fault` injects errors; capacity None is endless."""
+    """The disk. `crash` is the power going off and coming back; `fault` injects errors; capacity None is endless.
+
+    now_ms: what files get as their time of last change.
+    """
 
     def __init__(self, capacity_bytes: int | None = None) -> None:
         self.root = Directory()
@@ -154,6 +159,7 @@ class SimulatedFiles:
         self.open_files = 0
         self.capacity_bytes = capacity_bytes
         self.fault: Fault | None = None
+        self.now_ms: Callable[[], int] = lambda: 0
         self.calls: dict[str, int] = {}
         self._changes_left: int | None = None
         self._is_off = False
@@ -303,6 +309,16 @@ class SimulatedFiles:
             return 1 << 40
         return max(0, self.capacity_bytes - self.used_bytes)
 
+    def total_bytes(self, path: str) -> int:
+        self.check("total_bytes", path)
+        return self.capacity_bytes if self.capacity_bytes is not None else 1 << 41
+
+    def modified_ms(self, path: str) -> int:
+        return self._file(path).modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._file(path).modified_ms = modified_ms
+
     @property
     def used_bytes(self) -> int:
         """Bytes of all files."""
@@ -339,6 +355,12 @@ class SimulatedFiles:
                 return None
             node = node.cached.get(part)
         return node
+
+    def _file(self, path: str) -> Node:
+        found = self._find(path)
+        if not isinstance(found, Node):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return found
 
     def _directory(self, path: str) -> Directory:
         found = self._find(path)

@@ -90,6 +90,15 @@ class Files(Protocol):
     def free_bytes(self, path: str) -> int:
         """Bytes free for this process on the file system that holds `path`."""
 
+    def total_bytes(self, path: str) -> int:
+        """Bytes that the file system that holds `path` has room for in all."""
+
+    def modified_ms(self, path: str) -> int:
+        """Wall time of the file's last change, in milliseconds."""
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Give the file another time of last change: that of what it was made from."""
+
 
 class OperatingSystemFile:
     """A descriptor with positioned reads and writes. Not closed by garbage collection: its owner closes it."""
@@ -243,6 +252,19 @@ class OperatingSystemFiles:
         """See Files."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        """See Files."""
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize
+
+    def modified_ms(self, path: str) -> int:
+        """See Files."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """See Files."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
 
 # macOS has no fdatasync.

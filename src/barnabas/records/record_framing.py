@@ -1,63 +1,88 @@
 """Counts the records of an uncompressed v2 batch by hopping from length to length. Pure.
 
 Called by log validation at `record.validation=framing` for every produced batch, so the loop is unrolled for the
-one- and two-byte lengths (records below 8 KB): 90-150 ns a record.
+one- and two-byte lengths (records below 8 KB): 90-150 ns a record, 10 in the compiled build. There `i64` makes machine
+integers of numbers; in plain Python they are what they always are (decisions/0009-compiled-build.md).
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import HEADER_SIZE, Buffer, RecordBatch
 from barnabas.records.varint import MAX_VARINT_BYTES
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 MIN_RECORD_SIZE = 6
 """Attributes, timestamp delta, offset delta, key length, value length, header count: a byte each."""
 
+_PIECE_BYTES: Final = 1 << 16
 # Bytes to skip, by the first byte of a length: its own bytes and what it says. Impossible ones jump out of any buffer,
 # which ends the quick walk; the careful one then finds out what is wrong.
-_FAR = 1 << 62
-_SKIP_ONE = tuple(_FAR if low & 1 or low >> 1 < MIN_RECORD_SIZE else 1 + (low >> 1) for low in range(128))
-_SKIP_TWO = tuple(_FAR if low & 1 else 2 + ((low & 0x7F) >> 1) for low in range(256))
-_SKIP_HIGH = tuple(high << 6 if high else _FAR for high in range(128))
+_FAR = 1 << 48
+_SKIP_ONE: Final = tuple(_FAR if low & 1 or low >> 1 < MIN_RECORD_SIZE else 1 + (low >> 1) for low in range(128))
+_SKIP_TWO: Final = tuple(_FAR if low & 1 else 2 + ((low & 0x7F) >> 1) for low in range(256))
+_SKIP_HIGH: Final = tuple(high << 6 if high else _FAR for high in range(128))
 
 
 def count_records(buffer: Buffer, start: int, end: int) -> int:
     """Count the records between `start` and `end`, which must be exactly filled by them.
 
     Works on bytes, bytearray and (format "B") memoryview. Raises CorruptRecord when a length is negative, smaller
-    than any record, or leads past `end`. It reads at most 5 bytes past `end` and never past the buffer.
+    than any record, or leads past `end`.
     """
     position = start
     count = 0
+    while position < end:
+        # In pieces that stay in the cache: bytes are quicker to look into than views.
+        last = end - position <= _PIECE_BYTES
+        piece = bytes(buffer[position : end if last else position + _PIECE_BYTES])
+        counted, walked = _walk(piece, len(piece) if last else len(piece) - MAX_VARINT_BYTES)
+        count += counted
+        position += walked
+    if position != end:
+        return _count_carefully(buffer, start, end)
+    return count
+
+
+def _walk(data: bytes, end: i64) -> tuple[i64, i64]:
+    """Hop over records until `end` is reached or passed; their number, and the position then."""
+    skip_one, skip_two, skip_high = _SKIP_ONE, _SKIP_TWO, _SKIP_HIGH
+    position: i64 = 0
+    count: i64 = 0
     try:
         while position < end:
-            low = buffer[position]
+            low: i64 = data[position]
             if low < 0x80:
-                position += _SKIP_ONE[low]
+                position += skip_one[low]
             else:
-                high = buffer[position + 1]
+                high: i64 = data[position + 1]
                 if high < 0x80:
-                    position += _SKIP_TWO[low] + _SKIP_HIGH[high]
+                    position += skip_two[low] + skip_high[high]
                 else:
-                    position = _skip_long_record(buffer, position, count)
+                    position = _skip_long_record(data, position, count)
             count += 1
     except IndexError:
-        position = _FAR
-    return count if position == end else _count_carefully(buffer, start, end)
+        return count, _FAR
+    return count, position
 
 
 def _count_carefully(buffer: Buffer, start: int, end: int) -> int:
     """Count again, one byte at a time, and say what is wrong; lengths of more bytes than needed are still right."""
-    position = start
+    data = bytes(buffer[start:end])
+    position = 0
     count = 0
-    while position < end:
+    while position < len(data):
         try:
-            position = _skip_long_record(buffer, position, count)
+            position = _skip_long_record(data, position, count)
         except IndexError:
             raise CorruptRecord(f"the length of record {count} is cut off") from None
         count += 1
-    if position != end:
-        raise CorruptRecord(f"record {count - 1} reaches {position - end} bytes past the end of its batch")
+    if position != len(data):
+        raise CorruptRecord(f"record {count - 1} reaches {position - len(data)} bytes past the end of its batch")
     return count
 
 
@@ -69,11 +94,12 @@ def check_framing(batch: RecordBatch) -> None:
         raise CorruptRecord(f"the batch holds {count} records, its header says {batch.count}")
 
 
-def _skip_long_record(buffer: Buffer, position: int, index: int) -> int:
+def _skip_long_record(data: bytes, position: i64, index: i64) -> i64:
     """The position behind the record at `position`, by a length of one to five bytes."""
-    value = 0
+    value: i64 = 0
+    shift: i64
     for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
-        byte = buffer[position]
+        byte: i64 = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:

@@ -1,11 +1,17 @@
 """Zigzag varints, the numbers inside a v2 record (Kafka: ByteUtils.readVarint, writeVarlong). Pure.
 
-Builders encode through `ZIGZAG`, a table of the small values; readers in this package unroll the one-byte case.
+Builders encode through `ZIGZAG`, a table of the small values; readers in this package unroll the one-byte case. `i64`:
+machine integers in the compiled build (decisions/0009-compiled-build.md).
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from barnabas.records.errors import CorruptRecord
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 MAX_VARINT_BYTES = 5
 MAX_VARLONG_BYTES = 10
@@ -22,6 +28,8 @@ def encode_zigzag(value: int) -> bytes:
     return bytes(encoded)
 
 
+_LARGEST: Final = 2**63 - 1
+"""Ten bytes hold 70 bits; Java drops those above 64, and so must everybody."""
 ZIGZAG: tuple[bytes, ...] = tuple(encode_zigzag(value) for value in range(4096))
 """Encodings of 0..4095: nearly all lengths and offset deltas of a batch."""
 
@@ -31,26 +39,27 @@ def zigzag(value: int) -> bytes:
     return ZIGZAG[value] if 0 <= value < 4096 else encode_zigzag(value)
 
 
-def decode_zigzag(buffer: bytes, position: int, max_bytes: int = MAX_VARLONG_BYTES) -> tuple[int, int]:
+def decode_zigzag(buffer: bytes, position: i64, max_bytes: i64 = MAX_VARLONG_BYTES) -> tuple[i64, i64]:
     """Decode the number at `position`; returns it and the position behind it.
 
     Raises CorruptRecord when the buffer ends inside it or it takes more than `max_bytes` bytes.
     """
     try:
-        first = buffer[position]
+        first: i64 = buffer[position]
         if first < 0x80:
             return (first >> 1) ^ -(first & 1), position + 1
-        second = buffer[position + 1]
+        second: i64 = buffer[position + 1]
         if second < 0x80:
-            value = first & 0x7F | second << 7
-            return (value >> 1) ^ -(value & 1), position + 2
-        value = 0
-        shift = 0
+            both: i64 = first & 0x7F | second << 7
+            return (both >> 1) ^ -(both & 1), position + 2
+        value: i64 = 0
+        shift: i64 = 0
+        index: i64
         for index in range(position, position + max_bytes):
-            byte = buffer[index]
+            byte: i64 = buffer[index]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return (value >> 1) ^ -(value & 1), index + 1
+                return (value >> 1 & _LARGEST) ^ -(value & 1), index + 1
             shift += 7
     except IndexError:
         raise CorruptRecord("a number is cut off by the end of the batch") from None

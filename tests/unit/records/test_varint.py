@@ -24,3 +24,8 @@ def test_round_trip_and_equal_to_kafka_pythons(value: int, behind: bytes) -> Non
 def test_cut_off_or_too_long(data: bytes) -> None:
     with pytest.raises(CorruptRecord):
         decode_zigzag(data, 0, 5)
+
+
+def test_bits_above_64_are_dropped_as_java_does() -> None:
+    assert decode_zigzag(b"\xff" * 9 + b"\x7f", 0) == (-(2**63), 10)
+    assert decode_zigzag(b"\xfe" + b"\xff" * 8 + b"\x7f", 0) == (2**63 - 1, 10)

@@ -38,13 +38,18 @@ class CheckpointFile:
         self._lock = threading.Lock()
 
     def read_entries(self) -> list[str]:
-        """The entries' lines; none when there is no file. Raises MalformedCheckpoint, OSError."""
+        """The entries' lines; none when there is no file, or an empty one, as Kafka begins with.
+
+        Raises MalformedCheckpoint, OSError.
+        """
         try:
             text = self._files.read_bytes(self.path).decode()
         except FileNotFoundError:
             return []
         except UnicodeDecodeError as error:
             raise MalformedCheckpoint(f"{self.path}: {error}") from None
+        if not text:
+            return []
         lines = text.split("\n")
         version, count = self._number(lines, 0), self._number(lines, 1)
         if version != VERSION:

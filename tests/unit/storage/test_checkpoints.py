@@ -44,9 +44,26 @@ def test_offset_checkpoint_is_kafkas() -> None:
     assert files.read_bytes("/d/recovery-point-offset-checkpoint") == b"0\n2\na 0 3\nb 1 7\n"
 
 
+def test_an_empty_checkpoint_has_no_entries() -> None:
+    """Kafka makes the file when it opens the directory, and writes it minutes later."""
+    files = disk()
+    files.write_bytes("/d/f", b"")
+    assert OffsetCheckpointFile("/d", "f", files).read() == {}
+
+
 @pytest.mark.parametrize(
     "content",
-    [b"", b"0\n", b"1\n0\n", b"x\n0\n", b"0\n2\na 0 3\n", b"0\n1\na 0\n", b"0\n1\na 0 x\n", b"0\n0\na 0 3\n", b"\xff"],
+    [
+        b"\n",
+        b"0\n",
+        b"1\n0\n",
+        b"x\n0\n",
+        b"0\n2\na 0 3\n",
+        b"0\n1\na 0\n",
+        b"0\n1\na 0 x\n",
+        b"0\n0\na 0 3\n",
+        b"\xff",
+    ],
 )
 def test_malformed_checkpoint_is_refused_by_name(content: bytes) -> None:
     files = disk()

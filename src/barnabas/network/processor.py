@@ -84,7 +84,7 @@ class Processor(AbstractServerThread):
         self._path = path
         self._parse = path.parse
         self._handle = path.handle
-        self._inline = path.inline
+        self._may_run_inline = path.inline
         self._on_complete = path.on_complete
         self._waiting_requests = path.channel.waiting_requests
         self._quotas = quotas
@@ -336,7 +336,7 @@ class Processor(AbstractServerThread):
                 release=reader.release,
             )
             frame = None
-            if self._waiting_requests or not request.brief or not self._inline or self._queue_the_rest:
+            if self._waiting_requests or not request.brief or not self._may_run_inline or self._queue_the_rest:
                 self._selector.mute(channel)
                 self._enqueue(request)
                 return

@@ -231,7 +231,7 @@ class Selector:
             self._write_waiting()
         started_ns = self._now()
         if self._ready or self._to_write or self._failed or self._immediately_connected or self.completed_sends:
-            timeout_ms = 0  # there is something to do, or to report
+            timeout_ms = 0.0  # there is something to do, or to report
         if timeout_ms <= 0:
             self._wakeup_requested = False
             events = self._poller.poll(0)

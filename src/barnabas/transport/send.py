@@ -13,6 +13,7 @@ from typing import Any
 
 from barnabas.records.file_records import FileRecords
 from barnabas.transport.transport_layer import MORE, TransportLayer
+from barnabas.transport.truncated_file import TruncatedFile
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +26,6 @@ per range, read / sendfile: 4 KiB 5.1 / 5.5 us, 16 KiB 7.5 / 5.7, 64 KiB 23 / 16
 FILE_BYTES_PER_TURN = 1 << 20
 """At most so much of files for one channel before the others have their turn: one `sendfile` of 50 MB was slower
 than Kafka's pieces, and would hold up everybody else."""
-
-
-class TruncatedFile(OSError):
-    """A file ended before the range that was promised to the peer: its channel can only close."""
 
 
 class Send:

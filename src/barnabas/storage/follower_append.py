@@ -14,10 +14,12 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import any_batches
-from barnabas.records.record_batch import RecordBatch
+from barnabas.records.record_batch import NO_PRODUCER_ID, RecordBatch
 from barnabas.runtime.files import Buffer
 from barnabas.storage.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
 from barnabas.storage.log_append_info import LogAppendInfo
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.producer_append import TransactionEnd
 
 if TYPE_CHECKING:
     from barnabas.storage.unified_log import UnifiedLog
@@ -80,4 +82,33 @@ def _append(log: UnifiedLog, batch: Batch, data: memoryview) -> None:
         log.leader_epochs.clear()
     if local.must_roll(size, max_timestamp, last):
         log.roll(first)
-    local.append((data,), size, first, last, max_timestamp)
+    if isinstance(batch, RecordBatch) and batch.producer_id != NO_PRODUCER_ID:
+        _append_of_producer(log, batch, data)
+    else:
+        local.append((data,), size, first, last, max_timestamp)
+
+
+def _append_of_producer(log: UnifiedLog, batch: RecordBatch, data: memoryview) -> None:
+    """Append a batch whose producer's state changes with it; an aborted transaction goes into the index first."""
+    local = log.local
+    segment = local.segments.active
+    states = log.producer_states.make_states()
+    try:
+        marker, completed = states.check_stored(batch)
+    except CorruptRecord as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {log.topic_partition}") from None
+    end = TransactionEnd(marker, completed) if marker is not None else None
+    place = LogOffsetMetadata(batch.base_offset, segment.base_offset, segment.size)
+    try:
+        if end is not None:
+            end.enter(states, segment)
+        local.append((data,), len(data), batch.base_offset, batch.last_offset, batch.max_timestamp)
+    except OSError:
+        if end is not None:
+            end.withdraw(segment)
+        raise
+    began = states.add_stored(batch, place, marker)
+    if completed is not None:
+        states.complete(completed)
+    if began or end is not None:
+        log.update_first_unstable_offset()

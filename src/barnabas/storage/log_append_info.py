@@ -35,12 +35,15 @@ class LogAppendInfo:
 
     first_offset: -1 when nothing was appended. log_append_time_ms: -1 unless the topic stamps append time.
     valid_bytes: size of what was appended, as produced. converted: whether records had to be rebuilt (another format
-    or codec). leader_hw_increased: set by the partition when the append moved its high watermark.
+    or codec). is_duplicate: nothing was appended, because an idempotent producer had sent this batch before; offsets
+    and time are those of that append. leader_hw_increased: set by the partition when the append moved its high
+    watermark.
     """
 
     __slots__ = (
         "converted",
         "first_offset",
+        "is_duplicate",
         "last_offset",
         "leader_hw_increased",
         "log_append_time_ms",
@@ -61,6 +64,7 @@ class LogAppendInfo:
         valid_bytes: int,
         record_count: int,
         converted: bool = False,
+        is_duplicate: bool = False,
     ) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
@@ -70,6 +74,7 @@ class LogAppendInfo:
         self.valid_bytes = valid_bytes
         self.record_count = record_count
         self.converted = converted
+        self.is_duplicate = is_duplicate
         self.record_errors: Sequence[RecordError] = ()
         self.leader_hw_increased = False
 

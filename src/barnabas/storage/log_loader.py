@@ -24,6 +24,7 @@ from barnabas.storage.file_names import (
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     base_offset_of,
     segment_file_name,
 )
@@ -35,7 +36,8 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_segment import Batch, LogSegment
 from barnabas.storage.log_segments import LogSegments
 from barnabas.storage.partition_metadata import read_partition_metadata
-from barnabas.storage.producer_snapshots import delete_snapshots
+from barnabas.storage.producer_state_manager import ProducerStateManager
+from barnabas.storage.producer_state_rebuild import load_batch, rebuild_producer_state
 from barnabas.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
@@ -82,9 +84,10 @@ class LogLoader:
         self._files = environment.files
         self._segments = LogSegments()
         self._epochs = LeaderEpochCache(LeaderEpochCheckpointFile(directory, environment.files))
+        self._producers = ProducerStateManager(topic_partition, directory, environment.files)
 
     def load(self) -> UnifiedLog:
-        """Temporary files, interrupted swaps, segments, recovery, epochs: in this order."""
+        """Temporary files, interrupted swaps, segments, recovery, epochs, producers: in this order."""
         self._remove_temporary_files()
         self._complete_swaps()
         self._load_epochs()
@@ -96,7 +99,7 @@ class LogLoader:
         self._epochs.truncate_from_end(end_offset)
         self._fill_in_epochs(start_offset)
         self._epochs.truncate_from_start(self._terms.log_start_offset)
-        delete_snapshots(self._files, self._directory, above=end_offset)
+        self._rebuild_producers(start_offset, end_offset)
         local = LocalLog(
             self._directory,
             self._topic_partition,
@@ -107,7 +110,7 @@ class LogLoader:
             self._environment,
         )
         topic_id = read_partition_metadata(self._files, self._directory)
-        return UnifiedLog(local, self._epochs, start_offset, topic_id, self._environment)
+        return UnifiedLog(local, self._epochs, start_offset, topic_id, self._environment, self._producers)
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
@@ -139,18 +142,16 @@ class LogLoader:
             if base_offset is None or not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
                 continue
             swapped = self._environment.segments.open(self._directory, base_offset, self._config, SWAP_SUFFIX)
-            try:
-                end_offset = max(swapped.next_offset(), base_offset + 1)
-            except (CorruptIndex, FileNotFoundError):
-                swapped.recover(lambda _batch: None)
-                end_offset = max(swapped.next_offset(), base_offset + 1)
+            end_offset = base_offset + 1
+            for batch in scan_batches(swapped.file, 0, swapped.size):
+                end_offset = batch.last_offset + 1
             swapped.close_handlers()
             logger.info("Completing interrupted swap of segment %d in %s", base_offset, self._directory)
             for old in names:
                 offset = base_offset_of(old)
                 if offset is not None and base_offset <= offset < end_offset and old.endswith(SEGMENT_SUFFIXES):
                     self._files.unlink(self._path(old))
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX):
                 final = self._path(segment_file_name(base_offset, suffix))
                 if self._files.exists(final + SWAP_SUFFIX):
                     self._files.replace(final + SWAP_SUFFIX, final)
@@ -174,7 +175,7 @@ class LogLoader:
             base_offset = base_offset_of(name)
             if base_offset is None:
                 continue
-            if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
+            if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)):
                 if segment_file_name(base_offset, LOG_SUFFIX) not in present:
                     logger.warning("Deleting index %s, which has no log file", self._path(name))
                     self._files.unlink(self._path(name))
@@ -207,7 +208,21 @@ class LogLoader:
         gapless_from = None
         if segment is self._segments.active and not self._config.is_compacted:
             gapless_from = self._terms.recovery_point
-        cut = segment.recover(self._assign_epoch_of, gapless_from)
+        producers = self._producers
+        if producers.end_offset != segment.base_offset or not segment.base_offset:
+            producers.find_snapshots()
+            rebuild_producer_state(
+                producers, self._segments, self._terms.log_start_offset, segment.base_offset, self._environment
+            )
+
+        def take_in(batch: Batch) -> None:
+            self._assign_epoch_of(batch)
+            aborted = load_batch(producers, batch)
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+
+        cut = segment.recover(take_in, gapless_from)
+        producers.take_snapshot(producers.end_offset, sync=False)
         if cut:
             logger.warning("Cut %d bytes off segment %s: no whole, valid batch", cut, segment.file.path)
         return cut
@@ -215,6 +230,22 @@ class LogLoader:
     def _assign_epoch_of(self, batch: Batch) -> None:
         if isinstance(batch, RecordBatch) and batch.partition_leader_epoch > self._epochs.latest_epoch:
             self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+
+    def _rebuild_producers(self, start_offset: int, end_offset: int) -> None:
+        """Producer state as of the log's end. What recovery has gathered up to there is kept, but for the idle ones."""
+        producers = self._producers
+        producers.remove_stray_snapshots(tuple(segment.base_offset for segment in self._segments))
+        if producers.delete_snapshots_above(end_offset):
+            self._files.sync_dir(self._directory)  # others of the same offsets may come
+        rebuild_producer_state(
+            producers,
+            self._segments,
+            start_offset,
+            end_offset,
+            self._environment,
+            after_clean_shutdown=self._terms.had_clean_shutdown,
+        )
+        producers.remove_expired(self._environment.clock.milliseconds(), self._environment.producer_id_expiration_ms)
 
     def _fill_in_epochs(self, start_offset: int) -> None:
         """Take the epochs of batches before the first known one from the batches themselves.
@@ -251,6 +282,7 @@ class LogLoader:
                 terms.log_start_offset,
             )
             self._delete_from(-1)
+            self._producers.truncate_fully_and_start_at(terms.log_start_offset)
             self._segments.clear()
             self._epochs.clear()
             end_offset = None

@@ -1,4 +1,4 @@
-"""A piece of a log: a file of batches from a base offset on, with its offset and time index.
+"""A piece of a log: a file of batches from a base offset on, with its offset, time and transaction index.
 
 Changed under the log's lock; read from any thread, up to positions that were published after the bytes had been
 written. Kafka: LogSegment.
@@ -16,11 +16,13 @@ from barnabas.records.record_batch import RecordBatch
 from barnabas.runtime.files import Buffer
 from barnabas.storage.batch_scan import BatchPlace, find_batch, scan_batches
 from barnabas.storage.fetch_data import FetchDataInfo
+from barnabas.storage.file_names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from barnabas.storage.index_file import CorruptIndex
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.offset_index import OffsetIndex
 from barnabas.storage.segment_file import SegmentFile
 from barnabas.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from barnabas.storage.transaction_index import AbortedTransactionEntry, TransactionIndex
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 RECENT_BATCHES = 128
@@ -40,6 +42,7 @@ class LogSegment:
     __slots__ = (
         "_max_timestamp",
         "_offset_of_max_timestamp",
+        "_transaction_index",
         "base_offset",
         "bytes_since_last_index_entry",
         "created_ms",
@@ -65,6 +68,7 @@ class LogSegment:
         created_ms: int,
         index_interval_bytes: int,
         roll_jitter_ms: int,
+        transaction_index: TransactionIndex | None = None,
     ) -> None:
         self.base_offset = base_offset
         self.file = file
@@ -80,6 +84,31 @@ class LogSegment:
         self.recent: dict[int, tuple[int, int]] = {}
         self._max_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
         self._offset_of_max_timestamp = base_offset
+        self._transaction_index = transaction_index
+        """None as long as there is no file, which is nearly always."""
+
+    # -- aborted transactions
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """The index of the transactions that markers in this segment aborted; its file is made with the first."""
+        index = self._transaction_index
+        if index is None:
+            path = self.file.path
+            place = path.rindex(LOG_SUFFIX)
+            path = path[:place] + TRANSACTION_INDEX_SUFFIX + path[place + len(LOG_SUFFIX) :]
+            index = self._transaction_index = TransactionIndex(self.file.sibling(path), self.base_offset, is_new=True)
+        return index
+
+    def aborted_transactions(self) -> list[AbortedTransactionEntry]:
+        """All entries of the transaction index."""
+        return [] if self._transaction_index is None else self._transaction_index.entries()
+
+    def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransactionEntry], bool]:
+        """See TransactionIndex.collect."""
+        if self._transaction_index is None:
+            return [], False
+        return self._transaction_index.collect(fetch_offset, upper_bound_offset)
 
     # -- appending, under the log's lock
 
@@ -173,6 +202,13 @@ class LogSegment:
         mapping = self.offset_index.lookup(offset)
         return find_batch(self.file, offset, max(mapping.position, from_position), self.size)
 
+    def upper_bound_offset(self, position: int, size: int) -> int | None:
+        """An offset that batches of `size` bytes from `position` on do not reach; None: the segment's end.
+
+        Taken from the offset index, so it may lie some batches behind.
+        """
+        return self.offset_index.upper_bound_offset(position + size)
+
     def next_offset(self) -> int:
         """The offset behind the last batch; the base offset when the segment is empty."""
         position = self.offset_index.lookup(self.offset_index.last_offset).position
@@ -229,6 +265,8 @@ class LogSegment:
                 index.sanity_check()
             except FileNotFoundError:
                 raise CorruptIndex(f"index file {index.path} does not exist") from None
+        if self._transaction_index is not None:
+            self._transaction_index.sanity_check()
         number = self.offset_index.entries
         if number == 0:
             return
@@ -250,10 +288,12 @@ class LogSegment:
 
         Good means whole, with its checksum, behind the batch before it in offset and leader epoch, within the segment's
         range, and from offset `gapless_from` on directly behind it: the checksum does not cover the base offset.
-        `on_batch` is called with every good batch, in order.
+        `on_batch` is called with every good batch, in order; it makes the entries of the transaction index.
         """
         self.offset_index.reset()
         self.time_index.reset()
+        if self._transaction_index is not None:
+            self._transaction_index.reset()
         self.recent.clear()
         self.indexes_full = False
         self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
@@ -307,6 +347,8 @@ class LogSegment:
         place = self.translate_offset(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        if self._transaction_index is not None:
+            self._transaction_index.truncate_to(offset)
         self.recent.clear()
         self.indexes_full = False
         cut = 0
@@ -336,17 +378,23 @@ class LogSegment:
         self.file.sync()
         self.offset_index.sync()
         self.time_index.sync()
+        if self._transaction_index is not None:
+            self._transaction_index.sync()
 
     def change_suffix(self, old: str, new: str) -> None:
         """Rename the files, from `old` at the end of their names to `new`."""
         self.file.rename(self.file.path.removesuffix(old) + new)
         self.offset_index.rename(self.offset_index.path.removesuffix(old) + new)
         self.time_index.rename(self.time_index.path.removesuffix(old) + new)
+        if self._transaction_index is not None:
+            self._transaction_index.rename(self._transaction_index.path.removesuffix(old) + new)
 
     def moved_to(self, directory: str) -> None:
         """The log's directory has been renamed to this."""
         for file in (self.file, self.offset_index, self.time_index):
             file.moved_to(os.path.join(directory, os.path.basename(file.path)))
+        if self._transaction_index is not None:
+            self._transaction_index.moved_to(directory)
 
     def close(self) -> None:
         """Enter the largest timestamp, bring the indexes to stable storage, close the files."""
@@ -354,12 +402,17 @@ class LogSegment:
             self._enter_max_timestamp()
         self.offset_index.close()
         self.time_index.close()
+        if self._transaction_index is not None:
+            self._transaction_index.sync()
+            self._transaction_index.close()
         self.file.close()
 
     def close_handlers(self) -> None:
         """Close the files and write nothing."""
         self.offset_index.close_handlers()
         self.time_index.close_handlers()
+        if self._transaction_index is not None:
+            self._transaction_index.close()
         self.file.close()
 
     def delete(self) -> None:
@@ -367,6 +420,8 @@ class LogSegment:
         self.file.delete()
         self.offset_index.delete()
         self.time_index.delete()
+        if self._transaction_index is not None:
+            self._transaction_index.delete()
 
     def __repr__(self) -> str:
         return f"LogSegment(baseOffset={self.base_offset}, size={self.size})"

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.producer_snapshots import delete_snapshots
+from barnabas.storage.producer_state_rebuild import rebuild_producer_state
 
 if TYPE_CHECKING:
     from barnabas.storage.unified_log import UnifiedLog
@@ -32,15 +32,19 @@ def truncate_to(log: UnifiedLog, offset: int, environment: LogEnvironment) -> bo
     end_offset = local.batch_start(offset)
     _lower_checkpoints(log, end_offset, end_offset, environment)
     try:
+        producers = log.producer_states
+        producers.end_offset = log.log_end_offset
+        producers.delete_snapshots_above(end_offset)  # the truncation syncs the directory
         deleted = local.truncate_to(offset)
-        delete_snapshots(environment.files, log.directory, above=log.log_end_offset)
+        log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
+        rebuild_producer_state(producers, local.segments, log.log_start_offset, log.log_end_offset, environment)
     except OSError as error:
         log.failures.fail("truncating the log", error)
     logger.debug("Truncation deleted %d segments", len(deleted))
     log.leader_epochs.truncate_from_end(log.log_end_offset)
-    log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
     if log.high_watermark >= log.log_end_offset:
         log.raise_high_watermark_to_end()
+    log.update_first_unstable_offset()
     return True
 
 
@@ -51,12 +55,14 @@ def truncate_fully_and_start_at(
     _lower_checkpoints(log, offset, offset, environment)
     try:
         log.local.truncate_fully_and_start_at(offset)
-        delete_snapshots(environment.files, log.directory, above=-1)
+        log.producer_states.truncate_fully_and_start_at(offset)
+        environment.files.sync_dir(log.directory)
     except OSError as error:
         log.failures.fail("truncating the whole log", error)
     log.leader_epochs.clear()
     log.log_start_offset = offset if log_start_offset is None else log_start_offset
     log.raise_high_watermark_to_end()
+    log.update_first_unstable_offset()
 
 
 def _lower_checkpoints(

@@ -43,9 +43,11 @@ from barnabas.storage.record_checks import RecordChecks, rebuild_batch
 
 UNLIMITED_MS = 2**63 - 1
 
-ValidatedBatch = tuple[Sequence[Buffer], int, int, int, int, int, bool]
+StorableBatch = tuple[Sequence[Buffer], int, int, int, int, int, bool]
 """A batch ready to be stored: what follows its first 16 bytes (base offset, length, leader epoch), its whole size,
 last offset delta, record count, max timestamp, log append time (-1: create time), whether it had to be rebuilt."""
+ValidatedBatch = tuple[Sequence[Buffer], int, int, int, int, int, bool, tuple[int, ...] | None]
+"""The same, with the fields of its header (as in `record_batch.HEADER`) if it has a producer id, else None."""
 
 _UNPACK = HEADER.unpack_from
 _MIN_SIZE = HEADER_SIZE
@@ -144,11 +146,12 @@ class LogValidator:
                 raise self._invalid(str(error)) from None
             if counted != count:
                 raise self._invalid(f"the batch holds {counted} records, its header says {count}")
+        producer = header if header[9] >= 0 else None
         if self._plain and not attributes & TIMESTAMP_TYPE_MASK:
-            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False
-        return self._apply_settings(RecordBatch(view[:size]), origin)
+            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False, producer
+        return (*self._apply_settings(RecordBatch(view[:size]), origin), producer)
 
-    def _apply_settings(self, batch: RecordBatch, origin: AppendOrigin) -> ValidatedBatch:
+    def _apply_settings(self, batch: RecordBatch, origin: AppendOrigin) -> StorableBatch:
         """The batch as the topic's settings want it, where they are not the default ones."""
         target = self._target_codec
         if self._look_closer or (target is not None and target != batch.codec):
@@ -189,7 +192,7 @@ class LogValidator:
                 f" {where}"
             )
 
-    def _stamp(self, batch: RecordBatch) -> ValidatedBatch:
+    def _stamp(self, batch: RecordBatch) -> StorableBatch:
         """Set the timestamp type that the topic wants, and with it the append time; the records stay untouched."""
         if not self._append_time:
             stamped = self._rewrite(batch, batch.attributes & ~TIMESTAMP_TYPE_MASK, batch.max_timestamp)
@@ -212,7 +215,7 @@ class LogValidator:
         head[1:5] = crc.to_bytes(4, "big")
         return head, rest
 
-    def _validate_closely(self, batch: RecordBatch, origin: AppendOrigin) -> ValidatedBatch:
+    def _validate_closely(self, batch: RecordBatch, origin: AppendOrigin) -> StorableBatch:
         """Look at every record; rebuild the batch where its codec or its offsets are not to be kept."""
         now = self._clock.milliseconds()
         codec, target = batch.codec, self._target_codec
@@ -253,7 +256,7 @@ class LogValidator:
                 self._checks.check(RecordBatch(data), now, strict=origin is _CLIENT)
         except CorruptRecord as error:
             raise self._corrupt(str(error)) from None
-        return self._rebuilt(data, append_time)
+        return (*self._rebuilt(data, append_time), None)
 
     def _check_messages(self, records: Buffer) -> int:
         """Sizes, magic and checksums of the outer messages; returns where the last whole one ends."""
@@ -277,7 +280,7 @@ class LogValidator:
             end = message.end
         return end
 
-    def _rebuilt(self, data: bytes, append_time: int) -> ValidatedBatch:
+    def _rebuilt(self, data: bytes, append_time: int) -> StorableBatch:
         """The sizes are checked again: they may have grown."""
         batch = RecordBatch(data)
         if batch.length > self._max_message_bytes:

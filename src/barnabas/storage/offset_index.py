@@ -63,6 +63,13 @@ class OffsetIndex(IndexFile):
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(self.base_offset + found[0], found[1])
 
+    def upper_bound_offset(self, position: int) -> int | None:
+        """Offset of the first entry at or behind a position of the log file; None when there is none."""
+        with self._lock:
+            self._load()
+            number = self._number_of_last(1, position - 1) + 1
+            return self.base_offset + self._stored_entry(number)[0] if number < self._entries else None
+
     def entry(self, number: int) -> OffsetPosition:
         """The entry of this number. Raises IndexError."""
         relative, position = self.entry_at(number)

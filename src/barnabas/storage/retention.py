@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_segment import LogSegment
-from barnabas.storage.producer_snapshots import delete_snapshots
 
 if TYPE_CHECKING:
     from barnabas.storage.unified_log import UnifiedLog
@@ -26,11 +25,11 @@ def delete_old_segments(log: UnifiedLog, environment: LogEnvironment) -> int:
 
     Compacted topics lose only what lies below the log start offset, unless their policy says delete too.
     """
-    deleted = _delete(log, environment, _below_start_offset(log), "log start offset breach")
+    deleted = _delete(log, _below_start_offset(log), "log start offset breach")
     if log.config.is_deleted_by_age_or_size:
-        deleted += _delete(log, environment, _beyond_retention_bytes(log), "retention size breach")
+        deleted += _delete(log, _beyond_retention_bytes(log), "retention size breach")
         now_ms = environment.clock.milliseconds()
-        deleted += _delete(log, environment, _beyond_retention_ms(log, now_ms), "retention time breach")
+        deleted += _delete(log, _beyond_retention_ms(log, now_ms), "retention time breach")
     return deleted
 
 
@@ -56,7 +55,7 @@ def _beyond_retention_ms(log: UnifiedLog, now_ms: int) -> Predicate:
     return lambda segment, _following: retention_ms >= 0 and now_ms - segment.largest_timestamp > retention_ms
 
 
-def _delete(log: UnifiedLog, environment: LogEnvironment, predicate: Predicate, reason: str) -> int:
+def _delete(log: UnifiedLog, predicate: Predicate, reason: str) -> int:
     """Delete from the oldest on while `predicate` holds, but nothing at or above the high watermark.
 
     There is always an active segment: when the last one goes, the log is rolled first. An empty last segment stays.
@@ -81,5 +80,5 @@ def _delete(log: UnifiedLog, environment: LogEnvironment, predicate: Predicate, 
     logger.info("Deleting segments of %s due to %s: %s", log.topic_partition, reason, doomed)
     log.maybe_increment_log_start_offset(following.base_offset, "segment deletion")
     log.local.delete_segments(doomed, delayed=True)
-    delete_snapshots(environment.files, log.directory, below=following.base_offset)
+    log.producer_states.delete_snapshots_below(following.base_offset)
     return len(doomed)

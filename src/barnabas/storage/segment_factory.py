@@ -15,6 +15,7 @@ from barnabas.storage.file_names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     segment_file_name,
 )
 from barnabas.storage.index_pages import IndexPages
@@ -23,6 +24,7 @@ from barnabas.storage.offset_index import OffsetIndex
 from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.segment_file import SegmentFile
 from barnabas.storage.time_index import TimeIndex
+from barnabas.storage.transaction_index import TransactionIndex
 
 
 class SegmentFactory:
@@ -60,6 +62,11 @@ class SegmentFactory:
         index = SegmentFile(stem + INDEX_SUFFIX + suffix, self.open_files)
         time_index = SegmentFile(stem + TIME_INDEX_SUFFIX + suffix, self.open_files)
         index_bytes = config.segment_index_bytes
+        transactions = None
+        if not is_new:
+            transaction_file = SegmentFile(stem + TRANSACTION_INDEX_SUFFIX + suffix, self.open_files)
+            if transaction_file.exists():
+                transactions = TransactionIndex(transaction_file, base_offset, is_new=False)
         return LogSegment(
             base_offset,
             file,
@@ -69,6 +76,7 @@ class SegmentFactory:
             created_ms=self.clock.milliseconds(),
             index_interval_bytes=config.index_interval_bytes,
             roll_jitter_ms=self._jitter_ms(config),
+            transaction_index=transactions,
         )
 
     def _jitter_ms(self, config: LogConfig) -> int:

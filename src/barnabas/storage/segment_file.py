@@ -26,6 +26,10 @@ class SegmentFile:
         self._lock = threading.Lock()
         self._open: OpenFile | None = None
 
+    def sibling(self, path: str) -> SegmentFile:
+        """Another file of the same segment."""
+        return SegmentFile(path, self._open_files)
+
     def borrow(self, *, create: bool = False) -> OpenFile:
         """The open file, retained for the caller, who releases it once."""
         open_file = self._open

@@ -18,8 +18,9 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Buffer
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage import retention
+from barnabas.storage.aborted_transactions import aborted_of_fetch, collect_aborted
 from barnabas.storage.errors import InconsistentTopicId
-from barnabas.storage.fetch_data import AbortedTransaction, FetchDataInfo, FetchIsolation
+from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
 from barnabas.storage.follower_append import append_as_follower
 from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochCache
 from barnabas.storage.local_log import LocalLog
@@ -30,7 +31,11 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.log_validator import LogValidator
 from barnabas.storage.partition_metadata import write_partition_metadata
+from barnabas.storage.producer_append import Header, TransactionEnd, check_producer, note_append
+from barnabas.storage.producer_state_entry import ActiveProducer, BatchMetadata
+from barnabas.storage.producer_state_manager import ProducerStateManager
 from barnabas.storage.timestamp_search import TimestampAndOffset, find_offset
+from barnabas.storage.transaction_index import AbortedTransactionEntry
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +64,7 @@ class UnifiedLog:
         "leader_epochs",
         "lock",
         "log_start_offset",
+        "producer_states",
         "topic_id",
         "topic_partition",
     )
@@ -70,6 +76,7 @@ class UnifiedLog:
         log_start_offset: int,
         topic_id: bytes | None,
         environment: LogEnvironment,
+        producer_states: ProducerStateManager,
     ) -> None:
         self.lock = ranked_lock(LockRank.LOG, reentrant=True)
         self.topic_partition: TopicPartition = local.topic_partition
@@ -78,7 +85,8 @@ class UnifiedLog:
         self.leader_epochs = leader_epochs
         self.log_start_offset = log_start_offset
         self.first_unstable_offset: LogOffsetMetadata | None = None
-        """Where the oldest open transaction begins; None as long as producer state is not tracked."""
+        """Where the oldest transaction begins that is open, or whose end is not replicated yet."""
+        self.producer_states = producer_states
         self.failures = LogFailures(local, environment)
         self._local = local
         self._environment = environment
@@ -86,6 +94,7 @@ class UnifiedLog:
         self._metadata_pending = False
         self._closed = False
         self._high_watermark = local.place_of(max(log_start_offset, 0))
+        self.update_first_unstable_offset()
 
     # -- where things are
 
@@ -159,7 +168,7 @@ class UnifiedLog:
 
     # -- appending
 
-    def append_as_leader(
+    def append_as_leader(  # noqa: C901 - one function, because every produced batch goes through it
         self,
         records: Buffer | None,
         leader_epoch: int,
@@ -174,11 +183,13 @@ class UnifiedLog:
         leadership without holding the lock around this call, so that a flush happens outside it.
         Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR; with `record_errors` where single records are to blame.
+        An idempotent producer's batch that is one of its last five is not appended again: the answer is that of the
+        first time. Else, out of order, it raises what `producer_append.check_producer` says.
         """
         batch = self._validator.validate(records, origin)
         if batch is None:
             return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
-        rest, size, last_delta, count, max_timestamp, append_time, converted = batch
+        rest, size, last_delta, count, max_timestamp, append_time, converted, producer = batch
         with self.lock:
             if guard is not None:
                 guard()
@@ -187,6 +198,12 @@ class UnifiedLog:
                 raise self.failures.segment_too_small(size)
             first = local.end.message_offset
             last = first + last_delta
+            end = None
+            if producer is not None:
+                checked = check_producer(self.producer_states.make_states(), producer, records or b"", first, origin)
+                if isinstance(checked, BatchMetadata):
+                    return self._duplicate(checked, size, count)
+                end = checked
             try:
                 if self._metadata_pending:
                     self.flush_partition_metadata()
@@ -196,13 +213,38 @@ class UnifiedLog:
                     self.failures.refuse_closed()
                 if leader_epoch != self.leader_epochs.latest_epoch:
                     self._assign_epoch(leader_epoch, first)
+                place = local.end
+                if end is not None:
+                    end.enter(self.producer_states.make_states(), local.segments.active)
                 local.append((_PREFIX.pack(first, size - 12, leader_epoch), *rest), size, first, last, max_timestamp)
             except OSError as error:
+                if end is not None:
+                    end.withdraw(local.segments.active)
                 self.failures.fail("appending records", error)
+            if producer is not None:
+                self._note_append(producer, place, last, max_timestamp, end)
             info = LogAppendInfo(first, last, max_timestamp, append_time, self.log_start_offset, size, count, converted)
         if last + 1 - local.recovery_point >= local.config.flush_messages:
             self.flush()
         return info
+
+    def _note_append(
+        self, producer: Header, place: LogOffsetMetadata, last: int, max_timestamp: int, end: TransactionEnd | None
+    ) -> None:
+        if note_append(self.producer_states.make_states(), producer, place, last, max_timestamp, end):
+            self.update_first_unstable_offset()
+
+    def _duplicate(self, known: BatchMetadata, size: int, count: int) -> LogAppendInfo:
+        return LogAppendInfo(
+            known.first_offset,
+            known.last_offset,
+            known.timestamp,
+            known.timestamp,
+            self.log_start_offset,
+            size,
+            count,
+            is_duplicate=True,
+        )
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
         """Append whole batches with the offsets and epochs the leader gave them.
@@ -228,23 +270,37 @@ class UnifiedLog:
                     self.failures.report("writing leader epochs", error)
 
     def roll(self, expected_next_offset: int = 0) -> None:
-        """Begin a new segment; the old ones are flushed in the background. Raises OSError."""
+        """Begin a new segment; the old ones are flushed in the background. Raises OSError.
+
+        The producers are snapshotted first, so that a recovery need not begin before the new segment.
+        """
         with self.lock:
             if self._closed:
                 self.failures.refuse_closed()
             at_end = self._high_watermark.message_offset >= self._local.end.message_offset
-            segment = self._local.roll(expected_next_offset)
+            base_offset = max(expected_next_offset, self._local.end.message_offset)
+            snapshot_taken = self.producer_states.take_snapshot(base_offset, sync=False)
+            self._local.roll(expected_next_offset)
             if at_end:
                 self._high_watermark = self._local.end
-        self._environment.scheduler.schedule("flush-log", lambda: self._flush_before(segment.base_offset))
+        self._environment.scheduler.schedule("flush-log", lambda: self._flush_before(base_offset, snapshot_taken))
 
-    def _flush_before(self, base_offset: int) -> None:
+    def _flush_before(self, base_offset: int, snapshot_taken: bool) -> None:
         if not self._closed:
             try:
+                if snapshot_taken:
+                    self._flush_snapshot(base_offset)
                 self.flush(base_offset)
             except ApiError as error:
                 # Told to whom it concerns when it happened; here nobody waits for the answer.
                 logger.warning("Flushing %s behind a roll: %s", self, error)
+
+    def _flush_snapshot(self, offset: int) -> None:
+        try:
+            self.producer_states.sync_snapshot(offset)
+        except OSError as error:
+            if not self._closed:
+                self.failures.fail("flushing a producer snapshot", error)
 
     # -- reading
 
@@ -269,7 +325,6 @@ class UnifiedLog:
             limit = end
         else:
             limit = self.last_stable_offset_metadata
-        aborted: list[AbortedTransaction] | None = [] if isolation is FetchIsolation.TXN_COMMITTED else None
         try:
             if start_offset >= limit.message_offset:
                 place = limit if start_offset == limit.message_offset else self._local.place_of(start_offset)
@@ -283,8 +338,20 @@ class UnifiedLog:
             self.failures.fail("reading records", error)
         except OSError as error:
             self.failures.fail("reading records", error)
-        data.aborted_transactions = aborted
+        if isolation is FetchIsolation.TXN_COMMITTED:
+            self._add_aborted(data)
         return data
+
+    def _add_aborted(self, data: FetchDataInfo) -> None:
+        try:
+            data.aborted_transactions = aborted_of_fetch(self._local, data)
+        except OSError as error:
+            data.release()
+            self.failures.fail("reading aborted transactions", error)
+
+    def collect_aborted_transactions(self, start_offset: int, upper_bound_offset: int) -> list[AbortedTransactionEntry]:
+        """The aborted transactions that overlap the offsets from the start to below the bound. Raises OSError."""
+        return collect_aborted(self._local.segments, start_offset, start_offset, upper_bound_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """The first record that is not older, or the answer to a special timestamp of ListOffsets (negative).
@@ -305,6 +372,8 @@ class UnifiedLog:
             bounded = min(max(offset, self.log_start_offset), end.message_offset)
             if bounded != self._high_watermark.message_offset or self._high_watermark.is_offset_only:
                 self._high_watermark = self._local.place_of(bounded)
+                if self.first_unstable_offset is not None:
+                    self.update_first_unstable_offset()
             return bounded
 
     def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> LogOffsetMetadata | None:
@@ -320,6 +389,8 @@ class UnifiedLog:
                 old.message_offset == new.message_offset and old.on_older_segment(new)
             ):
                 self._high_watermark = self._local.place_of(new.message_offset) if new.is_offset_only else new
+                if self.first_unstable_offset is not None:
+                    self.update_first_unstable_offset()
                 return old
             return None
 
@@ -330,7 +401,32 @@ class UnifiedLog:
             if self._high_watermark == end:
                 return False
             self._high_watermark = end
+            if self.first_unstable_offset is not None:
+                self.update_first_unstable_offset()
             return True
+
+    def update_first_unstable_offset(self) -> None:
+        """Transactions began or ended, or the high watermark or the start of the log has moved. Holds the lock."""
+        with self.lock:
+            states = self.producer_states.states
+            unstable = None
+            if states is not None:
+                states.remove_replicated(self._high_watermark.message_offset)
+                unstable = states.first_unstable_offset
+            if unstable is not None and (unstable.is_offset_only or unstable.message_offset < self.log_start_offset):
+                offset = max(unstable.message_offset, self.log_start_offset)
+                known = self.first_unstable_offset
+                if known is not None and known.message_offset == offset and not known.is_offset_only:
+                    return
+                unstable = self._place_of(offset)
+            self.first_unstable_offset = unstable
+
+    def _place_of(self, offset: int) -> LogOffsetMetadata:
+        try:
+            return self._local.place_of(offset)
+        except OSError as error:
+            self.failures.report("looking for an offset", error)
+            return LogOffsetMetadata(offset)
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Raise the log start offset; what lies below is gone for readers at once, and deleted with whole segments.
@@ -348,8 +444,23 @@ class UnifiedLog:
                 return False
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
+            self.producer_states.on_log_start_offset_incremented(offset)
+            self.update_first_unstable_offset()
             logger.info("Incremented log start offset of %s to %d due to %s", self.topic_partition, offset, reason)
             return True
+
+    # -- producers
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """The producers whose sequence numbers or transactions are remembered, for DescribeProducers."""
+        with self.lock:
+            return self.producer_states.active_producers()
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Forget producers that have been idle for `producer.id.expiration.ms`."""
+        if self.producer_states.states is not None:
+            with self.lock:
+                self.producer_states.remove_expired(now_ms, self._environment.producer_id_expiration_ms)
 
     # -- leader epochs
 
@@ -451,6 +562,7 @@ class UnifiedLog:
         """The log's directory has been renamed to this (its topic is being deleted)."""
         with self.lock:
             self._local.moved_to(directory)
+            self.producer_states.moved_to(directory)
             self.leader_epochs.moved_to(directory)
 
     def close(self) -> None:
@@ -461,6 +573,7 @@ class UnifiedLog:
                 if self._metadata_pending:
                     self.flush_partition_metadata()
                 self.leader_epochs.flush()
+                self.producer_states.take_snapshot(self._local.end.message_offset, sync=True)
                 self._local.close()
 
     def close_handlers(self) -> None:

@@ -1,0 +1,59 @@
+"""The control record that ends a producer's transaction in a partition, with an abort or a commit. Pure.
+
+Written by the transaction coordinator's partition leaders, read by the log and by consumers. Later versions may append
+fields to key and value. Kafka: EndTransactionMarker, ControlRecordType.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_batch import ControlRecord, RecordBatch
+from barnabas.records.record_batch_builder import RecordBatchBuilder
+
+ABORT = 0
+COMMIT = 1
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+
+
+class EndTransactionMarker(NamedTuple):
+    """How a transaction ended. timestamp: the record's, in milliseconds; coordinator_epoch fences old coordinators."""
+
+    is_abort: bool
+    coordinator_epoch: int
+    timestamp: int
+
+    @classmethod
+    def of(cls, batch: RecordBatch) -> EndTransactionMarker | None:
+        """The marker in a control batch; None when the cleaner has emptied the batch.
+
+        Raises CorruptRecord when it is no such marker.
+        """
+        record = next(batch.records(), None)
+        if record is None:
+            return None
+        kind = ControlRecord.parse(record.key)
+        if kind.version < 0 or kind.type not in (ABORT, COMMIT):
+            raise CorruptRecord(f"Invalid control record type for end transaction marker: {kind}")
+        if record.value is None or len(record.value) < _VALUE.size:
+            raise CorruptRecord(
+                f"Invalid value size found for end transaction marker. Must have at least {_VALUE.size} bytes, but"
+                f" found only {len(record.value or b'')}"
+            )
+        version, coordinator_epoch = _VALUE.unpack_from(record.value)
+        if version < 0:
+            raise CorruptRecord(f"Invalid version found for end transaction marker: {version}")
+        return cls(kind.type == ABORT, coordinator_epoch, record.timestamp)
+
+    def batch(self, producer_id: int, producer_epoch: int) -> bytes:
+        """The control batch of one record that ends this producer's transaction."""
+        builder = RecordBatchBuilder(
+            producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True
+        )
+        key = _KEY.pack(0, ABORT if self.is_abort else COMMIT)
+        builder.append(self.timestamp, key, _VALUE.pack(0, self.coordinator_epoch))
+        return builder.build()

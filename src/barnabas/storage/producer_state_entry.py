@@ -1,0 +1,128 @@
+"""What a partition remembers of one producer: epoch, its last five batches, its open transaction. Pure.
+
+Held by `ProducerStates` under the log's lock. Kafka: ProducerStateEntry, BatchMetadata.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.records.record_batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+
+BATCHES_TO_RETAIN = 5
+NO_COORDINATOR_EPOCH = -1
+NO_OFFSET = -1
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that was appended. offset_delta: last offset minus first; timestamp: its largest, in milliseconds."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence number of the first record; they wrap to 0 after 2^31 - 1."""
+        return self.last_sequence - self.offset_delta & MAX_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of the first record."""
+        return self.last_offset - self.offset_delta
+
+
+class ActiveProducer(NamedTuple):
+    """A producer as DescribeProducers shows it; -1 stands for what there is not."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_transaction_start_offset: int
+
+
+class ProducerStateEntry:
+    """One producer. batches: oldest first, all of `producer_epoch`. Numbers are -1 where nothing is known.
+
+    last_timestamp is also that of markers; transaction_first_offset: where its open transaction begins.
+    """
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        last_timestamp: int = NO_TIMESTAMP,
+        transaction_first_offset: int = NO_OFFSET,
+        batch: BatchMetadata | None = None,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.transaction_first_offset = transaction_first_offset
+        self.batches: list[BatchMetadata] = [] if batch is None else [batch]
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the newest record, -1 when no batch of this epoch is known."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        """Offset of the newest record, -1 when no batch of this epoch is known."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def follows(self, base_sequence: int) -> bool:
+        """Whether `base_sequence` comes directly behind the newest record."""
+        return base_sequence == self.last_sequence + 1 & MAX_SEQUENCE
+
+    def find_duplicate(self, base_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        """The remembered batch with exactly these sequence numbers."""
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
+                return batch
+        return None
+
+    def begin_epoch(self, producer_epoch: int) -> None:
+        """Batches of another epoch are forgotten: their sequence numbers say nothing any more."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches.clear()
+
+    def add(self, batch: BatchMetadata) -> None:
+        """Remember a batch of the current epoch instead of the oldest."""
+        if len(self.batches) == BATCHES_TO_RETAIN:
+            del self.batches[0]
+        self.batches.append(batch)
+        self.last_timestamp = batch.timestamp
+
+    def describe(self) -> ActiveProducer:
+        """A copy for DescribeProducers."""
+        return ActiveProducer(
+            self.producer_id,
+            self.producer_epoch,
+            self.last_sequence,
+            self.last_timestamp,
+            self.coordinator_epoch,
+            self.transaction_first_offset,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerStateEntry(producerId={self.producer_id}, producerEpoch={self.producer_epoch},"
+            f" currentTxnFirstOffset={self.transaction_first_offset}, coordinatorEpoch={self.coordinator_epoch},"
+            f" lastTimestamp={self.last_timestamp}, batchMetadata={self.batches})"
+        )

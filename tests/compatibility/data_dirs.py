@@ -1,0 +1,46 @@
+"""Partition directories as the compatibility tests look at them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.compatibility.contents import CONFIGS
+
+
+def partition_dirs(data_dir: Path) -> dict[str, dict[int, Path]]:
+    """By topic and number of partition."""
+    found: dict[str, dict[int, Path]] = {}
+    for directory in sorted(data_dir.iterdir()):
+        topic, _, number = directory.name.rpartition("-")
+        if directory.is_dir() and topic and number.isdigit():
+            found.setdefault(topic, {})[int(number)] = directory
+    return found
+
+
+def partition_counts(data_dir: Path) -> dict[str, int]:
+    """By topic."""
+    return {topic: len(directories) for topic, directories in partition_dirs(data_dir).items()}
+
+
+def copy_data_dir(source: Path, target: Path) -> Path:
+    """A copy as it is now, sparse files with holes as files with zeros."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(".lock"))
+    return target
+
+
+def adopt(data_dir: Path, *options: str, configs: Mapping[str, Mapping[str, str]] = CONFIGS) -> str:
+    """`barnabas log adopt` with the settings of the topics that are there; what it printed."""
+    settings = [
+        word
+        for topic in partition_counts(data_dir)
+        for name, value in configs.get(topic, {}).items()
+        for word in ("--topic-config", f"{topic}:{name}={value}")
+    ]
+    command = [sys.executable, "-m", "barnabas", "log", "adopt", str(data_dir), *settings, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -79,7 +79,13 @@ class LogManager:
         self._deletion = LogDeletion(directories, files, scheduler, random_numbers)
         factory = SegmentFactory(OpenFiles(files, config.open_files), IndexPages(), clock, random_numbers)
         self._environment = LogEnvironment(
-            files, clock, scheduler, factory, directories.failed, self._checkpoints.write_both
+            files,
+            clock,
+            scheduler,
+            factory,
+            directories.failed,
+            self._checkpoints.write_both,
+            config.producer_id_expiration_ms,
         )
         self.get_log = self._table.get
         """The partition's log, None when there is none here, or only in a directory that failed."""
@@ -260,6 +266,7 @@ class LogManager:
                 self.checkpoint_log_start_offsets,
                 config.log_start_offset_checkpoint_ms,
             ),
+            ("PeriodicProducerExpirationCheck", self.remove_expired_producers, config.producer_expiration_check_ms),
         )
         for name, task, period_ms in tasks:
             if period_ms < 2**63 - 1:
@@ -286,6 +293,12 @@ class LogManager:
                     log.flush()
                 except ApiError as error:
                     logger.warning("Flushing %s failed: %s", log, error)
+
+    def remove_expired_producers(self) -> None:
+        """Forget the producers that have written nothing for `producer.id.expiration.ms`, in every log."""
+        now_ms = self._clock.milliseconds()
+        for log in self.all_logs():
+            log.remove_expired_producers(now_ms)
 
     def _delete_leftovers(self) -> None:
         """Remove the directories of logs that an earlier run deleted and had no time to remove."""

@@ -20,6 +20,8 @@ class LogManagerConfig:
     initial_task_delay_ms: int = 30_000
     open_files: int = DEFAULT_LIMIT
     recovery_threads_per_dir: int = 1
+    producer_id_expiration_ms: int = 86_400_000
+    producer_expiration_check_ms: int = 600_000
 
     @classmethod
     def from_kafka_config(cls, config: KafkaConfig, open_files: int = DEFAULT_LIMIT) -> LogManagerConfig:
@@ -32,4 +34,6 @@ class LogManagerConfig:
             initial_task_delay_ms=config.integer("log.initial.task.delay.ms"),
             open_files=open_files,
             recovery_threads_per_dir=config.integer("num.recovery.threads.per.data.dir"),
+            producer_id_expiration_ms=config.integer("producer.id.expiration.ms"),
+            producer_expiration_check_ms=config.integer("producer.id.expiration.check.interval.ms"),
         )

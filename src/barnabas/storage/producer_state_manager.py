@@ -15,9 +15,8 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Files
 from barnabas.storage.file_names import SNAPSHOT_SUFFIX, segment_file_name
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.producer_snapshots import snapshot_offsets
 from barnabas.storage.producer_state_entry import ActiveProducer, ProducerStateEntry
-from barnabas.storage.producer_state_snapshot import CorruptSnapshot, read_snapshot, write_snapshot
+from barnabas.storage.producer_state_snapshot import CorruptSnapshot, read_snapshot, snapshot_offsets, write_snapshot
 from barnabas.storage.producer_states import ProducerStates, is_expired
 
 logger = logging.getLogger(__name__)
@@ -104,7 +103,10 @@ class ProducerStateManager:
         entries = list(self.states.entries.values()) if self.states is not None else []
         path = self.snapshot_path(end_offset)
         try:
-            write_snapshot(self._files, path, entries, sync=sync and bool(entries))
+            sync = sync and bool(entries)
+            write_snapshot(self._files, path, entries, sync=sync)
+            if sync:
+                self._files.sync_dir(self._directory)
         except OSError:
             if self._files.exists(path):
                 self._files.unlink(path)

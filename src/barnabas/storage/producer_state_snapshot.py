@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 from barnabas.records.crc import crc32c
 from barnabas.runtime.files import Files
+from barnabas.storage.file_names import SNAPSHOT_SUFFIX, base_offset_of
 from barnabas.storage.producer_state_entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
 
 VERSION = 1
@@ -25,6 +26,12 @@ transaction begins (-1: none)."""
 
 class CorruptSnapshot(Exception):
     """The file is torn, or not a snapshot of this version."""
+
+
+def snapshot_offsets(files: Files, directory: str) -> list[int]:
+    """Offsets of the snapshots in a log's directory, rising. Raises OSError."""
+    names = (name for name in files.list_dir(directory) if name.endswith(SNAPSHOT_SUFFIX))
+    return sorted(offset for offset in map(base_offset_of, names) if offset is not None)
 
 
 def read_snapshot(files: Files, path: str) -> list[ProducerStateEntry]:

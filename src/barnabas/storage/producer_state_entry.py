@@ -44,6 +44,13 @@ class ActiveProducer(NamedTuple):
     current_transaction_start_offset: int
 
 
+class LastRecord(NamedTuple):
+    """Offset of a producer's newest record of data (-1: none of this epoch is known), and its epoch."""
+
+    last_data_offset: int
+    producer_epoch: int
+
+
 class ProducerStateEntry:
     """One producer. batches: oldest first, all of `producer_epoch`. Numbers are -1 where nothing is known.
 

@@ -15,7 +15,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Files
 from barnabas.storage.file_names import SNAPSHOT_SUFFIX, segment_file_name
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.producer_state_entry import ActiveProducer, ProducerStateEntry
+from barnabas.storage.producer_state_entry import ActiveProducer, LastRecord, ProducerStateEntry
 from barnabas.storage.producer_state_snapshot import CorruptSnapshot, read_snapshot, snapshot_offsets, write_snapshot
 from barnabas.storage.producer_states import ProducerStates, is_expired
 
@@ -64,6 +64,15 @@ class ProducerStateManager:
     def active_producers(self) -> list[ActiveProducer]:
         """A copy of what is known of each producer."""
         return [] if self.states is None else [entry.describe() for entry in self.states.entries.values()]
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """The newest record of each producer, by id."""
+        if self.states is None:
+            return {}
+        return {
+            producer_id: LastRecord(entry.last_data_offset, entry.producer_epoch)
+            for producer_id, entry in self.states.entries.items()
+        }
 
     def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
         """What is known of one producer."""

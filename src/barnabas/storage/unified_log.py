@@ -32,7 +32,7 @@ from barnabas.storage.log_truncation import truncate_fully_and_start_at, truncat
 from barnabas.storage.log_validator import LogValidator
 from barnabas.storage.partition_metadata import write_partition_metadata
 from barnabas.storage.producer_append import Header, TransactionEnd, check_producer, note_append
-from barnabas.storage.producer_state_entry import ActiveProducer, BatchMetadata
+from barnabas.storage.producer_state_entry import ActiveProducer, BatchMetadata, LastRecord
 from barnabas.storage.producer_state_manager import ProducerStateManager
 from barnabas.storage.timestamp_search import TimestampAndOffset, find_offset
 from barnabas.storage.transaction_index import AbortedTransactionEntry
@@ -455,6 +455,11 @@ class UnifiedLog:
         """The producers whose sequence numbers or transactions are remembered, for DescribeProducers."""
         with self.lock:
             return self.producer_states.active_producers()
+
+    def last_records_of_active_producers(self) -> dict[int, LastRecord]:
+        """Each producer's newest record, which the cleaner keeps: sequence numbers are found again by it."""
+        with self.lock:
+            return self.producer_states.last_records()
 
     def remove_expired_producers(self, now_ms: int) -> None:
         """Forget producers that have been idle for `producer.id.expiration.ms`."""

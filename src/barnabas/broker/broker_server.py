@@ -45,6 +45,7 @@ from barnabas.network.socket_server import SocketServer
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.expiration_executor import ExpirationExecutor
 from barnabas.purgatory.timer import SystemTimer
+from barnabas.replica.alter_partition_manager import ZkAlterPartitionManager
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import SystemClock
@@ -172,6 +173,8 @@ class BrokerServer:
 
     def _start_replicas(self) -> None:
         self._metadata = MetadataCache(self._broker_id, self.cluster_id)
+        alter_partitions = ZkAlterPartitionManager(self._zk_client, self._scheduler, self._clock)
+        alter_partitions.start()
         self._replicas = ReplicaManager(
             ReplicaConfig.from_kafka_config(self._config, self._broker_id),
             self._log_manager,
@@ -180,6 +183,8 @@ class BrokerServer:
             self._actions,
             self._files,
             self._metadata,
+            self._clock,
+            alter_partitions,
         )
         self._replicas.startup()
         self._on_stop("replicas", self._replicas.shutdown)

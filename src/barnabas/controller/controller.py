@@ -106,6 +106,7 @@ class Controller:
             events.PartitionModifications: cluster.on_partition_modifications,
             events.Signal.TOPIC_DELETION: cluster.on_topic_deletion,
             events.Signal.LOG_DIR_EVENT_NOTIFICATION: cluster.on_log_dir_event_notification,
+            events.Signal.ISR_CHANGE_NOTIFICATION: self._isr.on_isr_change_notification,
             events.LeaderAndIsrResponseReceived: cluster.on_leader_and_isr_response,
             events.UpdateMetadataResponseReceived: cluster.on_update_metadata_response,
             events.StopReplicaResponseReceived: cluster.on_stop_replica_response,

@@ -64,6 +64,8 @@ class Signal(enum.Enum):
     """Somebody wants topics deleted."""
     LOG_DIR_EVENT_NOTIFICATION = "LogDirEventNotification"
     """A broker lost a log directory."""
+    ISR_CHANGE_NOTIFICATION = "IsrChangeNotification"
+    """Leaders changed in-sync replicas by themselves."""
     AUTO_PREFERRED_REPLICA_LEADER_ELECTION = "AutoPreferredReplicaLeaderElection"
     """Time to see whether leadership is out of balance."""
 

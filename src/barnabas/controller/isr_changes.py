@@ -1,7 +1,7 @@
-"""Changes of in-sync replicas that leaders ask for (AlterPartition, KIP-497).
+"""Changes of in-sync replicas: those leaders ask for (AlterPartition, KIP-497), and those they wrote themselves.
 
 A part of the controller, on its thread, so no lock; called only while this broker is the controller.
-Kafka: processAlterPartition in kafka.controller.KafkaController.
+Kafka: processAlterPartition and processIsrChangeNotification in kafka.controller.KafkaController.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from barnabas.controller.controller_context import ControllerContext
-from barnabas.controller.controller_events import AlterPartitionReceived
+from barnabas.controller.controller_events import AlterPartitionReceived, Signal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -43,6 +43,18 @@ class IsrChanges:
             event.callback(AlterPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
             raise
         event.callback(response)
+
+    def on_isr_change_notification(self, _event: Signal) -> None:
+        """Read again what leaders wrote, and tell every broker."""
+        names = self._zk.isr_change_notifications()
+        try:
+            known = self._zk.partitions_of_isr_changes(names) & self._context.leadership.keys()
+            states = self._zk.topics.partition_states(known)
+            self._context.leadership.update(states)
+            if states:
+                self._send_update_metadata(self._context.live_brokers, list(states))
+        finally:
+            self._zk.delete_isr_change_notifications(self._context.epoch_version, names)
 
     def _alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
         epoch = self._context.broker_epochs.get(request.broker_id)

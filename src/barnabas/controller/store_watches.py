@@ -25,6 +25,7 @@ from barnabas.zk.zk_data import (
     BrokerIdZNode,
     ControllerZNode,
     DeleteTopicsZNode,
+    IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,
     PreferredReplicaElectionZNode,
     TopicsZNode,
@@ -49,13 +50,16 @@ class StoreWatches:
         self._access.register_change_handler_and_check_existence(ControllerZNode.path, self._on_controller)
 
     def watch_cluster(self) -> None:
-        """Hear of brokers, topics, deletions, failed log directories and elections. Their first reading arms them."""
+        """Hear of brokers, topics, deletions, in-sync replicas and so on. Their first reading arms them."""
         access, put = self._access, self._put
         access.register_child_change_handler(BrokerIdsZNode.path, lambda: put(Signal.BROKER_CHANGE))
         access.register_child_change_handler(TopicsZNode.path, lambda: put(Signal.TOPIC_CHANGE))
         access.register_child_change_handler(DeleteTopicsZNode.path, lambda: put(Signal.TOPIC_DELETION))
         access.register_child_change_handler(
             LogDirEventNotificationZNode.path, lambda: put(Signal.LOG_DIR_EVENT_NOTIFICATION)
+        )
+        access.register_child_change_handler(
+            IsrChangeNotificationZNode.path, lambda: put(Signal.ISR_CHANGE_NOTIFICATION)
         )
         self.watch_preferred_replica_election()
 
@@ -95,6 +99,7 @@ class StoreWatches:
         self._access.unregister_change_handler(PreferredReplicaElectionZNode.path)
         for path in (
             LogDirEventNotificationZNode.path,
+            IsrChangeNotificationZNode.path,
             TopicsZNode.path,
             DeleteTopicsZNode.path,
             BrokerIdsZNode.path,

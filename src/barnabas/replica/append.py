@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.purgatory.action_queue import ActionQueue
-from barnabas.purgatory.purgatory import DelayedOperationPurgatory
-from barnabas.replica.delayed_fetch import DelayedFetch
+from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
 from barnabas.replica.delayed_produce import DelayedProduce
 from barnabas.replica.partition import Partition
 from barnabas.replica.partition_append import PartitionAppend
+from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.storage.log_append_info import AppendOrigin
 
 logger = logging.getLogger(__name__)
@@ -33,10 +31,11 @@ EXPECTED_ERRORS = frozenset(
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Refusals that are no failure of the broker; all others tell the client the log start offset (appendToLocalLog)."""
+"""Not counted as failed produces, which are to show what goes wrong in the broker (article-facts P2)."""
 
 AppendCallback = Callable[[Sequence[PartitionAppend]], None]
 
@@ -48,18 +47,14 @@ class ReplicaAppender:
     """
 
     def __init__(
-        self,
-        partition_or_error: Callable[[str, int], Partition],
-        produce_purgatory: DelayedOperationPurgatory[DelayedProduce],
-        fetch_purgatory: DelayedOperationPurgatory[DelayedFetch],
-        actions: ActionQueue,
+        self, partition_or_error: Callable[[str, int], Partition], waiting: WaitingRequests, stats: BrokerTopicStats
     ) -> None:
         self._partition_or_error = partition_or_error
-        self._produce_purgatory = produce_purgatory
-        self._fetch_purgatory = fetch_purgatory
-        self._produce_watchers = produce_purgatory.watchers
-        self._fetch_watchers = fetch_purgatory.watchers
-        self._actions = actions
+        self._waiting = waiting
+        self._produce_watchers = waiting.produce_watchers
+        self._fetch_watchers = waiting.fetch_watchers
+        self._stats_of = stats.topic
+        self.expirations = Meter()
 
     def append_records(
         self,
@@ -89,42 +84,36 @@ class ReplicaAppender:
             on_complete(entries)
 
     def _append_to_local_log(self, entry: PartitionAppend, required_acks: int, origin: AppendOrigin) -> None:
+        stats = self._stats_of(entry.topic)
+        stats.total_produce_requests += 1
+        records = entry.records
         try:
             partition = self._partition_or_error(entry.topic, entry.partition)
-            info = partition.append_records_to_leader(entry.records, required_acks, origin)
+            info = partition.append_records_to_leader(records, required_acks, origin)
         except ApiError as error:
+            self._count_failure(stats, error, records)
             entry.fail(error)
-            if error.code not in EXPECTED_ERRORS:
-                entry.log_start_offset = self._log_start_offset(entry)
         except Exception as error:
             logger.exception("appending to %s-%d failed", entry.topic, entry.partition)
+            stats.failed_produce_requests += 1
             entry.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
-            entry.log_start_offset = self._log_start_offset(entry)
         else:
             entry.info = info
             entry.hosted_by = partition
+            if info.first_offset >= 0:
+                stats.bytes_in += len(records)
+                stats.messages_in += info.last_offset - info.first_offset + 1
             if self._produce_watchers or self._fetch_watchers:
-                self._wake_waiting(partition.topic_partition, high_watermark_increased=info.leader_hw_increased)
+                self._waiting.after_append(partition.topic_partition, high_watermark_moved=info.leader_hw_increased)
         finally:
             entry.records = None
 
-    def _log_start_offset(self, entry: PartitionAppend) -> int:
-        try:
-            return self._partition_or_error(entry.topic, entry.partition).log.log_start_offset
-        except ApiError:
-            return -1
-
-    def _wake_waiting(self, key: TopicPartition, *, high_watermark_increased: bool) -> None:
-        """Let those try again whom the append may have served: with the high watermark produces and fetches move,
-        without it only fetches that read to the log's end."""
-        if high_watermark_increased and key in self._produce_watchers:
-            self._actions.add(lambda: self._wake(self._produce_purgatory, key))
-        if key in self._fetch_watchers:
-            self._actions.add(lambda: self._wake(self._fetch_purgatory, key))
-
     @staticmethod
-    def _wake(purgatory: DelayedOperationPurgatory[Any], key: TopicPartition) -> None:
-        purgatory.check_and_complete(key)
+    def _count_failure(stats: TopicStats, error: ApiError, records: object) -> None:
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            stats.bytes_rejected += len(records) if records is not None else 0  # type: ignore[arg-type]
+        if error.code not in EXPECTED_ERRORS:
+            stats.failed_produce_requests += 1
 
     @staticmethod
     def _must_wait(entry: PartitionAppend) -> bool:
@@ -134,6 +123,6 @@ class ReplicaAppender:
     def _wait_for_replicas(
         self, entries: Sequence[PartitionAppend], timeout_ms: int, on_complete: AppendCallback
     ) -> None:
-        operation = DelayedProduce(timeout_ms, entries, on_complete)
+        operation = DelayedProduce(timeout_ms, entries, self._partition_or_error, on_complete, self.expirations)
         keys = [entry.hosted_by.topic_partition for entry in entries if entry.hosted_by is not None]
-        self._produce_purgatory.try_complete_else_watch(operation, keys)
+        self._waiting.produces.try_complete_else_watch(operation, keys)

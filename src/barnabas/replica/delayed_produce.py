@@ -8,39 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.purgatory.delayed_operation import DelayedOperation
+from barnabas.replica.partition import Partition
 from barnabas.replica.partition_append import PartitionAppend
 
 
 class DelayedProduce(DelayedOperation):
     """Completes when every partition is decided:
 
-    Case A: the partition is not led here any more: NOT_LEADER_OR_FOLLOWER.
-    Case B: its high watermark reached the required offset: success, or NOT_ENOUGH_REPLICAS_AFTER_APPEND when the
+    Case A: this broker does not host the partition any more: the error that says why (NOT_LEADER_OR_FOLLOWER,
+            UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR).
+    Case B: it is not led here any more: NOT_LEADER_OR_FOLLOWER.
+    Case C: its high watermark reached the required offset: success, or NOT_ENOUGH_REPLICAS_AFTER_APPEND when the
             in-sync replicas are fewer than `min.insync.replicas` by then.
     On time-out the undecided ones answer REQUEST_TIMED_OUT.
+
+    expirations: counts the partitions that timed out.
     """
 
-    __slots__ = ("_entries", "_on_decided", "_undecided")
+    __slots__ = ("_entries", "_expirations", "_on_decided", "_partition_or_error", "_undecided")
 
     def __init__(
         self,
         timeout_ms: int,
         entries: Sequence[PartitionAppend],
+        partition_or_error: Callable[[str, int], Partition],
         on_complete: Callable[[Sequence[PartitionAppend]], None],
+        expirations: Meter,
     ) -> None:
         super().__init__(timeout_ms)
         self._entries = entries
         self._undecided = [entry for entry in entries if entry.hosted_by is not None]
+        self._partition_or_error = partition_or_error
         self._on_decided = on_complete
+        self._expirations = expirations
 
     def try_complete(self) -> bool:
-        """Decide what can be decided (cases A and B of the class)."""
+        """Decide what can be decided (cases A to C of the class)."""
         still_undecided = []
         for entry in self._undecided:
-            partition = entry.hosted_by
-            outcome = ErrorCode.NONE if partition is None else partition.is_replicated_up_to(entry.required_offset)
+            outcome = self._outcome(entry)
             if outcome is None:
                 still_undecided.append(entry)
             elif outcome is not ErrorCode.NONE:
@@ -53,3 +62,14 @@ class DelayedProduce(DelayedOperation):
         for entry in self._undecided:
             entry.failure = ApiError(ErrorCode.REQUEST_TIMED_OUT)
         self._on_decided(self._entries)
+
+    def on_expiration(self) -> None:
+        """Count what ran out of time; only the expiration executor's thread does, so no lock."""
+        self._expirations.count += len(self._undecided)
+
+    def _outcome(self, entry: PartitionAppend) -> ErrorCode | None:
+        try:
+            partition = self._partition_or_error(entry.topic, entry.partition)
+        except ApiError as error:
+            return error.code
+        return partition.is_replicated_up_to(entry.required_offset)

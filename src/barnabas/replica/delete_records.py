@@ -1,4 +1,4 @@
-"""The delete-records path below the handlers: raise log start offsets, answer when every replica has followed.
+"""The delete-records path below the handlers: raise log start offsets, answer when every live replica has followed.
 
 `ReplicaRecordDeleter` is part of ReplicaManager's facade; it runs on handler threads and owns no lock.
 Kafka: ReplicaManager.deleteRecords, deleteRecordsOnLocalLog.
@@ -8,53 +8,67 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.delayed_delete_records import (
+    INVALID_LOW_WATERMARK,
+    DelayedDeleteRecords,
+    DeleteRecordsCallback,
+    DeleteRecordsResult,
+)
 from barnabas.replica.partition import Partition
+from barnabas.replica.waiting_requests import WaitingRequests
+
+__all__ = ["INVALID_LOW_WATERMARK", "DeleteRecordsResult", "ReplicaRecordDeleter"]
 
 logger = logging.getLogger(__name__)
 
-INVALID_LOW_WATERMARK = -1
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
-class DeleteRecordsResult(NamedTuple):
-    """What a partition answers: the smallest log start offset of its live replicas (-1 with an error)."""
-
-    low_watermark: int
-    error: ErrorCode
-
-
-DeleteRecordsCallback = Callable[[Mapping[TopicPartition, DeleteRecordsResult]], None]
-
-
 class ReplicaRecordDeleter:
-    """Deletes records of the partitions of one request.
+    """Deletes records of the partitions of one request and decides whether it waits.
 
     partition_or_error: finds a partition this broker hosts, or raises the ApiError that says why it cannot.
     """
 
-    def __init__(self, partition_or_error: Callable[[str, int], Partition]) -> None:
+    def __init__(self, partition_or_error: Callable[[str, int], Partition], waiting: WaitingRequests) -> None:
         self._partition_or_error = partition_or_error
+        self._waiting = waiting
 
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int, on_complete: DeleteRecordsCallback
     ) -> None:
-        """Delete what lies below each offset (-1: below the high watermark) and call `on_complete` once."""
-        on_complete({key: self._delete_from_local_log(key, offset) for key, offset in offsets.items()})
+        """Delete what lies below each offset (-1: below the high watermark) and call `on_complete` once.
 
-    def _delete_from_local_log(self, key: TopicPartition, offset: int) -> DeleteRecordsResult:
+        The leader's part is done at once; followers follow with their next fetches, and as long as one that is alive
+        has not, the answer waits, for `timeout_ms` at most: then REQUEST_TIMED_OUT.
+        """
+        results: dict[TopicPartition, DeleteRecordsResult] = {}
+        required: dict[TopicPartition, int] = {}
+        for key, offset in offsets.items():
+            results[key] = result = self._delete_from_local_log(key, offset, required)
+            if result.error is ErrorCode.NONE and result.low_watermark >= required[key]:
+                del required[key]
+        if not required:
+            on_complete(results)
+            return
+        operation = DelayedDeleteRecords(timeout_ms, results, required, self._partition_or_error, on_complete)
+        self._waiting.deletions.try_complete_else_watch(operation, list(required))
+
+    def _delete_from_local_log(
+        self, key: TopicPartition, offset: int, required: dict[TopicPartition, int]
+    ) -> DeleteRecordsResult:
         """Errors as Kafka has them: INVALID_TOPIC_EXCEPTION, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and no leader."""
         if key.topic in INTERNAL_TOPICS:
             return DeleteRecordsResult(INVALID_LOW_WATERMARK, ErrorCode.INVALID_TOPIC_EXCEPTION)
         try:
             partition = self._partition_or_error(key.topic, key.partition)
-            partition.delete_records_on_leader(offset)
+            required[key] = partition.delete_records_on_leader(offset)
         except ApiError as error:
             return DeleteRecordsResult(INVALID_LOW_WATERMARK, error.code)
         except Exception:
             logger.exception("Error processing delete records operation on partition %s", key)
             return DeleteRecordsResult(INVALID_LOW_WATERMARK, ErrorCode.UNKNOWN_SERVER_ERROR)
-        return DeleteRecordsResult(partition.log.log_start_offset, ErrorCode.NONE)
+        return DeleteRecordsResult(partition.low_watermark, ErrorCode.NONE)

@@ -1,20 +1,26 @@
-"""Who leads a partition, as one immutable value.
+"""Who leads a partition, and who is in sync, as one immutable value.
 
-A `Partition` swaps its LeaderState by one assignment; readers take no lock, and an appender that holds the log lock
-re-checks that the state it decided on is still the current one. Kafka keeps the same fields in Partition behind a
-read-write lock, which Python does not have.
+A `Partition` swaps its LeaderState by one assignment, under its own and its log's lock; readers take no lock, and
+whoever holds the log lock (an appender, a fetch that moves the high watermark) reads the one that holds. Kafka keeps
+the same fields in Partition behind a read-write lock, which Python does not have.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from barnabas.replica.follower_state import Follower
+from barnabas.replica.isr_state import IsrState
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderState:
-    """The partition's leadership as the controller last told it.
+    """The partition's leadership as the controller last told it, with the in-sync replicas as they were changed since.
 
     start_offset: log end offset when this broker became leader in this epoch; -1 on a follower.
+    followers: the other assigned replicas by broker id; none on a follower.
     """
 
     is_leader: bool
@@ -22,6 +28,60 @@ class LeaderState:
     leader_epoch: int
     partition_epoch: int
     controller_epoch: int
-    isr: frozenset[int]
+    isr_state: IsrState
     replicas: tuple[int, ...]
     start_offset: int = -1
+    followers: Mapping[int, Follower] = field(default_factory=dict)
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def isr(self) -> frozenset[int]:
+        """The in-sync replicas the cluster agrees on."""
+        return self.isr_state.committed
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of the assignment, those a reassignment adds left out."""
+        return len(set(self.replicas) - set(self.adding_replicas))
+
+    def with_isr(self, isr_state: IsrState, partition_epoch: int) -> LeaderState:
+        """The same leadership with other in-sync replicas."""
+        return replace(self, isr_state=isr_state, partition_epoch=partition_epoch)
+
+    def effective_min_isr(self, min_in_sync_replicas: int) -> int:
+        """`min.insync.replicas`, but never more than there are replicas. Kafka: effectiveMinIsr."""
+        return min(min_in_sync_replicas, len(self.followers) + 1)
+
+    def out_of_sync(self, leader_end_offset: int, now_ms: int, max_lag_ms: int, leader_id: int) -> frozenset[int]:
+        """In-sync replicas that did not keep up; none while a change is under way. Kafka: getOutOfSyncReplicas."""
+        if self.isr_state.is_pending:
+            return frozenset()
+        followers = self.followers
+        return frozenset(
+            replica
+            for replica in self.isr
+            if replica != leader_id
+            and (
+                replica not in followers
+                or not followers[replica].state.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
+            )
+        )
+
+    def smallest_log_end(
+        self, leader_end: LogOffsetMetadata, waits_for_outsider: Callable[[Follower], bool]
+    ) -> LogOffsetMetadata:
+        """What every replica has that is or may be in sync: where the high watermark may go.
+
+        waits_for_outsider: whether to wait for a follower outside of the ISR, too, because it is about to join it: the
+        high watermark would run away from it otherwise. Kafka: maybeIncrementLeaderHW.
+        """
+        smallest = leader_end
+        maximal = self.isr_state.maximal
+        for replica, follower in self.followers.items():
+            log_end = follower.state.log_end
+            if log_end.message_offset < smallest.message_offset and (
+                replica in maximal or waits_for_outsider(follower)
+            ):
+                smallest = log_end
+        return smallest

@@ -1,8 +1,10 @@
-"""One partition on this broker: its leadership, its log, and the rules between the two.
+"""One partition on this broker: its leadership, its followers, its log, and the rules between them.
 
-Called by ReplicaManager on handler and processor threads, and by the controller's channel when leadership changes.
-`_lock` serialises leadership changes; appends hold the log's lock only and re-check the state under it; reads hold
-nothing. Lock order: partition before log.
+Called by ReplicaManager's parts on handler and processor threads, by the scheduler (lagging followers) and by the
+controller's channel when leadership changes. `_lock` serialises leadership changes. `state`, what is known of
+followers and the high watermark change under the log's lock, so that no watermark is computed from in-sync replicas
+that have just changed; appends re-check the state under it; reads hold nothing. Lock order: partition before log.
+Nothing is completed or submitted in here: methods say what moved, and callers act once they hold no lock.
 
 Kafka: kafka.cluster.Partition.
 """
@@ -10,15 +12,19 @@ Kafka: kafka.cluster.Partition.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.epoch_end_offset import EpochEndOffset
+from barnabas.replica.follower_state import Follower
+from barnabas.replica.isr_state import IsrEvent, IsrState, committed, next_state
 from barnabas.replica.leader_state import LeaderState
+from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.runtime.lock_order import LockRank, ranked_lock
-from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
+from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.unified_log import UnifiedLog
@@ -34,21 +40,42 @@ HIGH_WATERMARK = -1
 """DeleteRecords: everything below the high watermark."""
 
 
+class FollowerProgress(NamedTuple):
+    """What a follower's fetch moved. proposal: the state with it in the ISR, to be submitted; None if it does not join.
+
+    The low watermark may have moved where the follower's log start offset did.
+    """
+
+    high_watermark_moved: bool = False
+    log_start_offset_moved: bool = False
+    proposal: LeaderState | None = None
+
+
+NO_PROGRESS = FollowerProgress()
+
+
 class Partition:
     """A replica of a partition, leader or follower.
 
     log: the local log; set before the first state and never changed while the partition lives.
     """
 
-    __slots__ = ("_lock", "local_broker_id", "log", "state", "topic_id", "topic_partition")
+    __slots__ = ("_environment", "_lock", "log", "state", "topic_id", "topic_partition")
 
-    def __init__(self, topic_partition: TopicPartition, topic_id: bytes, local_broker_id: int, log: UnifiedLog) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: bytes, environment: PartitionEnvironment, log: UnifiedLog
+    ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.local_broker_id = local_broker_id
         self.log = log
         self.state: LeaderState | None = None
+        self._environment = environment
         self._lock = ranked_lock(LockRank.PARTITION)
+
+    @property
+    def local_broker_id(self) -> int:
+        """This broker."""
+        return self._environment.broker_id
 
     @property
     def is_leader(self) -> bool:
@@ -56,80 +83,45 @@ class Partition:
         state = self.state
         return state is not None and state.is_leader
 
+    # -- leadership
+
     def make_leader(self, told: PartitionState, controller_epoch: int) -> None:
         """Become (or stay) leader as the controller says.
 
         A new epoch starts at the log's end: it is written to the leader epoch cache, which fences what followers
-        may have beyond it (KIP-101).
+        may have beyond it (KIP-101). An order of an older partition epoch than ours is skipped: the in-sync replicas
+        were changed since.
         """
-        with self._lock:
+        with self._lock, self.log.lock:
             before = self.state
-            is_new = before is None or not before.is_leader or before.leader_epoch != told.leader_epoch
-            start_offset = self.log.log_end_offset if is_new or before is None else before.start_offset
-            if is_new:
+            if before is not None and told.partition_epoch < before.partition_epoch:
+                logger.info("%s: skipped becoming leader in partition epoch %d", self, told.partition_epoch)
+                return
+            was_leader = before is not None and before.is_leader
+            if before is None or not before.is_leader or before.leader_epoch != told.leader_epoch:
+                start_offset = self.log.log_end_offset
                 self.log.assign_epoch_start_offset(told.leader_epoch, start_offset)
-            with self.log.lock:
-                self.state = self._state_of(told, controller_epoch, is_leader=True, start_offset=start_offset)
-            if len(told.isr) == 1:
-                self.log.raise_high_watermark_to_end()
+                followers = self._followers(told, before)
+                self._reset_followers(followers, start_offset, told.isr, is_new_leader=not was_leader)
+            else:
+                start_offset = before.start_offset
+                followers = self._followers(told, before)
+            self.state = self._state_of(told, controller_epoch, start_offset=start_offset, followers=followers)
+            self._increment_high_watermark()
 
     def make_follower(self, told: PartitionState, controller_epoch: int) -> None:
         """Stop leading. Appends that wait for the log lock find the new state."""
         with self._lock, self.log.lock:
-            self.state = self._state_of(told, controller_epoch, is_leader=False, start_offset=-1)
+            before = self.state
+            if before is not None and told.partition_epoch < before.partition_epoch:
+                logger.info("%s: skipped becoming follower in partition epoch %d", self, told.partition_epoch)
+                return
+            self.state = self._state_of(told, controller_epoch, start_offset=-1, followers={})
 
     def retire(self) -> None:
         """The replica is deleted or its directory failed: nothing is appended from here on."""
         with self._lock, self.log.lock:
             self.state = None
-
-    def append_records_to_leader(
-        self, records: Any, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
-    ) -> LogAppendInfo:
-        """Append a produced batch and move the high watermark.
-
-        Order (article-facts P3): am I leader -> min ISR -> append -> may the high watermark rise. The log validates
-        without its lock; under it, before anything is written, it asks whether this leadership still holds. Raises
-        ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and what validation and storage raise. The caller wakes
-        whoever waits once it holds no lock; `leader_hw_increased` of the answer says whether the watermark rose.
-        """
-        log = self.log
-        state = self.state
-        if state is None or not state.is_leader:
-            raise self._not_leader()
-        if required_acks == -1 and len(state.isr) < log.config.min_in_sync_replicas:
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"The size of the current ISR {sorted(state.isr)} is insufficient to satisfy the min.isr "
-                f"requirement of {log.config.min_in_sync_replicas} for partition {self}",
-            )
-
-        def still_leads() -> None:
-            if self.state is not state:
-                self._check_same_leadership(state)
-
-        info = log.append_as_leader(records, state.leader_epoch, origin=origin, guard=still_leads)
-        # The watermark is the smallest log end offset in the ISR: ours, while the ISR (as of now) is this broker alone.
-        now = self.state
-        if now is not None and len(now.isr) == 1:
-            info.leader_hw_increased = log.raise_high_watermark_to_end()
-        return info
-
-    def read_records(
-        self,
-        fetch_offset: int,
-        max_bytes: int,
-        isolation: FetchIsolation,
-        *,
-        current_leader_epoch: int = NO_EPOCH,
-        min_one_message: bool = True,
-    ) -> FetchDataInfo:
-        """Read from the local log, whole batches from `fetch_offset` on.
-
-        Raises ApiError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
-        """
-        self.check_leader_epoch(current_leader_epoch)
-        return self.log.read(fetch_offset, max_bytes, isolation, min_one_message=min_one_message)
 
     def check_leader_epoch(self, current_leader_epoch: int, *, leader_only: bool = True) -> LeaderState:
         """Fence a request by the leader epoch its client knows (KIP-320), and by our leadership."""
@@ -158,31 +150,36 @@ class Partition:
         found = self.log.end_offset_for_epoch(leader_epoch)
         return EpochEndOffset() if found is None else EpochEndOffset(ErrorCode.NONE, *found)
 
-    def end_offset_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
-        """Up to where a fetch of this isolation may read, with the position in the log."""
-        if isolation is FetchIsolation.LOG_END:
-            return self.log.log_end_offset_metadata
-        if isolation is FetchIsolation.TXN_COMMITTED:
-            return self.log.last_stable_offset_metadata
-        return self.log.high_watermark_metadata
+    # -- appending
 
-    def delete_records_on_leader(self, offset: int) -> int:
-        """Raise the log start offset to `offset` (-1: the high watermark); returns the offset that was meant.
+    def append_records_to_leader(
+        self, records: Any, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> LogAppendInfo:
+        """Append a produced batch and move the high watermark.
 
-        Raises ApiError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE. Kafka: deleteRecordsOnLeader.
+        Order (article-facts P3): am I leader -> min ISR -> append -> may the high watermark rise. The log validates
+        without its lock; under it, before anything is written, it asks whether this leadership still holds. Raises
+        ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and what validation and storage raise. The caller wakes
+        whoever waits once it holds no lock; `leader_hw_increased` of the answer says whether the watermark rose.
         """
-        if not self.is_leader:
+        log = self.log
+        state = self.state
+        if state is None or not state.is_leader:
             raise self._not_leader()
-        if "delete" not in self.log.config.cleanup_policy:
+        if required_acks == -1 and len(state.isr) < state.effective_min_isr(log.config.min_in_sync_replicas):
             raise ApiError(
-                ErrorCode.POLICY_VIOLATION,
-                f"Records of partition {self} can not be deleted due to the configured policy",
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {sorted(state.isr)} is insufficient to satisfy the min.isr "
+                f"requirement of {state.effective_min_isr(log.config.min_in_sync_replicas)} for partition {self}",
             )
-        wanted = self.log.high_watermark if offset == HIGH_WATERMARK else offset
-        if wanted < 0:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The offset {wanted} for partition {self} is not valid")
-        self.log.maybe_increment_log_start_offset(wanted, "client delete records request")
-        return wanted
+
+        def still_leads() -> None:
+            if self.state is not state:
+                self._check_same_leadership(state)
+
+        info = log.append_as_leader(records, state.leader_epoch, origin=origin, guard=still_leads)
+        info.leader_hw_increased = self._increment_high_watermark()
+        return info
 
     def is_replicated_up_to(self, required_offset: int) -> ErrorCode | None:
         """Whether an acks=all append is done: NONE or an error when it is, None while it must wait.
@@ -194,9 +191,272 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
             return None
-        if len(state.isr) < self.log.config.min_in_sync_replicas:
+        if len(state.isr_state.maximal) < state.effective_min_isr(self.log.config.min_in_sync_replicas):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
+
+    # -- reading
+
+    def end_offset_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
+        """Up to where a fetch of this isolation may read, with the position in the log."""
+        if isolation is FetchIsolation.LOG_END:
+            return self.log.log_end_offset_metadata
+        if isolation is FetchIsolation.TXN_COMMITTED:
+            return self.log.last_stable_offset_metadata
+        return self.log.high_watermark_metadata
+
+    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+        """Where a reader's log parts from this one, as (epoch, end offset); None when it does not.
+
+        The reader says the epoch of its last record. Raises ApiError: OFFSET_OUT_OF_RANGE where nothing is known of
+        that epoch or the reader is behind the log's start. Kafka: the first half of Partition.readRecords.
+        """
+        end = self.log.end_offset_for_epoch(last_fetched_epoch)
+        if end is None or end.epoch < 0:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Could not determine the end offset of the last fetched epoch {last_fetched_epoch} from the request",
+            )
+        epoch, end_offset = end
+        start_offset = self.log.log_start_offset
+        if fetch_offset < start_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {fetch_offset} for partition {self}, but we only have log segments in "
+                f"the range {start_offset} to {self.log.log_end_offset}.",
+            )
+        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+            return epoch, end_offset
+        return None
+
+    # -- followers
+
+    def follower_or_error(self, state: LeaderState, replica_id: int, current_leader_epoch: int) -> Follower:
+        """The follower that fetches; ApiError when it is no replica: it, or this broker, has yet to hear of that.
+
+        Kafka: followerReplicaOrThrow.
+        """
+        follower = state.followers.get(replica_id)
+        if follower is None:
+            code = (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
+            )
+            raise ApiError(
+                code,
+                f"Replica {replica_id} is not recognized as a valid replica of {self} in leader epoch "
+                f"{state.leader_epoch} with partition epoch {state.partition_epoch}",
+            )
+        return follower
+
+    def update_follower(
+        self,
+        follower: Follower,
+        read_under: LeaderState,
+        fetched_from: LogOffsetMetadata,
+        *,
+        log_start_offset: int,
+        leader_end_offset: int,
+        broker_epoch: int,
+    ) -> FollowerProgress:
+        """Note where a follower is: it fetches from there. It may join the ISR, and may move the high watermark.
+
+        read_under: the state its fetch was read under; one of another leader epoch says nothing about this one.
+        leader_end_offset: this log's end before the read. Kafka: updateFollowerFetchState.
+        """
+        now_ms = self._environment.clock.milliseconds()
+        with self.log.lock:
+            state = self.state
+            if (
+                state is None
+                or state.leader_epoch != read_under.leader_epoch
+                or state.followers.get(follower.broker_id) is not follower
+            ):
+                return NO_PROGRESS
+            before = follower.state
+            follower.state = before.after_fetch(fetched_from, log_start_offset, now_ms, leader_end_offset, broker_epoch)
+            proposal = None
+            if follower.broker_id not in state.isr and self._may_join(state, follower):
+                proposal = self._propose(state, IsrEvent.EXPAND, (follower.broker_id,))
+            moved = before.log_end.message_offset != fetched_from.message_offset
+            return FollowerProgress(
+                moved and self._increment_high_watermark(), log_start_offset != before.log_start_offset, proposal
+            )
+
+    def propose_isr_shrink(self) -> LeaderState | None:
+        """The state that leaves lagging followers out of the ISR, to be submitted; None when none lags.
+
+        Kafka: maybeShrinkIsr.
+        """
+        state = self.state
+        if state is None or not state.followers or not self._out_of_sync(state):
+            return None
+        with self.log.lock:
+            state = self.state
+            if state is None or not state.is_leader:
+                return None
+            lagging = self._out_of_sync(state)
+            if not lagging:
+                return None
+            logger.info(
+                "[Partition %s broker=%d] Shrinking ISR from %s to %s. Leader: (highWatermark: %d, endOffset: %d). Out "
+                "of sync replicas: %s.",
+                self,
+                self.local_broker_id,
+                sorted(state.isr),
+                sorted(state.isr - lagging),
+                self.log.high_watermark,
+                self.log.log_end_offset,
+                {
+                    replica: (follower.state.log_end.message_offset, follower.state.last_caught_up_ms)
+                    for replica, follower in state.followers.items()
+                    if replica in lagging
+                },
+            )
+            return self._propose(state, IsrEvent.SHRINK, lagging)
+
+    def finish_isr_change(
+        self, proposal: LeaderState, isr: tuple[int, ...] | None, partition_epoch: int
+    ) -> bool | None:
+        """What came of a proposal: the ISR as written, or None when it certainly was not and never will be.
+
+        True if the high watermark moved; None if the answer was too late: leadership or ISR changed since.
+        Kafka: handleAlterPartitionUpdate, handleAlterPartitionError.
+        """
+        with self.log.lock:
+            state = self.state
+            if state is None or state.isr_state is not proposal.isr_state or partition_epoch < state.partition_epoch:
+                return None
+            event = IsrEvent.REFUSE if isr is None else IsrEvent.COMMIT
+            changed = next_state(state.isr_state, event, isr or ())
+            if changed is None:
+                return None
+            self.state = state.with_isr(changed, partition_epoch)
+            return self._increment_high_watermark()
+
+    def _out_of_sync(self, state: LeaderState) -> frozenset[int]:
+        environment = self._environment
+        return state.out_of_sync(
+            self.log.log_end_offset, environment.clock.milliseconds(), environment.max_lag_ms, environment.broker_id
+        )
+
+    def _may_join(self, state: LeaderState, follower: Follower) -> bool:
+        """Whether a follower may join the ISR: it has what is acknowledged, of this epoch, and its broker is alive.
+
+        It must have reached this epoch's start: elected before, it would lose what a former leader acknowledged.
+        Kafka: canAddReplicaToIsr, isFollowerInSync.
+        """
+        end = follower.state.log_end.message_offset
+        return (
+            not state.isr_state.is_pending
+            and end >= self.log.high_watermark
+            and end >= state.start_offset
+            and self._environment.is_alive(follower.broker_id)
+        )
+
+    def _propose(self, state: LeaderState, event: IsrEvent, replicas: Any) -> LeaderState | None:
+        """Begin a change of the ISR; under the log's lock."""
+        changed = next_state(state.isr_state, event, replicas)
+        if changed is None:
+            return None
+        proposal = state.with_isr(changed, state.partition_epoch)
+        self.state = proposal
+        return proposal
+
+    def _followers(self, told: PartitionState, before: LeaderState | None) -> Mapping[int, Follower]:
+        """The followers as assigned now; those known keep what is known of them."""
+        known: Mapping[int, Follower] = {} if before is None else before.followers
+        others = [replica for replica in told.replicas if replica != self.local_broker_id]
+        return {replica: known.get(replica) or Follower(replica) for replica in others}
+
+    def _reset_followers(
+        self, followers: Mapping[int, Follower], end_offset: int, isr: list[int], *, is_new_leader: bool
+    ) -> None:
+        now_ms = self._environment.clock.milliseconds()
+        for replica, follower in followers.items():
+            follower.state = follower.state.after_election(
+                now_ms, end_offset, is_new_leader=is_new_leader, is_in_sync=replica in isr
+            )
+
+    # -- watermarks, deletion
+
+    def _increment_high_watermark(self) -> bool:
+        """Raise the high watermark to what all in-sync replicas have, and those about to join; True if it moved.
+
+        Kafka: maybeIncrementLeaderHW.
+        """
+        log = self.log
+        with log.lock:
+            state = self.state
+            if state is None or not state.is_leader:
+                return False
+            if not state.followers:
+                return log.raise_high_watermark_to_end()
+            if self.is_under_min_isr:
+                return False
+            environment = self._environment
+            end = log.log_end_offset_metadata
+            now_ms = environment.clock.milliseconds()
+
+            def waits_for(follower: Follower) -> bool:
+                return follower.state.is_caught_up(
+                    end.message_offset, now_ms, environment.max_lag_ms
+                ) and environment.is_alive(follower.broker_id)
+
+            return log.maybe_increment_high_watermark(state.smallest_log_end(end, waits_for)) is not None
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start offset of this and all live replicas. Kafka: lowWatermarkIfLeader."""
+        state = self.state
+        lowest = self.log.log_start_offset
+        if state is not None:
+            for replica, follower in state.followers.items():
+                start = follower.state.log_start_offset
+                if start < lowest and self._environment.is_alive(replica):
+                    lowest = start
+        return lowest
+
+    def delete_records_on_leader(self, offset: int) -> int:
+        """Raise the log start offset to `offset` (-1: the high watermark); returns the offset that was meant.
+
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE. Kafka: deleteRecordsOnLeader.
+        """
+        if not self.is_leader:
+            raise self._not_leader()
+        if not self.log.config.is_deleted_by_age_or_size:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of partition {self} can not be deleted due to the configured policy",
+            )
+        wanted = self.log.high_watermark if offset == HIGH_WATERMARK else offset
+        if wanted < 0:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The offset {wanted} for partition {self} is not valid")
+        self.log.maybe_increment_log_start_offset(wanted, "client delete records request")
+        return wanted
+
+    # -- gauges
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether replicas are missing in the ISR."""
+        state = self.state
+        return state is not None and state.is_leader and state.replication_factor > len(state.isr)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether acks=all is refused."""
+        return self._isr_above_minimum() < 0
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Whether acks=all is refused once another replica is lost."""
+        return self._isr_above_minimum() == 0
+
+    def _isr_above_minimum(self) -> int:
+        state = self.state
+        if state is None or not state.is_leader:
+            return 1
+        return len(state.isr) - state.effective_min_isr(self.log.config.min_in_sync_replicas)
 
     def _check_same_leadership(self, decided_on: LeaderState) -> None:
         """A changed ISR does not stop an append; a changed leadership does."""
@@ -205,17 +465,22 @@ class Partition:
             raise self._not_leader()
 
     def _state_of(
-        self, told: PartitionState, controller_epoch: int, *, is_leader: bool, start_offset: int
+        self, told: PartitionState, controller_epoch: int, *, start_offset: int, followers: Mapping[int, Follower]
     ) -> LeaderState:
+        is_leader = told.leader == self.local_broker_id
+        isr: IsrState = committed(told.isr)
         return LeaderState(
             is_leader=is_leader,
             leader_id=told.leader,
             leader_epoch=told.leader_epoch,
             partition_epoch=told.partition_epoch,
             controller_epoch=controller_epoch,
-            isr=frozenset(told.isr),
+            isr_state=isr,
             replicas=tuple(told.replicas),
             start_offset=start_offset,
+            followers=followers,
+            adding_replicas=tuple(told.adding_replicas),
+            removing_replicas=tuple(told.removing_replicas),
         )
 
     def _not_leader(self) -> ApiError:

@@ -21,7 +21,8 @@ class FetchTerms:
 
     max_bytes: limit of the whole answer; the first batch is returned even when it is larger, unless
     `hard_max_bytes` (Fetch v0-2). replica_id: -1 for consumers, a broker's id for followers; then replica_epoch is its
-    broker epoch, -1 where the version has none.
+    broker epoch, -1 where the version has none. leader_only: False for consumers that may read from a follower
+    (Fetch v11+, KIP-392).
     """
 
     max_wait_ms: int
@@ -31,6 +32,7 @@ class FetchTerms:
     hard_max_bytes: bool = False
     replica_id: int = -1
     replica_epoch: int = -1
+    leader_only: bool = True
 
     @property
     def is_from_follower(self) -> bool:

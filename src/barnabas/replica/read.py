@@ -1,7 +1,10 @@
 """The fetch path below the handlers: read local logs, then answer at once or wait for enough bytes.
 
 `ReplicaReader` is part of ReplicaManager's facade; it runs on handler and processor threads, and on whichever thread
-completes a waiting fetch. It owns no lock. Kafka: ReplicaManager.fetchMessages, readFromLog, fetchOffset.
+completes a waiting fetch. It owns no lock. What a follower's fetch moves (its own state, the in-sync replicas, the
+watermarks) is acted upon before its answer, as in Kafka; whoever waits for that is woken through the action queue.
+
+Kafka: ReplicaManager.fetchMessages, readFromLog, Partition.fetchRecords.
 """
 
 from __future__ import annotations
@@ -9,12 +12,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.purgatory.purgatory import DelayedOperationPurgatory
+from barnabas.replica.broker_topic_stats import BrokerTopicStats
 from barnabas.replica.delayed_fetch import DelayedFetch
+from barnabas.replica.follower_state import Follower
+from barnabas.replica.isr_updates import IsrUpdates
+from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
+from barnabas.replica.waiting_requests import WaitingRequests
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -30,45 +39,76 @@ class ReplicaReader:
     def __init__(
         self,
         partition_or_error: Callable[[str, int], Partition],
-        fetch_purgatory: DelayedOperationPurgatory[DelayedFetch],
+        waiting: WaitingRequests,
+        isr_updates: IsrUpdates,
+        stats: BrokerTopicStats,
     ) -> None:
         self._partition_or_error = partition_or_error
-        self._fetch_purgatory = fetch_purgatory
+        self._waiting = waiting
+        self._isr_updates = isr_updates
+        self._stats_of = stats.topic
+        self.consumer_expirations = Meter()
+        self.follower_expirations = Meter()
 
     def fetch_records(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
         """Read, and call `on_complete(fetches)` once: now, or when `min_bytes` are there or `max_wait_ms` is over.
 
-        It answers at once when the client will not wait, asks for nothing, there are bytes enough, or a partition
-        has an error (article-facts and Kafka's fetchMessages).
+        It answers at once when the client will not wait, asks for nothing, there are bytes enough, a partition has an
+        error, or a reader's log diverges (article-facts and Kafka's fetchMessages).
         """
-        size = self._read_from_logs(terms, fetches)
+        size = self._read_from_logs(terms, fetches, update_followers=True)
         if (
             size >= terms.min_bytes
             or terms.max_wait_ms <= 0
             or not fetches
-            or any(fetch.error is not ErrorCode.NONE for fetch in fetches)
+            or any(fetch.error is not ErrorCode.NONE or fetch.diverging_epoch is not None for fetch in fetches)
         ):
-            on_complete(fetches)
+            self._answer(terms, fetches, on_complete)
             return
         starts = [fetch.read_from for fetch in fetches if fetch.read_from is not None]
         for fetch in fetches:
             fetch.release()
 
         def read_and_answer() -> None:
-            self._read_from_logs(terms, fetches)
-            on_complete(fetches)
+            self._read_from_logs(terms, fetches, update_followers=False)
+            self._answer(terms, fetches, on_complete)
 
-        operation = DelayedFetch(terms, fetches, starts, self._partition_or_error, read_and_answer)
+        expirations = self.follower_expirations if terms.is_from_follower else self.consumer_expirations
+        operation = DelayedFetch(terms, fetches, starts, self._partition_or_error, read_and_answer, expirations)
         keys = [TopicPartition(fetch.topic, fetch.partition) for fetch in fetches]
-        self._fetch_purgatory.try_complete_else_watch(operation, keys)
+        self._waiting.fetches.try_complete_else_watch(operation, keys)
 
-    def _read_from_logs(self, terms: FetchTerms, fetches: Sequence[PartitionFetch]) -> int:
-        """Fill every entry; returns the bytes read. The first batch found is returned whole, whatever the limits."""
+    def _answer(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
+        """Count the bytes that go out, then answer: the callback may give what was read away."""
+        is_from_follower = terms.is_from_follower
+        for fetch in fetches:
+            size = len(fetch.records)
+            if size:
+                stats = self._stats_of(fetch.topic)
+                if is_from_follower:
+                    stats.replication_bytes_out += size
+                else:
+                    stats.bytes_out += size
+        on_complete(fetches)
+
+    def _read_from_logs(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], *, update_followers: bool) -> int:
+        """Fill every entry; returns the bytes read. The first batch found is returned whole, whatever the limits.
+
+        update_followers: whether this is the reading that tells where a follower is; not when a wait is over.
+        """
         left = terms.max_bytes
         min_one_message = not terms.hard_max_bytes
         total = 0
         for fetch in fetches:
-            size = self._read_partition(terms, fetch, min(fetch.max_bytes, left), min_one_message=min_one_message)
+            if update_followers:
+                self._stats_of(fetch.topic).total_fetch_requests += 1
+            size = self._read_partition(
+                terms,
+                fetch,
+                min(fetch.max_bytes, left),
+                min_one_message=min_one_message,
+                update_followers=update_followers,
+            )
             if size:
                 min_one_message = False
                 total += size
@@ -76,28 +116,41 @@ class ReplicaReader:
         return total
 
     def _read_partition(
-        self, terms: FetchTerms, fetch: PartitionFetch, max_bytes: int, *, min_one_message: bool
+        self,
+        terms: FetchTerms,
+        fetch: PartitionFetch,
+        max_bytes: int,
+        *,
+        min_one_message: bool,
+        update_followers: bool,
     ) -> int:
+        follower: Follower | None = None
         try:
             partition = self._partition_or_error(fetch.topic, fetch.partition)
             if fetch.topic_id and partition.topic_id != fetch.topic_id:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            state = partition.check_leader_epoch(fetch.current_leader_epoch, leader_only=terms.leader_only)
+            if terms.is_from_follower:
+                follower = partition.follower_or_error(state, terms.replica_id, fetch.current_leader_epoch)
             log = partition.log
             fetch.log_start_offset = log.log_start_offset
             fetch.high_watermark = log.high_watermark
             fetch.last_stable_offset = log.last_stable_offset
-            data = partition.read_records(
-                fetch.fetch_offset,
-                max_bytes,
-                terms.isolation,
-                current_leader_epoch=fetch.current_leader_epoch,
-                min_one_message=min_one_message,
-            )
+            # The end before the read: what is appended meanwhile must not keep a follower from being caught up.
+            end_offset = log.log_end_offset if follower is not None else -1
+            if fetch.last_fetched_epoch >= 0:
+                fetch.diverging_epoch = partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset)
+                if fetch.diverging_epoch is not None:
+                    fetch.error = ErrorCode.NONE
+                    fetch.read_from = LogOffsetMetadata(fetch.fetch_offset)
+                    return 0
+            data = log.read(fetch.fetch_offset, max_bytes, terms.isolation, min_one_message)
         except ApiError as error:
             fetch.fail(error)
             return 0
         except Exception:
             logger.exception("reading %s-%d at %d failed", fetch.topic, fetch.partition, fetch.fetch_offset)
+            self._stats_of(fetch.topic).failed_fetch_requests += 1
             fetch.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
             return 0
         fetch.error = ErrorCode.NONE
@@ -108,4 +161,31 @@ class ReplicaReader:
             fetch.records = data.records
         fetch.read_from = data.fetch_offset
         fetch.aborted_transactions = data.aborted_transactions
+        if follower is not None and update_followers:
+            self._note_progress(partition, follower, state, terms, fetch, end_offset)
         return len(fetch.records)
+
+    def _note_progress(
+        self,
+        partition: Partition,
+        follower: Follower,
+        state: LeaderState,
+        terms: FetchTerms,
+        fetch: PartitionFetch,
+        end_offset: int,
+    ) -> None:
+        """A follower has everything below the offset it fetches from: what follows from that."""
+        if fetch.read_from is None:
+            return
+        progress = partition.update_follower(
+            follower,
+            state,
+            fetch.read_from,
+            log_start_offset=fetch.log_start_offset_of_follower,
+            leader_end_offset=end_offset,
+            broker_epoch=terms.replica_epoch,
+        )
+        if progress.proposal is not None:
+            self._isr_updates.submit(partition, progress.proposal)
+        if progress.high_watermark_moved or progress.log_start_offset_moved:
+            self._waiting.later(partition.topic_partition)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -15,16 +16,50 @@ from barnabas.protocol.messages.inter_broker import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import SystemTimer
+from barnabas.replica.alter_partition_manager import AlterPartitionCallback
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.storage.fetch_data import FetchIsolation
+from barnabas.zk.leader_and_isr import LeaderAndIsr
 from tests.unit.storage.log_harness import Broker
 
 TOPIC_ID = bytes(range(16))
 US = 0
 ANOTHER = 1
+
+
+class AlterPartitionRequested(NamedTuple):
+    """A change of in-sync replicas that waits for the test's answer."""
+
+    partition: TopicPartition
+    wanted: LeaderAndIsr
+    on_done: AlterPartitionCallback
+
+    def write(self) -> None:
+        """As the store does."""
+        self.on_done(self.wanted.with_partition_epoch(self.wanted.partition_epoch + 1))
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.on_done(ApiError(code))
+
+
+class RecordedAlterPartitions:
+    """Keeps what is asked for until the test answers."""
+
+    def __init__(self) -> None:
+        self.requested: list[AlterPartitionRequested] = []
+
+    def submit(
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        wanted: LeaderAndIsr,
+        controller_epoch: int,
+        on_done: AlterPartitionCallback,
+    ) -> None:
+        self.requested.append(AlterPartitionRequested(partition, wanted, on_done))
 
 
 class Replicas:
@@ -36,6 +71,7 @@ class Replicas:
         self.actions = ActionQueue()
         self.timer = SystemTimer(self.clock, lambda task: task())
         self.metadata = MetadataCache(US)
+        self.alter_partitions = RecordedAlterPartitions()
         self.manager = ReplicaManager(
             ReplicaConfig(broker_id=US),
             self.broker.manager,
@@ -44,6 +80,8 @@ class Replicas:
             self.actions,
             self.broker.files,
             self.metadata,
+            self.clock,
+            self.alter_partitions,
         )
 
     def lead(

@@ -85,7 +85,7 @@ def test_orders_of_an_earlier_controller_or_epoch_are_refused() -> None:
 
 def test_min_isr_is_checked_before_anything_is_written() -> None:
     replicas = Replicas(Broker(config=log_config(min_insync_replicas=2)))
-    replicas.lead()
+    replicas.lead(replicas=(US, ANOTHER))
     assert errors(replicas.append(("topic", 0, batch()), acks=-1)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
     assert errors(replicas.append(("topic", 0, batch()), acks=1)) == [ErrorCode.NONE]
     assert replicas.partition().log.log_end_offset == 1

@@ -1,0 +1,4 @@
+"""What the broker counts about itself: meters, gauges, and the registry that names them as Kafka does.
+
+Used by every layer above; read by whoever publishes metrics.
+"""

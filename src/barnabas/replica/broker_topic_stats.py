@@ -1,0 +1,208 @@
+"""What is produced to and fetched from topics, counted by topic and for all of them (article-facts N15).
+
+Marked by the replica layer and the produce and fetch handlers on whatever thread they run; read by the metrics
+registry. Each thread counts in objects of its own, so that an addition needs no lock and loses nothing on any build of
+Python; readers add the threads up. `_lock` guards the list of threads and the totals of topics that are gone. What a
+thread adds to a topic while that topic's last partition goes may stay uncounted.
+
+Kafka: BrokerTopicStats, BrokerTopicMetrics.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+
+from barnabas.metrics.meter import NO_RATES, Rates, decayed
+from barnabas.metrics.metrics_registry import MetricName, Sample
+
+METRIC_NAMES = {
+    "messages_in": "MessagesInPerSec",
+    "bytes_in": "BytesInPerSec",
+    "bytes_out": "BytesOutPerSec",
+    "bytes_rejected": "BytesRejectedPerSec",
+    "failed_produce_requests": "FailedProduceRequestsPerSec",
+    "failed_fetch_requests": "FailedFetchRequestsPerSec",
+    "total_produce_requests": "TotalProduceRequestsPerSec",
+    "total_fetch_requests": "TotalFetchRequestsPerSec",
+    "fetch_message_conversions": "FetchMessageConversionsPerSec",
+    "produce_message_conversions": "ProduceMessageConversionsPerSec",
+    "no_key_compacted_topic_records": "NoKeyCompactedTopicRecordsPerSec",
+    "invalid_magic_number_records": "InvalidMagicNumberRecordsPerSec",
+    "invalid_message_crc_records": "InvalidMessageCrcRecordsPerSec",
+    "invalid_offset_or_sequence_records": "InvalidOffsetOrSequenceRecordsPerSec",
+    "replication_bytes_in": "ReplicationBytesInPerSec",
+    "replication_bytes_out": "ReplicationBytesOutPerSec",
+    "reassignment_bytes_in": "ReassignmentBytesInPerSec",
+    "reassignment_bytes_out": "ReassignmentBytesOutPerSec",
+}
+"""Counters by their attribute, with Kafka's names."""
+
+ONLY_FOR_ALL_TOPICS = frozenset(
+    {"replication_bytes_in", "replication_bytes_out", "reassignment_bytes_in", "reassignment_bytes_out"}
+)
+
+
+class TopicStats:
+    """One topic's counters. The object that `BrokerTopicStats.topic` gives belongs to the calling thread: add to it."""
+
+    __slots__ = tuple(METRIC_NAMES)
+
+    messages_in: int
+    bytes_in: int
+    bytes_out: int
+    bytes_rejected: int
+    failed_produce_requests: int
+    failed_fetch_requests: int
+    total_produce_requests: int
+    total_fetch_requests: int
+    fetch_message_conversions: int
+    produce_message_conversions: int
+    no_key_compacted_topic_records: int
+    invalid_magic_number_records: int
+    invalid_message_crc_records: int
+    invalid_offset_or_sequence_records: int
+    replication_bytes_in: int
+    replication_bytes_out: int
+    reassignment_bytes_in: int
+    reassignment_bytes_out: int
+
+    def __init__(self) -> None:
+        for name in METRIC_NAMES:
+            setattr(self, name, 0)
+
+    @property
+    def requests(self) -> int:
+        """Produces and fetches: a topic that had none since is not looked at."""
+        return self.total_produce_requests + self.total_fetch_requests
+
+    def add(self, other: TopicStats) -> None:
+        """Add another one's counts."""
+        for name in METRIC_NAMES:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class _OfThread(threading.local):
+    """The counters of the current thread by topic; made when a thread first counts."""
+
+    def __init__(self, threads: list[dict[str, TopicStats]], lock: threading.Lock) -> None:
+        self.topics: dict[str, TopicStats] = {}
+        with lock:
+            threads.append(self.topics)
+
+
+class BrokerTopicStats:
+    """Counters of all topics, with rates. A metric family."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: list[dict[str, TopicStats]] = []
+        self._gone = TopicStats()
+        self._of_thread = _OfThread(self._threads, self._lock)
+        self._seen: dict[str, TopicStats] = {}
+        self._rates: dict[str, dict[str, Rates]] = {}
+        self._rates_of_all = dict.fromkeys(METRIC_NAMES, NO_RATES)
+
+    def topic(self, name: str) -> TopicStats:
+        """The calling thread's counters of a topic."""
+        topics = self._of_thread.topics
+        try:
+            return topics[name]
+        except KeyError:
+            stats = topics[name] = TopicStats()
+            return stats
+
+    def totals(self, topic: str) -> TopicStats:
+        """A topic's counts, of all threads."""
+        return _sum(topics[topic] for topics in self._snapshot() if topic in topics)
+
+    @property
+    def all_topics(self) -> TopicStats:
+        """The counts of all topics, those that are gone too."""
+        with self._lock:
+            gone = _sum([self._gone])
+        for topics in self._snapshot():
+            for stats in list(topics.values()):
+                gone.add(stats)
+        return gone
+
+    def topic_names(self) -> list[str]:
+        """The topics something was counted of."""
+        return sorted({name for topics in self._snapshot() for name in list(topics)})
+
+    def remove_topic(self, name: str) -> None:
+        """The topic's last partition has gone from this broker: its metrics go, too."""
+        with self._lock:
+            for topics in self._threads:
+                stats = topics.pop(name, None)
+                if stats is not None:
+                    self._gone.add(stats)
+            self._seen.pop(name, None)
+            self._rates.pop(name, None)
+
+    # -- as a metric family
+
+    def samples(self) -> Iterator[Sample]:
+        """Every counter of every topic that counted something, and of all topics together."""
+        yield from self._samples_of(self.all_topics, METRIC_NAMES, (), self._rates_of_all)
+        per_topic = [name for name in METRIC_NAMES if name not in ONLY_FOR_ALL_TOPICS]
+        for topic in self.topic_names():
+            rates = self._rates.get(topic, {})
+            yield from self._samples_of(self.totals(topic), per_topic, (("topic", topic),), rates)
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """See MetricFamily. Topics without requests since, and without a rate left, cost a comparison."""
+        events_of_all = dict.fromkeys(METRIC_NAMES, 0)
+        names = self.topic_names()
+        for topic in names:
+            seen = self._seen.get(topic)
+            if seen is None or topic in self._rates or seen.requests != self._requests(topic):
+                self._tick_topic(topic, seen or TopicStats(), elapsed_seconds, events_of_all)
+        with self._lock:
+            for gone in self._seen.keys() - set(names):
+                del self._seen[gone]
+        self._rates_of_all = {
+            name: decayed(rates, events_of_all[name], elapsed_seconds) for name, rates in self._rates_of_all.items()
+        }
+
+    def _tick_topic(
+        self, topic: str, before: TopicStats, elapsed_seconds: float, events_of_all: dict[str, int]
+    ) -> None:
+        now = self.totals(topic)
+        rates = self._rates.get(topic, {})
+        updated = {}
+        for name in METRIC_NAMES:
+            # fewer than before: another topic of that name
+            events = max(0, getattr(now, name) - getattr(before, name))
+            events_of_all[name] += events
+            rate = decayed(rates.get(name, NO_RATES), events, elapsed_seconds)
+            if rate is not NO_RATES:
+                updated[name] = rate
+        with self._lock:
+            self._seen[topic] = now
+            if updated:
+                self._rates[topic] = updated
+            else:
+                self._rates.pop(topic, None)
+
+    def _requests(self, topic: str) -> int:
+        return sum(topics[topic].requests for topics in self._snapshot() if topic in topics)
+
+    @staticmethod
+    def _samples_of(
+        stats: TopicStats, names: Iterable[str], tags: tuple[tuple[str, str], ...], rates: dict[str, Rates]
+    ) -> Iterator[Sample]:
+        for name in names:
+            metric = MetricName("kafka.server", "BrokerTopicMetrics", METRIC_NAMES[name], tags)
+            yield Sample(metric, getattr(stats, name), rates.get(name, NO_RATES))
+
+    def _snapshot(self) -> list[dict[str, TopicStats]]:
+        with self._lock:
+            return list(self._threads)
+
+
+def _sum(parts: Iterable[TopicStats]) -> TopicStats:
+    total = TopicStats()
+    for part in parts:
+        total.add(part)
+    return total

@@ -1,0 +1,81 @@
+"""A deletion of records that waits until every live replica has followed.
+
+Made by ReplicaRecordDeleter, tried whenever a follower's log start offset or leadership moves, expired by the timer.
+Kafka: DelayedDeleteRecords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.purgatory.delayed_operation import DelayedOperation
+from barnabas.replica.partition import Partition
+
+INVALID_LOW_WATERMARK = -1
+
+
+class DeleteRecordsResult(NamedTuple):
+    """What a partition answers: the smallest log start offset of its live replicas (-1 with an error)."""
+
+    low_watermark: int
+    error: ErrorCode
+
+
+DeleteRecordsCallback = Callable[[Mapping[TopicPartition, DeleteRecordsResult]], None]
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """Completes when every partition is decided:
+
+    Case 1: the partition is not led here any more, or this broker does not host it: the error that says so.
+    Case 2: its low watermark reached the offset: success, with the low watermark.
+    On time-out the undecided ones answer REQUEST_TIMED_OUT and the low watermark of the beginning, as Kafka's do.
+
+    results: what is decided already, and what the undecided answer if they run out of time. required: the undecided
+    partitions and the offsets they wait for.
+    """
+
+    __slots__ = ("_on_decided", "_partition_or_error", "_required", "_results")
+
+    def __init__(
+        self,
+        timeout_ms: int,
+        results: dict[TopicPartition, DeleteRecordsResult],
+        required: dict[TopicPartition, int],
+        partition_or_error: Callable[[str, int], Partition],
+        on_complete: DeleteRecordsCallback,
+    ) -> None:
+        super().__init__(timeout_ms)
+        self._results = results
+        self._required = required
+        self._partition_or_error = partition_or_error
+        self._on_decided = on_complete
+
+    def try_complete(self) -> bool:
+        """Decide what can be decided (cases 1 and 2 of the class)."""
+        for key, offset in list(self._required.items()):
+            result = self._decide(key, offset)
+            if result is not None:
+                self._results[key] = result
+                del self._required[key]
+        return not self._required and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer; what is undecided ran out of time. Copies, because the timer does not wait for a try under way."""
+        results = dict(self._results)
+        for key in list(self._required):
+            results[key] = results[key]._replace(error=ErrorCode.REQUEST_TIMED_OUT)
+        self._on_decided(results)
+
+    def _decide(self, key: TopicPartition, offset: int) -> DeleteRecordsResult | None:
+        try:
+            partition = self._partition_or_error(key.topic, key.partition)
+        except ApiError as error:
+            return DeleteRecordsResult(INVALID_LOW_WATERMARK, error.code)
+        if not partition.is_leader:
+            return DeleteRecordsResult(INVALID_LOW_WATERMARK, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        low_watermark = partition.low_watermark
+        return DeleteRecordsResult(low_watermark, ErrorCode.NONE) if low_watermark >= offset else None

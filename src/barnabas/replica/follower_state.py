@@ -1,0 +1,86 @@
+"""What a leader knows of one follower, from the fetches the follower sends.
+
+Made by `Partition.make_leader`; `Follower.state` is an immutable snapshot, replaced under the log's lock by
+`Partition` and read by any thread. Kafka: kafka.cluster.Replica, ReplicaState.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+
+UNKNOWN_OFFSET = -1
+UNKNOWN_BROKER_EPOCH = -1
+
+
+class FollowerState(NamedTuple):
+    """Where a follower is. Times are wall times in milliseconds.
+
+    log_end: its log end offset, which is the offset it fetches from. log_start_offset: its log's start.
+    leader_end_at_last_fetch: this leader's end when it fetched last, at last_fetch_ms.
+    last_caught_up_ms: the last time at which it had everything this leader had then; 0 is never.
+    broker_epoch: as it says in Fetch from version 15 on, else -1.
+    """
+
+    log_end: LogOffsetMetadata = LogOffsetMetadata(UNKNOWN_OFFSET)
+    log_start_offset: int = UNKNOWN_OFFSET
+    leader_end_at_last_fetch: int = 0
+    last_fetch_ms: int = 0
+    last_caught_up_ms: int = 0
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        """Whether it has everything, or had everything not longer than `max_lag_ms` ago."""
+        return self.log_end.message_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms
+
+    def after_fetch(
+        self,
+        fetched_from: LogOffsetMetadata,
+        log_start_offset: int,
+        now_ms: int,
+        leader_end_offset: int,
+        broker_epoch: int,
+    ) -> FollowerState:
+        """The state after a fetch.
+
+        It was caught up now if it fetches from this leader's end, or at its previous fetch if it fetches from where
+        the end was then: a follower of a busy leader never fetches from its very end.
+        """
+        caught_up_ms = self.last_caught_up_ms
+        if fetched_from.message_offset >= leader_end_offset:
+            caught_up_ms = max(caught_up_ms, now_ms)
+        elif fetched_from.message_offset >= self.leader_end_at_last_fetch:
+            caught_up_ms = max(caught_up_ms, self.last_fetch_ms)
+        return FollowerState(
+            fetched_from,
+            log_start_offset,
+            max(leader_end_offset, self.leader_end_at_last_fetch),
+            now_ms,
+            caught_up_ms,
+            broker_epoch,
+        )
+
+    def after_election(
+        self, now_ms: int, leader_end_offset: int, *, is_new_leader: bool, is_in_sync: bool
+    ) -> FollowerState:
+        """The state at the beginning of a leader epoch: a follower in sync has `replica.lag.time.max.ms` to fetch.
+
+        Of one that is not, the high watermark must not wait. A new leader knows nothing of followers' offsets.
+        """
+        since_ms = now_ms if is_in_sync else 0
+        if is_new_leader:
+            return FollowerState(leader_end_at_last_fetch=UNKNOWN_OFFSET, last_caught_up_ms=since_ms)
+        return self._replace(
+            leader_end_at_last_fetch=leader_end_offset, last_fetch_ms=since_ms, last_caught_up_ms=since_ms
+        )
+
+
+class Follower:
+    """One remote replica of a partition led here."""
+
+    __slots__ = ("broker_id", "state")
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.state = FollowerState()

@@ -1,0 +1,199 @@
+"""What the controller orders: lead or follow a partition, stop hosting it, learn of the cluster.
+
+`LeadershipOrders` is part of ReplicaManager's facade, called by the controller's channel and the inter-broker
+handlers. `_state_change_lock` serialises the orders; it comes before partition and log locks, and nothing completes a
+delayed operation under any of them: whoever waits for a partition is woken when an order is done.
+
+Kafka: ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMetadataCache.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.inter_broker import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.replica.broker_topic_stats import BrokerTopicStats
+from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
+from barnabas.replica.hosted_partitions import HostedPartitions
+from barnabas.replica.partition import Partition, PartitionState
+from barnabas.replica.partition_environment import PartitionEnvironment
+from barnabas.replica.waiting_requests import WaitingRequests
+from barnabas.runtime.lock_order import LockRank, ranked_lock
+from barnabas.storage.errors import InconsistentTopicId
+from barnabas.storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+LEADER_DURING_DELETE = -2
+"""StopReplica's and UpdateMetadata's leader epoch or id for a topic that is being deleted (LeaderAndIsr.scala)."""
+
+
+class LeadershipOrders:
+    """Carries out orders, in the order of controller epochs."""
+
+    def __init__(
+        self,
+        environment: PartitionEnvironment,
+        hosted: HostedPartitions,
+        log_manager: LogManager,
+        checkpoints: HighWatermarkCheckpoints,
+        metadata: MetadataCache,
+        waiting: WaitingRequests,
+        stats: BrokerTopicStats,
+    ) -> None:
+        self._environment = environment
+        self._hosted = hosted
+        self._log_manager = log_manager
+        self._checkpoints = checkpoints
+        self._metadata = metadata
+        self._waiting = waiting
+        self._stats = stats
+        self._state_change_lock = ranked_lock(LockRank.REPLICA_STATE_CHANGE)
+        self._controller_epoch = 0
+
+    def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Become leader or follower of the partitions the controller names.
+
+        A request of an earlier controller is refused whole (STALE_CONTROLLER_EPOCH); a partition state with an older
+        leader epoch than ours, alone (STALE_CONTROLLER_EPOCH, too, as Kafka does it).
+        """
+        changed: list[TopicPartition] = []
+        opened: dict[TopicPartition, Partition | None] = {}
+        with self._state_change_lock:
+            if request.controller_epoch < self._controller_epoch:
+                logger.warning(
+                    "ignoring LeaderAndIsr of controller %d: its epoch %d is older than %d",
+                    request.controller_id,
+                    request.controller_epoch,
+                    self._controller_epoch,
+                )
+                return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+            self._controller_epoch = request.controller_epoch
+            response = LeaderAndIsrResponse(error_code=ErrorCode.NONE)
+            for topic_state in request.topic_states:
+                errors = [
+                    self._apply_partition_state(topic_state, state, request.controller_epoch, changed, opened)
+                    for state in topic_state.partition_states
+                ]
+                response.topics.append(
+                    LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_state.topic_id, partition_errors=errors)
+                )
+            self._hosted.publish(opened)
+        self._waiting.wake_all(changed)
+        return response
+
+    def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop hosting partitions; with `delete_partition` their logs are deleted in the background."""
+        stopped: dict[TopicPartition, Partition | None] = {}
+        with self._state_change_lock:
+            if request.controller_epoch < self._controller_epoch:
+                return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+            self._controller_epoch = request.controller_epoch
+            response = StopReplicaResponse(error_code=ErrorCode.NONE)
+            for topic_state in request.topic_states:
+                for state in topic_state.partition_states:
+                    error = self._stop_replica(topic_state.topic_name, state)
+                    if error is ErrorCode.NONE:
+                        stopped[TopicPartition(topic_state.topic_name, state.partition_index)] = None
+                    response.partition_errors.append(
+                        StopReplicaResponse.StopReplicaPartitionError(
+                            topic_name=topic_state.topic_name, partition_index=state.partition_index, error_code=error
+                        )
+                    )
+            self._hosted.publish(stopped)
+        self._waiting.wake_all(stopped)
+        self._forget_topics(stopped)
+        return response
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Let the metadata cache learn what the controller tells, unless it is an earlier controller."""
+        with self._state_change_lock:
+            if request.controller_epoch < self._controller_epoch:
+                return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+            self._controller_epoch = request.controller_epoch
+        self._metadata.update_metadata(request)
+        return UpdateMetadataResponse(error_code=ErrorCode.NONE)
+
+    def _apply_partition_state(
+        self,
+        topic_state: LeaderAndIsrRequest.LeaderAndIsrTopicState,
+        state: PartitionState,
+        controller_epoch: int,
+        changed: list[TopicPartition],
+        opened: dict[TopicPartition, Partition | None],
+    ) -> LeaderAndIsrResponse.LeaderAndIsrPartitionError:
+        key = TopicPartition(topic_state.topic_name, state.partition_index)
+        error = ErrorCode.NONE
+        try:
+            hosted = self._hosted_for(key, topic_state.topic_id, state)
+            partition = hosted or self._open_partition(key, topic_state.topic_id, is_new=state.is_new)
+            if hosted is None:
+                opened[key] = partition
+            if state.leader == self._environment.broker_id:
+                partition.make_leader(state, controller_epoch)
+            else:
+                partition.make_follower(state, controller_epoch)
+            changed.append(key)  # a smaller ISR may complete a produce just as a lost leadership does
+        except ApiError as refused:
+            logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
+            error = refused.code
+        except InconsistentTopicId as refused:
+            logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
+            error = ErrorCode.INCONSISTENT_TOPIC_ID
+        return LeaderAndIsrResponse.LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=error)
+
+    def _hosted_for(self, key: TopicPartition, topic_id: bytes, state: PartitionState) -> Partition | None:
+        """The partition if it is here already; ApiError when the order is stale or not for this broker."""
+        hosted = self._hosted.get(key)
+        if hosted is None:
+            if self._environment.broker_id not in state.replicas:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return None
+        if topic_id not in (ZERO_UUID, hosted.topic_id):
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        if hosted.state is not None and state.leader_epoch < hosted.state.leader_epoch:
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+        return hosted
+
+    def _open_partition(self, key: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:
+        log = self._log_manager.get_or_create_log(
+            key, topic_id=topic_id if topic_id != ZERO_UUID else None, is_new=is_new
+        )
+        if not is_new:
+            checkpointed = self._checkpoints.read(log.parent_dir).get(key, 0)
+            log.update_high_watermark(min(checkpointed, log.log_end_offset))
+        return Partition(key, topic_id, self._environment, log)
+
+    def _stop_replica(self, topic: str, state: StopReplicaRequest.StopReplicaPartitionState) -> ErrorCode:
+        key = TopicPartition(topic, state.partition_index)
+        hosted = self._hosted.get(key)
+        if hosted is not None:
+            current = hosted.state
+            if (
+                current is not None
+                and state.leader_epoch not in (-1, LEADER_DURING_DELETE)
+                and state.leader_epoch < current.leader_epoch
+            ):
+                return ErrorCode.FENCED_LEADER_EPOCH
+            hosted.retire()
+        if state.delete_partition and self._log_manager.get_log(key) is not None:
+            self._log_manager.async_delete(key)
+        return ErrorCode.NONE
+
+    def _forget_topics(self, stopped: Iterable[TopicPartition]) -> None:
+        """The metrics of a topic go with its last partition."""
+        for topic in {key.topic for key in stopped}:
+            if not self._hosted.hosts_topic(topic):
+                self._stats.remove_topic(topic)

@@ -74,7 +74,7 @@ def fill_codecs(client: RawClient, topic: str, chance: random.Random, batches: i
     for number in range(batches):
         builder = RecordBatchBuilder(Codec(number % len(Codec)))
         for _ in range(chance.randint(1, 12)):
-            key = None if chance.random() < 0.3 else chance.randbytes(chance.randint(0, 12))
+            key = None if chance.random() < 0.3 else chance.randbytes(chance.randint(0, 6)).hex().encode()
             value = None if chance.random() < 0.1 else chance.randbytes(chance.randint(0, 90)).hex().encode()
             headers = [(f"h{each}", chance.choice((None, b"", b"value"))) for each in range(chance.randint(0, 3))]
             builder.append(STAMP + number * 1000 + chance.randint(-3000, 3000), key, value, headers)

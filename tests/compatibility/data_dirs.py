@@ -40,7 +40,16 @@ def adopt(data_dir: Path, *options: str, configs: Mapping[str, Mapping[str, str]
         for name, value in configs.get(topic, {}).items()
         for word in ("--topic-config", f"{topic}:{name}={value}")
     ]
-    command = [sys.executable, "-m", "barnabas", "log", "adopt", str(data_dir), *settings, *options]
+    return _barnabas_log("adopt", str(data_dir), *settings, *options)
+
+
+def barnabas_dump(*arguments: Path | str) -> str:
+    """`barnabas log dump`; what it printed."""
+    return _barnabas_log("dump", *map(str, arguments))
+
+
+def _barnabas_log(*arguments: str) -> str:
+    command = [sys.executable, "-m", "barnabas", "log", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -6,8 +6,9 @@ Called by tests marked `java` and by the benchmarks. Jars come from Maven (`mave
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.support.maven import CounterpartMissing, fetch_jars, find_java
 from tests.support.requirements import need
@@ -71,6 +72,12 @@ def run_tool(
     tool: str, *arguments: str, directory: Path, input_text: str | None = None, timeout_seconds: float = 120
 ) -> str:
     """Run one of Kafka's command line tools to its end; what it printed. Raises ToolFailed with what it said."""
+    return _run_tool(tool, arguments, directory, input_text, timeout_seconds).stdout
+
+
+def _run_tool(
+    tool: str, arguments: Sequence[str], directory: Path, input_text: str | None = None, timeout_seconds: float = 120
+) -> subprocess.CompletedProcess[str]:
     command = _java(TOOL_HEAP, _write_log4j(directory, "WARN", "System.err"), fetch_jars(POM))
     done = subprocess.run(
         [*command, tool, *arguments],
@@ -83,7 +90,22 @@ def run_tool(
     )
     if done.returncode != 0:
         raise ToolFailed(f"{tool} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    return done.stdout
+    return done
+
+
+class SegmentDump(NamedTuple):
+    """What DumpLogSegments said of some files: its lines, and what it complained about, which goes to stderr."""
+
+    lines: list[str]
+    complaints: list[str]
+
+
+def dump_log_segments(files: Iterable[Path], *options: str, directory: Path) -> SegmentDump:
+    """Run DumpLogSegments over files of segments. Raises ToolFailed when it gives up on one."""
+    done = _run_tool(DUMP_LOG_SEGMENTS, ["--files", ",".join(map(str, files)), *options], directory)
+    lines = done.stdout.splitlines()
+    told = [line for line in lines if any(words in line for words in ("isvalid: false", "invalid bytes"))]
+    return SegmentDump(lines, told + done.stderr.splitlines())
 
 
 class ZooKeeper(ServerProcess):

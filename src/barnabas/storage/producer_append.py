@@ -14,7 +14,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import CONTROL_MASK, TRANSACTIONAL_MASK, RecordBatch
 from barnabas.runtime.files import Buffer
-from barnabas.storage.log_append_info import AppendOrigin
+from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_segment import LogSegment
 from barnabas.storage.producer_state_entry import BatchMetadata
@@ -73,6 +73,14 @@ def check_producer(
     if marker is None:
         return None
     return TransactionEnd(marker, states.check_marker(header[9], header[10], marker, offset, origin))
+
+
+def answer_again(known: BatchMetadata, log_start_offset: int, size: int, count: int) -> LogAppendInfo:
+    """What a producer is told about a batch that is in the log already. The time is the batch's, as in Kafka."""
+    time = known.timestamp
+    return LogAppendInfo(
+        known.first_offset, known.last_offset, time, time, log_start_offset, size, count, is_duplicate=True
+    )
 
 
 def note_append(

@@ -56,10 +56,13 @@ class ProducerStateManager:
             states = self.states = ProducerStates(self.partition)
         return states
 
-    @property
-    def first_unstable_offset(self) -> LogOffsetMetadata | None:
-        """See ProducerStates."""
-        return None if self.states is None else self.states.first_unstable_offset
+    def first_unstable_offset(self, high_watermark: int) -> LogOffsetMetadata | None:
+        """Where the oldest transaction begins that is open, or whose marker is not below the high watermark."""
+        states = self.states
+        if states is None:
+            return None
+        states.remove_replicated(high_watermark)
+        return states.first_unstable_offset
 
     def active_producers(self) -> list[ActiveProducer]:
         """A copy of what is known of each producer."""

@@ -31,7 +31,7 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.log_validator import LogValidator
 from barnabas.storage.partition_metadata import write_partition_metadata
-from barnabas.storage.producer_append import Header, TransactionEnd, check_producer, note_append
+from barnabas.storage.producer_append import Header, TransactionEnd, answer_again, check_producer, note_append
 from barnabas.storage.producer_state_entry import ActiveProducer, BatchMetadata, LastRecord
 from barnabas.storage.producer_state_manager import ProducerStateManager
 from barnabas.storage.timestamp_search import TimestampAndOffset, find_offset
@@ -202,7 +202,7 @@ class UnifiedLog:
             if producer is not None:
                 checked = check_producer(self.producer_states.make_states(), producer, records or b"", first, origin)
                 if isinstance(checked, BatchMetadata):
-                    return self._duplicate(checked, size, count)
+                    return answer_again(checked, self.log_start_offset, size, count)
                 end = checked
             try:
                 if self._metadata_pending:
@@ -233,18 +233,6 @@ class UnifiedLog:
     ) -> None:
         if note_append(self.producer_states.make_states(), producer, place, last, max_timestamp, end):
             self.update_first_unstable_offset()
-
-    def _duplicate(self, known: BatchMetadata, size: int, count: int) -> LogAppendInfo:
-        return LogAppendInfo(
-            known.first_offset,
-            known.last_offset,
-            known.timestamp,
-            known.timestamp,
-            self.log_start_offset,
-            size,
-            count,
-            is_duplicate=True,
-        )
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
         """Append whole batches with the offsets and epochs the leader gave them.
@@ -408,25 +396,17 @@ class UnifiedLog:
     def update_first_unstable_offset(self) -> None:
         """Transactions began or ended, or the high watermark or the start of the log has moved. Holds the lock."""
         with self.lock:
-            states = self.producer_states.states
-            unstable = None
-            if states is not None:
-                states.remove_replicated(self._high_watermark.message_offset)
-                unstable = states.first_unstable_offset
+            unstable = self.producer_states.first_unstable_offset(self._high_watermark.message_offset)
             if unstable is not None and (unstable.is_offset_only or unstable.message_offset < self.log_start_offset):
                 offset = max(unstable.message_offset, self.log_start_offset)
                 known = self.first_unstable_offset
                 if known is not None and known.message_offset == offset and not known.is_offset_only:
                     return
-                unstable = self._place_of(offset)
+                try:
+                    unstable = self._local.place_of(offset)
+                except OSError as error:
+                    self.failures.report("looking for the first unstable offset", error)
             self.first_unstable_offset = unstable
-
-    def _place_of(self, offset: int) -> LogOffsetMetadata:
-        try:
-            return self._local.place_of(offset)
-        except OSError as error:
-            self.failures.report("looking for an offset", error)
-            return LogOffsetMetadata(offset)
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Raise the log start offset; what lies below is gone for readers at once, and deleted with whole segments.
@@ -508,6 +488,17 @@ class UnifiedLog:
                 return retention.delete_old_segments(self, self._environment)
             except OSError as error:
                 self.failures.fail("deleting segments", error)
+
+    def replace_segments(self, base_offset: int, old: Sequence[LogSegment]) -> None:
+        """Put the cleaner's `.cleaned` segment in the place of `old` ones. Raises ApiError, as above."""
+        with self.lock:
+            if self._closed:
+                self.failures.refuse_closed()
+            try:
+                swap_in(self, base_offset, old, self._environment)
+                self._high_watermark = self._local.place_of(self.high_watermark)  # may lie at the end of an old one
+            except OSError as error:
+                self.failures.fail("replacing segments", error)
 
     def flush(self, offset: int | None = None) -> None:
         """Bring everything below `offset` (None: all) to stable storage. Appends go on meanwhile.

@@ -15,7 +15,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Buffer
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.fetch_data import FetchDataInfo
-from barnabas.storage.file_names import DELETED_SUFFIX
+from barnabas.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_segment import LogSegment
@@ -131,10 +131,9 @@ class LocalLog:
             if segment is None:
                 segment = self.segments.first
         while segment is not None and segment.base_offset <= limit.segment_base_offset:
-            if segment.base_offset == limit.segment_base_offset:
+            max_position = segment.size  # which is less, if the segment has been compacted since the limit was noted
+            if segment.base_offset == limit.segment_base_offset and limit.position_in_segment < max_position:
                 max_position = limit.position_in_segment
-            else:
-                max_position = segment.size
             data = segment.read(start_offset, max_bytes, max_position, min_one_message=min_one_message)
             if data is not None:
                 return data
@@ -252,9 +251,32 @@ class LocalLog:
             segment.change_suffix("", DELETED_SUFFIX)
         if not delayed:
             delete_files(doomed)
-        elif doomed:
+        else:
+            self._delete_later(doomed)
+
+    def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> list[LogSegment]:
+        """Put a segment that the cleaner has written (`.cleaned`, on stable storage) in the place of neighbours.
+
+        A crash before all its files are called `.swap` leaves the old ones; after that, the next start finishes what
+        was begun. Those of the old ones that are gone already are left out. Returns the others, whose files go later.
+        """
+        present = set(self.segments)
+        replaced = [segment for segment in old if segment in present]
+        files = self._environment.files
+        new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+        files.sync_dir(self.directory)
+        self.segments.replace(new, replaced)
+        for segment in replaced:
+            segment.change_suffix("", DELETED_SUFFIX)
+        new.change_suffix(SWAP_SUFFIX, "")
+        files.sync_dir(self.directory)
+        self._delete_later(replaced)
+        return replaced
+
+    def _delete_later(self, segments: Sequence[LogSegment]) -> None:
+        if segments:
             self._environment.scheduler.schedule(
-                "delete-file", lambda: delete_files(doomed), delay_ms=self.config.file_delete_delay_ms
+                "delete-file", lambda: delete_files(segments), delay_ms=self.config.file_delete_delay_ms
             )
 
     def moved_to(self, directory: str) -> None:

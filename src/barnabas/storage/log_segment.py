@@ -17,7 +17,7 @@ from barnabas.runtime.files import Buffer
 from barnabas.storage.batch_scan import BatchPlace, find_batch, scan_batches
 from barnabas.storage.fetch_data import FetchDataInfo
 from barnabas.storage.file_names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from barnabas.storage.index_file import CorruptIndex
+from barnabas.storage.index_file import CorruptIndex, IndexFile
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.offset_index import OffsetIndex
 from barnabas.storage.segment_file import SegmentFile
@@ -382,12 +382,15 @@ class LogSegment:
             self._transaction_index.sync()
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename the files, from `old` at the end of their names to `new`."""
-        self.file.rename(self.file.path.removesuffix(old) + new)
-        self.offset_index.rename(self.offset_index.path.removesuffix(old) + new)
-        self.time_index.rename(self.time_index.path.removesuffix(old) + new)
+        """Rename the files, from `old` at the end of their names to `new`.
+
+        A crash must not leave a log without its transaction index: the log gets its final name last, loses it first.
+        """
+        files: list[SegmentFile | IndexFile | TransactionIndex] = [self.file, self.offset_index, self.time_index]
         if self._transaction_index is not None:
-            self._transaction_index.rename(self._transaction_index.path.removesuffix(old) + new)
+            files.append(self._transaction_index)
+        for file in files if new else reversed(files):
+            file.rename(file.path.removesuffix(old) + new)
 
     def moved_to(self, directory: str) -> None:
         """The log's directory has been renamed to this."""

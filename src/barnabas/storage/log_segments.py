@@ -7,7 +7,7 @@ Kafka: LogSegments.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from barnabas.storage.log_segment import LogSegment
 
@@ -46,6 +46,13 @@ class LogSegments:
         """Add a segment, or replace the one with the same base offset."""
         by_offset = {present.base_offset: present for present in self._view[1]}
         by_offset[segment.base_offset] = segment
+        self._replace(by_offset)
+
+    def replace(self, new: LogSegment, old: Iterable[LogSegment]) -> None:
+        """Put one segment in the place of others, at once for every reader."""
+        gone = set(old)
+        by_offset = {present.base_offset: present for present in self._view[1] if present not in gone}
+        by_offset[new.base_offset] = new
         self._replace(by_offset)
 
     def remove(self, base_offset: int) -> None:

@@ -159,6 +159,10 @@ class ProducerStateManager:
         """The segments below are deleted."""
         self._delete([snapshot for snapshot in self._snapshots if snapshot < offset])
 
+    def delete_snapshots_of(self, offsets: list[int]) -> None:
+        """The segments that began at these offsets have become part of others."""
+        self._delete(offsets)
+
     def delete_snapshots_above(self, offset: int) -> bool:
         """The log will end at `offset`; whoever appends next makes this durable first. True if there were any."""
         doomed = [snapshot for snapshot in self._snapshots if snapshot > offset]

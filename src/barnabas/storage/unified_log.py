@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -28,12 +28,14 @@ from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_failures import LogFailures
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.log_segment import LogSegment
 from barnabas.storage.log_truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.log_validator import LogValidator
 from barnabas.storage.partition_metadata import write_partition_metadata
 from barnabas.storage.producer_append import Header, TransactionEnd, answer_again, check_producer, note_append
 from barnabas.storage.producer_state_entry import ActiveProducer, BatchMetadata, LastRecord
 from barnabas.storage.producer_state_manager import ProducerStateManager
+from barnabas.storage.segment_swap import swap_in
 from barnabas.storage.timestamp_search import TimestampAndOffset, find_offset
 from barnabas.storage.transaction_index import AbortedTransactionEntry
 

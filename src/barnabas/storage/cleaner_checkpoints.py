@@ -1,0 +1,72 @@
+"""How far each log has been cleaned: `cleaner-offset-checkpoint` of every log directory.
+
+Owned by LogCleanerManager, used under its lock. What the files hold is kept in memory after the first look: nobody else
+writes them. Kafka: the checkpoints of LogCleanerManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.files import Files
+from barnabas.storage.checkpoints import CLEANER_OFFSET_FILE, MalformedCheckpoint, OffsetCheckpointFile
+
+logger = logging.getLogger(__name__)
+
+
+class CleanerCheckpoints:
+    """First dirty offsets by log directory and partition. Methods that write raise OSError."""
+
+    def __init__(self, log_dirs: Iterable[str], files: Files) -> None:
+        self._checkpoints = {path: OffsetCheckpointFile(path, CLEANER_OFFSET_FILE, files) for path in log_dirs}
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+
+    def offset(self, log_dir: str, topic_partition: TopicPartition) -> int | None:
+        """How far the partition's log in this directory is clean; None when nothing is known."""
+        return self._load(log_dir).get(topic_partition)
+
+    def has_log_dir(self, log_dir: str) -> bool:
+        """Whether the directory is still in use."""
+        return log_dir in self._checkpoints
+
+    def update(
+        self,
+        log_dir: str,
+        *,
+        changed: tuple[TopicPartition, int] | None = None,
+        removed: TopicPartition | None = None,
+        present: Iterable[TopicPartition],
+    ) -> None:
+        """Write the file with one offset more, or less, and without partitions that are not `present` any more."""
+        checkpoint = self._checkpoints.get(log_dir)
+        if checkpoint is None:
+            return
+        before = self._load(log_dir)
+        there = set(present)
+        offsets = {key: offset for key, offset in before.items() if key in there and key != removed}
+        if changed is not None:
+            offsets[changed[0]] = changed[1]
+        if offsets == before:
+            return
+        checkpoint.write(offsets)
+        self._offsets[log_dir] = offsets
+
+    def forget_log_dir(self, log_dir: str) -> None:
+        """The directory has failed: it is neither read nor written any more."""
+        self._checkpoints.pop(log_dir, None)
+        self._offsets.pop(log_dir, None)
+
+    def _load(self, log_dir: str) -> dict[TopicPartition, int]:
+        """What the file holds; an unreadable one counts as empty: more is cleaned than need be."""
+        offsets = self._offsets.get(log_dir)
+        if offsets is None:
+            checkpoint = self._checkpoints.get(log_dir)
+            try:
+                offsets = checkpoint.read() if checkpoint is not None else {}
+            except (MalformedCheckpoint, OSError) as error:
+                logger.warning("Failed to access checkpoint file %s in dir %s: %s", CLEANER_OFFSET_FILE, log_dir, error)
+                offsets = {}
+            self._offsets[log_dir] = offsets
+        return offsets

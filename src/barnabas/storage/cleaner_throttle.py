@@ -1,0 +1,39 @@
+"""Holds the cleaner's reading and writing to a number of bytes per second.
+
+Owned by one cleaning, in the cleaner's process; no lock. Kafka: org.apache.kafka.storage.internals.utils.Throttler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.runtime.clock import Clock
+
+CHECK_INTERVAL_NS = 300_000_000
+
+
+class CleanerThrottle:
+    """Sleeps when more than `bytes_per_second` went by since the last look, which is every 300 ms.
+
+    sleep: takes seconds.
+    """
+
+    __slots__ = ("_bytes_so_far", "_clock", "_period_start_ns", "_sleep", "bytes_per_second")
+
+    def __init__(self, bytes_per_second: float, clock: Clock, sleep: Callable[[float], None]) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._period_start_ns = clock.nanoseconds()
+        self._bytes_so_far = 0
+
+    def add(self, size: int) -> None:
+        """`size` bytes were read or written; returns when the next may be."""
+        self._bytes_so_far += size
+        elapsed_ns = self._clock.nanoseconds() - self._period_start_ns
+        if elapsed_ns > CHECK_INTERVAL_NS and self._bytes_so_far:
+            wanted_ns = self._bytes_so_far / self.bytes_per_second * 1e9
+            if wanted_ns > elapsed_ns:
+                self._sleep((wanted_ns - elapsed_ns) / 1e9)
+            self._period_start_ns = self._clock.nanoseconds()
+            self._bytes_so_far = 0

@@ -1,0 +1,169 @@
+"""The newest offset of each key in the dirty part of a log: what the cleaner decides by. Two maps, one meaning.
+
+Owned by the cleaning that fills it, in the cleaner's process; no lock. `offset_map_for` picks the quick map when the
+dirty part cannot hold more keys than fit it, else the one that packs an entry into 24 bytes.
+Kafka: OffsetMap, SkimpyOffsetMap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Protocol
+
+NO_OFFSET = -1
+
+EXACT_BYTES_PER_ENTRY = 224
+"""What an entry of `ExactOffsetMap` takes at most: key object, number, and the table at the moment when it grows.
+
+Measured with tracemalloc (Python 3.11, 700,000 keys): 137 bytes for 8-byte keys, 175 for the longest; 205 while the
+table is being copied; the allocator rounds each object up to 16 bytes.
+"""
+LONGEST_PLAIN_KEY = 46
+"""Longer keys are kept as a digest of one byte more, so that no plain key is ever taken for one."""
+
+SKIMPY_BYTES_PER_ENTRY = 24
+"""A digest of 16 bytes and an offset of 8, as Kafka has it: the default buffer of 128 MB holds 5.6 million keys."""
+_DIGEST_SIZE = 16
+_EMPTY = bytes(_DIGEST_SIZE)
+
+
+class OffsetMap(Protocol):
+    """Newest offsets by key. latest_offset: the last offset that was taken into account, -1 at first."""
+
+    slots: int
+    latest_offset: int
+
+    def __len__(self) -> int:
+        """Number of keys."""
+
+    def put(self, key: bytes, offset: int) -> None:
+        """Note that `offset`, larger than all before, is the newest of `key`. The map must not be full."""
+
+    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
+        """Note several; there must be room for all of them."""
+
+    def newest(self, keys: Sequence[bytes]) -> list[int]:
+        """The newest offset of each key, -1 for unknown ones."""
+
+    @property
+    def utilization(self) -> float:
+        """How full it is: 0 to 1."""
+
+
+class ExactOffsetMap:
+    """A dictionary: short keys themselves, digests of long ones."""
+
+    __slots__ = ("_offsets", "latest_offset", "slots")
+
+    def __init__(self, memory_bytes: int) -> None:
+        self.slots = memory_bytes // EXACT_BYTES_PER_ENTRY
+        self.latest_offset = NO_OFFSET
+        self._offsets: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def put(self, key: bytes, offset: int) -> None:
+        """See OffsetMap."""
+        self._offsets[_short(key)] = offset
+        self.latest_offset = offset
+
+    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
+        """See OffsetMap."""
+        if keys:
+            self._offsets.update(zip(_all_short(keys), offsets, strict=True))
+            self.latest_offset = offsets[-1]
+
+    def newest(self, keys: Sequence[bytes]) -> list[int]:
+        """See OffsetMap."""
+        get = self._offsets.get
+        return [get(key, NO_OFFSET) for key in _all_short(keys)]
+
+    @property
+    def utilization(self) -> float:
+        """See OffsetMap."""
+        return len(self._offsets) / self.slots
+
+
+class SkimpyOffsetMap:
+    """A hash table in one stretch of memory, probed as Kafka's: first by the bytes of the digest, then one by one."""
+
+    __slots__ = ("_entries", "_table", "latest_offset", "slots")
+
+    def __init__(self, memory_bytes: int) -> None:
+        self.slots = memory_bytes // SKIMPY_BYTES_PER_ENTRY
+        self.latest_offset = NO_OFFSET
+        self._entries = 0
+        self._table = bytearray(self.slots * SKIMPY_BYTES_PER_ENTRY)
+
+    def __len__(self) -> int:
+        return self._entries
+
+    def put(self, key: bytes, offset: int) -> None:
+        """See OffsetMap. Raises ValueError when a new key finds no room."""
+        digest = blake2b(key, digest_size=_DIGEST_SIZE).digest()
+        place = self._place(digest)
+        if place < 0:
+            raise ValueError(
+                f"Attempted to add a new entry to a full offset map, entries: {self._entries}, slots: {self.slots}"
+            )
+        table = self._table
+        if table[place : place + _DIGEST_SIZE] != digest:
+            table[place : place + _DIGEST_SIZE] = digest
+            self._entries += 1
+        table[place + _DIGEST_SIZE : place + SKIMPY_BYTES_PER_ENTRY] = offset.to_bytes(8, "big")
+        self.latest_offset = offset
+
+    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
+        """See OffsetMap."""
+        for key, offset in zip(keys, offsets, strict=True):
+            self.put(key, offset)
+
+    def newest(self, keys: Sequence[bytes]) -> list[int]:
+        """See OffsetMap."""
+        return [self._newest(key) for key in keys]
+
+    def _newest(self, key: bytes) -> int:
+        digest = blake2b(key, digest_size=_DIGEST_SIZE).digest()
+        place = self._place(digest)
+        table = self._table
+        if place < 0 or table[place : place + _DIGEST_SIZE] != digest:
+            return NO_OFFSET
+        return int.from_bytes(table[place + _DIGEST_SIZE : place + SKIMPY_BYTES_PER_ENTRY], "big")
+
+    def _place(self, digest: bytes) -> int:
+        """Where the digest is, or the empty place where it would go; -1 when it is not there and all are taken."""
+        table, slots = self._table, self.slots
+        for attempt in range(slots + _DIGEST_SIZE - 4):
+            at = min(attempt, _DIGEST_SIZE - 4)
+            probe = int.from_bytes(digest[at : at + 4], "big") + max(0, attempt - _DIGEST_SIZE + 4)
+            place = probe % slots * SKIMPY_BYTES_PER_ENTRY
+            present = table[place : place + _DIGEST_SIZE]
+            if present in (digest, _EMPTY):
+                return place
+        return -1
+
+    @property
+    def utilization(self) -> float:
+        """See OffsetMap."""
+        return self._entries / self.slots
+
+
+def offset_map_for(memory_bytes: int, load_factor: float, dirty_offsets: int) -> OffsetMap:
+    """A map that takes at most `memory_bytes`, for a dirty part of `dirty_offsets` offsets."""
+    if dirty_offsets <= int(memory_bytes // EXACT_BYTES_PER_ENTRY * load_factor):
+        return ExactOffsetMap(memory_bytes)
+    return SkimpyOffsetMap(memory_bytes)
+
+
+def _short(key: bytes) -> bytes:
+    if len(key) <= LONGEST_PLAIN_KEY:
+        return key
+    return blake2b(key, digest_size=LONGEST_PLAIN_KEY + 1).digest()
+
+
+def _all_short(keys: Sequence[bytes]) -> Sequence[bytes]:
+    if max(map(len, keys), default=0) <= LONGEST_PLAIN_KEY:
+        return keys
+    return [_short(key) for key in keys]

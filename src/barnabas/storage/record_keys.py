@@ -1,0 +1,104 @@
+"""Where the records of a v2 batch lie, with their keys and offsets, and nothing else of them. Pure.
+
+The cleaner's walk over every record it looks at: no objects but key and offset are made. `record_reader` decodes whole
+records; this accepts what that accepts, but for what lies behind a record's key, which is not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_batch import CODEC_MASK, HEADER_SIZE, RecordBatch
+from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag, zigzag
+
+
+class RecordKeys(NamedTuple):
+    """One entry a record, in order. `starts` has one more: the end of the last record.
+
+    tombstones: the places, in these lists, of records without a value. keyless: how many keys are None.
+    """
+
+    starts: list[int]
+    offsets: list[int]
+    keys: list[bytes | None]
+    tombstones: list[int]
+    keyless: int
+
+
+def batch_keys(batch: RecordBatch) -> tuple[bytes, RecordKeys]:
+    """The bytes in which the batch's records lie, decompressed if need be, and where. Raises CorruptRecord.
+
+    The batch's buffer is bytes, as a file's read gives them.
+    """
+    if batch.attributes & CODEC_MASK:
+        body = batch.decompressed_records()
+        return body, scan_keys(body, 0, len(body), batch.count, batch.base_offset)
+    body = cast("bytes", batch.buffer)
+    return body, scan_keys(body, batch.position + HEADER_SIZE, batch.end, batch.count, batch.base_offset)
+
+
+def scan_keys(body: bytes, position: int, end: int, count: int, base_offset: int) -> RecordKeys:
+    """Walk the `count` records that fill `body` from `position` to `end`. Raises CorruptRecord."""
+    starts: list[int] = []
+    offsets: list[int] = []
+    keys: list[bytes | None] = []
+    tombstones: list[int] = []
+    keyless = 0
+    add_start, add_offset, add_key = starts.append, offsets.append, keys.append
+    try:
+        for index in range(count):
+            add_start(position)
+            byte = body[position]
+            if byte < 0x80:
+                length, start = (-1 if byte & 1 else byte >> 1), position + 1
+            else:
+                length, start = decode_zigzag(body, position, MAX_VARINT_BYTES)
+            stop = start + length
+            if length < 0 or stop > end:
+                raise CorruptRecord(f"record {index} claims {length} bytes, {end - start} are there")
+            position = start + 2
+            while body[position - 1] > 0x7F:  # the timestamp, which is of no interest
+                position += 1
+            byte = body[position]
+            if byte < 0x80:
+                add_offset(base_offset + ((byte >> 1) ^ -(byte & 1)))
+                position += 1
+            else:
+                delta, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+                add_offset(base_offset + delta)
+            byte = body[position]
+            if byte < 0x80:
+                length, position = (-1 if byte & 1 else byte >> 1), position + 1
+            else:
+                length, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+            if length < 0:
+                add_key(None)
+                keyless += 1
+            else:
+                add_key(body[position : position + length])
+                position += length
+            if position >= stop:
+                raise CorruptRecord(f"the key of record {index} reaches beyond the record")
+            if body[position] == 1:
+                tombstones.append(index)
+            position = stop
+    except IndexError:
+        raise CorruptRecord("the last record is cut off") from None
+    if position != end:
+        raise CorruptRecord(f"{end - position} bytes behind the last of {count} records")
+    add_start(end)
+    return RecordKeys(starts, offsets, keys, tombstones, keyless)
+
+
+def timestamp_delta(body: bytes, start: int) -> tuple[int, int]:
+    """The timestamp delta of the record at `start`, and the position behind it. Raises CorruptRecord."""
+    _length, position = decode_zigzag(body, start, MAX_VARINT_BYTES)
+    return decode_zigzag(body, position + 1)
+
+
+def with_timestamp_delta(body: bytes, start: int, stop: int, delta: int) -> bytes:
+    """The record between `start` and `stop` with another timestamp delta."""
+    _old, position = timestamp_delta(body, start)
+    fields = b"".join((b"\x00", zigzag(delta), body[position:stop]))
+    return zigzag(len(fields)) + fields

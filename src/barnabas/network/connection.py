@@ -24,6 +24,7 @@ from barnabas.network.mute_states import (
     try_unmute,
 )
 from barnabas.records.file_records import FileRecords
+from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
 from barnabas.transport.kafka_channel import KafkaChannel
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Connection:
     def drop(self, request: Request[Any], frame: Sequence[Any]) -> None:
         """The connection is gone: give the answer's files back, account for the request."""
         for piece in frame:
-            if piece.__class__ is FileRecords:
+            if isinstance(piece, FileRecords | LazyDownConversionRecords):
                 piece.release()
         self._processor.complete(request)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from barnabas.records.compression import (
     DEFAULT_LIMIT_BYTES,
@@ -214,25 +214,62 @@ def encode_message(
 
 
 def encode_message_set(
-    magic: int, records: list[Record], codec: Codec = Codec.NONE, timestamp_type: int = CREATE_TIME
+    magic: int, records: Sequence[Record], codec: Codec = Codec.NONE, timestamp_type: int = CREATE_TIME
 ) -> bytes:
     """Encode records, not none, as messages of `magic`, compressed into one wrapper if there is a codec.
 
     Headers are dropped: the format has none; magic 0 drops timestamps too. Raises UnsupportedCodec for zstd.
     """
-    if codec > Codec.LZ4:
-        raise UnsupportedCodec(f"{codec.name.lower()} does not exist in message format {magic}")
+    if codec:
+        wrapper = MessageWrapper(magic, codec, timestamp_type)
+        wrapper.add(records)
+        return wrapper.build()
     stamp_attribute = timestamp_type << 3 if magic else 0
-    relative_to = records[0].offset if codec and magic else 0
-    body = b"".join(
-        encode_message(magic, record.offset - relative_to, record.timestamp, record.key, record.value, stamp_attribute)
+    return b"".join(
+        encode_message(magic, record.offset, record.timestamp, record.key, record.value, stamp_attribute)
         for record in records
     )
-    if not codec:
-        return body
-    packed = compress_lz4_magic_0(body) if codec == Codec.LZ4 and magic == 0 else compress(codec, body)
-    timestamp = max(record.timestamp for record in records)
-    return encode_message(magic, records[-1].offset, timestamp, None, packed, stamp_attribute | codec)
+
+
+class MessageWrapper:
+    """Collects records, not none, and builds the one message that holds them compressed.
+
+    Raises UnsupportedCodec for zstd, which the formats do not have.
+    """
+
+    __slots__ = ("_codec", "_first_offset", "_last_offset", "_magic", "_max_timestamp", "_pieces", "_stamp_attribute")
+
+    def __init__(self, magic: int, codec: Codec, timestamp_type: int = CREATE_TIME) -> None:
+        if codec > Codec.LZ4:
+            raise UnsupportedCodec(f"{codec.name.lower()} does not exist in message format {magic}")
+        self._magic = magic
+        self._codec = codec
+        self._stamp_attribute = timestamp_type << 3 if magic else 0
+        self._pieces: list[bytes] = []
+        self._first_offset: int | None = None
+        self._last_offset = -1
+        self._max_timestamp = NO_TIMESTAMP
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Add records, in order of their offsets."""
+        magic, attribute = self._magic, self._stamp_attribute
+        if self._first_offset is None:
+            self._first_offset = records[0].offset
+        relative_to = self._first_offset if magic else 0
+        self._pieces += [
+            encode_message(magic, record.offset - relative_to, record.timestamp, record.key, record.value, attribute)
+            for record in records
+        ]
+        self._last_offset = records[-1].offset
+        self._max_timestamp = max(self._max_timestamp, *(record.timestamp for record in records))
+
+    def build(self) -> bytes:
+        """The wrapper: it carries the offset of the last record and the largest timestamp."""
+        body = b"".join(self._pieces)
+        is_old_lz4 = self._codec == Codec.LZ4 and self._magic == 0
+        packed = compress_lz4_magic_0(body) if is_old_lz4 else compress(self._codec, body)
+        attributes = self._stamp_attribute | self._codec
+        return encode_message(self._magic, self._last_offset, self._max_timestamp, None, packed, attributes)
 
 
 def _encode_field(field: Buffer | None) -> bytes:

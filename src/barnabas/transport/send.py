@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from barnabas.records.file_records import FileRecords
+from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
 from barnabas.transport.transport_layer import MORE, TransportLayer
 from barnabas.transport.truncated_file import TruncatedFile
 
@@ -22,6 +23,11 @@ _MAX_PIECES = 1024  # IOV_MAX of Linux: more in one call is an error
 READ_INSTEAD_BYTES = 16 * 1024
 """Below this a file range is read, and leaves in one call with what is around it. Measured on loopback, sender's CPU
 per range, read / sendfile: 4 KiB 5.1 / 5.5 us, 16 KiB 7.5 / 5.7, 64 KiB 23 / 16, 256 KiB 101 / 63."""
+
+CONVERSION_STEPS_PER_TURN = 2
+"""Of records for old clients, for one channel before the others have their turn: about a millisecond."""
+
+_HOLDING_FILES: frozenset[Any] = frozenset({FileRecords, LazyDownConversionRecords})
 
 FILE_BYTES_PER_TURN = 1 << 20
 """At most so much of files for one channel before the others have their turn: one `sendfile` of 50 MB was slower
@@ -61,10 +67,10 @@ class Send:
             length = len(piece)
             if length:
                 size += length
-                if piece.__class__ is FileRecords:
+                if piece.__class__ in _HOLDING_FILES:
                     self._files += 1
                 pieces.append(piece)
-            elif piece.__class__ is FileRecords:
+            elif piece.__class__ in _HOLDING_FILES:
                 piece.release()
         self.unsent += size
         return size
@@ -93,7 +99,7 @@ class Send:
     def discard(self) -> None:
         """The channel is closed: give the files back."""
         for piece in self._pieces:
-            if piece.__class__ is FileRecords:
+            if piece.__class__ in _HOLDING_FILES:
                 piece.release()
         self._pieces.clear()
         self._files = 0
@@ -102,9 +108,16 @@ class Send:
     def _write_in_steps(self) -> bool:
         pieces = self._pieces
         file_bytes_left = FILE_BYTES_PER_TURN
+        steps_left = CONVERSION_STEPS_PER_TURN
         while pieces:
             first = pieces[0]
             try:
+                if first.__class__ is LazyDownConversionRecords:
+                    if steps_left <= 0:
+                        return False  # still writable: the Selector goes on with it in its next turn
+                    steps_left -= 1
+                    self._convert_some(first)
+                    continue
                 if first.__class__ is FileRecords and len(first) >= READ_INSTEAD_BYTES:
                     if file_bytes_left <= 0:
                         return False  # still writable: the Selector goes on with it in its next turn
@@ -134,6 +147,16 @@ class Send:
             records.release()
         return written
 
+    def _convert_some(self, records: LazyDownConversionRecords) -> None:
+        """One step of a conversion: what it made goes before what is left of it."""
+        piece = records.next_piece()
+        if not len(records):
+            del self._pieces[0]
+            self._files -= 1
+            records.release()
+        if piece:
+            self._pieces.insert(0, piece)
+
     def _write_buffers(self) -> None:
         """One write of the pieces up to the next large file range; small ranges among them are read now."""
         pieces = self._pieces
@@ -146,6 +169,9 @@ class Send:
                     followed_by_file = True
                     break
                 pieces[count] = self._read_file(piece)
+            elif piece.__class__ is LazyDownConversionRecords:
+                followed_by_file = True
+                break
             count += 1
         batch: Sequence[Any] = pieces if count == len(pieces) else pieces[:count]
         size = sum(map(len, batch))

@@ -1,9 +1,10 @@
 """Fetch: v0-18.
 
-Brief; runs on the Processor's thread or a handler's, its answer perhaps on the thread that completes a long poll.
-v0-3: messages of magic 0 and 1 (down-converted). v3: limit of the whole answer. v4: isolation level. v7: sessions
-(KIP-227; none is created yet: every fetch is answered as a full one, which the protocol allows). v9: leader epoch.
-v10: zstd. v12: flexible, current leader in errors. v13: topic ids. v15: replica state. v16: node endpoints.
+Brief from v4 on; runs on the Processor's thread or a handler's, its answer perhaps on the thread that completes a long
+poll. v0-3: messages of magic 0 and 1, converted while they are sent (`LazyDownConversionRecords`). v3: limit of the
+whole answer. v4: isolation level. v5: log start offset; v6: KAFKA_STORAGE_ERROR. v7: sessions (KIP-227; none is created
+yet: every fetch is answered as a full one, which the protocol allows). v9: leader epoch. v10: zstd. v12: flexible, last
+fetched epoch. v13: topic ids. v15: replica state. v16: the current leader in errors, node endpoints (KIP-951).
 
 Kafka: KafkaApis.handleFetchRequest.
 """
@@ -13,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from barnabas.api.current_leader import CurrentLeaders
 from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
-from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord, UnsupportedCodec
-from barnabas.records.record_conversion import down_convert
+from barnabas.records.file_records import FileRecords
+from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.storage.fetch_data import FetchIsolation
@@ -29,6 +31,12 @@ PartitionAnswer = FetchResponse.PartitionData
 
 NO_SESSION = 0
 LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+TOPIC_IDS, REPLICA_STATE, CURRENT_LEADER = 13, 15, 16
+ZSTD_SINCE, STORAGE_ERROR_SINCE = 10, 6
+LAST_CONVERTED = 3
+"""Versions from which on, or up to which, something holds."""
 
 Refused = tuple[str, bytes, int, ErrorCode]
 
@@ -45,21 +53,27 @@ class FetchApi:
         self._max_bytes = max_bytes
 
     def fetch(self, request: Request[FetchRequest]) -> None:
-        """Read the partitions asked for; a long poll is answered by whoever completes it."""
+        """Read the partitions asked for; a long poll is answered by whoever completes it.
+
+        Raises ApiError for the whole request: an isolation level that does not exist.
+        """
         body = request.body
         if body.session_id != NO_SESSION:
             request.respond(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
             return
         version = request.api_version
+        terms = self._terms(body, version)
         fetches, refused = self._partitions_asked_for(body, version)
 
         def answer(results: Sequence[PartitionFetch]) -> None:
-            request.respond(self._response(results, refused, version))
+            try:
+                response = self._response(request, results, refused)
+            except BaseException:
+                for fetch in results:
+                    fetch.release()
+                raise
+            request.respond(response)
 
-        terms = self._terms(body, version)
-        if refused:
-            # An error is worth an immediate answer: the client must act on it.
-            terms = FetchTerms(0, 0, terms.max_bytes, terms.isolation, terms.hard_max_bytes, terms.replica_id)
         self._replicas.fetch_records(terms, fetches, answer)
 
     @staticmethod
@@ -82,10 +96,14 @@ class FetchApi:
 
     def _terms(self, body: FetchRequest, version: int) -> FetchTerms:
         state = body.replica_state
-        replica_id = body.replica_id if version < 15 or state is None else state.replica_id
+        replica_id, replica_epoch = body.replica_id, -1
+        if version >= REPLICA_STATE and state is not None:
+            replica_id, replica_epoch = state.replica_id, state.replica_epoch
+        if body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {body.isolation_level}")
         if replica_id >= 0:
             isolation = FetchIsolation.LOG_END
-        elif body.isolation_level == 1:
+        elif body.isolation_level == READ_COMMITTED:
             isolation = FetchIsolation.TXN_COMMITTED
         else:
             isolation = FetchIsolation.HIGH_WATERMARK
@@ -97,39 +115,61 @@ class FetchApi:
             isolation=isolation,
             hard_max_bytes=version <= 2,
             replica_id=replica_id,
+            replica_epoch=replica_epoch,
         )
 
     def _partitions_asked_for(self, body: FetchRequest, version: int) -> tuple[list[PartitionFetch], list[Refused]]:
+        """What can be read; and what the metadata does not know, which neither is read nor ends a long poll."""
         fetches: list[PartitionFetch] = []
         refused: list[Refused] = []
-        names = self._metadata.image.topic_names
+        image = self._metadata.image
+        topics, names = image.topics, image.topic_names
+        by_id = version >= TOPIC_IDS
         for topic in body.topics:
-            name = topic.topic if version < 13 else names.get(topic.topic_id)
+            name = names.get(topic.topic_id) if by_id else topic.topic
+            known = topics.get(name) if name is not None else None
+            count = 0 if known is None else len(known.partitions)
+            topic_id = topic.topic_id if by_id else b""
             for asked in topic.partitions:
-                if name is None:
-                    refused.append(("", topic.topic_id, asked.partition, ErrorCode.UNKNOWN_TOPIC_ID))
-                else:
-                    fetches.append(
-                        PartitionFetch(
-                            name,
-                            asked.partition,
-                            asked.fetch_offset,
-                            asked.partition_max_bytes,
-                            topic_id=topic.topic_id if version >= 13 else b"",
-                            current_leader_epoch=asked.current_leader_epoch,
-                        )
+                if known is None or not (0 <= asked.partition < count or known.partition(asked.partition)):
+                    code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    refused.append((name or "", topic_id, asked.partition, code))
+                    continue
+                fetches.append(
+                    PartitionFetch(
+                        known.name,
+                        asked.partition,
+                        asked.fetch_offset,
+                        asked.partition_max_bytes,
+                        topic_id=topic_id,
+                        current_leader_epoch=asked.current_leader_epoch,
+                        last_fetched_epoch=asked.last_fetched_epoch,
+                        log_start_offset_of_follower=asked.log_start_offset,
                     )
+                )
         return fetches, refused
 
-    def _response(self, results: Sequence[PartitionFetch], refused: Sequence[Refused], version: int) -> FetchResponse:
+    def _response(
+        self, request: Request[FetchRequest], results: Sequence[PartitionFetch], refused: Sequence[Refused]
+    ) -> FetchResponse:
+        version = request.api_version
         topics: dict[Any, TopicAnswer] = {}
+        leaders: CurrentLeaders | None = None
         for fetch in results:
-            answer = self._partition_answer(fetch, version)
+            answer = self._partition_answer(request, fetch)
+            if version >= CURRENT_LEADER and fetch.error in LEADER_ERRORS:
+                if leaders is None:
+                    listener = request.connection.listener_name
+                    leaders = CurrentLeaders(self._replicas, self._metadata.image, listener)
+                leader = leaders.leader_of(fetch.topic, fetch.partition)
+                answer.current_leader = FetchResponse.LeaderIdAndEpoch(*leader)
             self._topic_answer(topics, fetch.topic, fetch.topic_id).partitions.append(answer)
         for name, topic_id, partition, code in refused:
-            answer = PartitionAnswer(partition_index=partition, error_code=code, high_watermark=-1, records=b"")
-            self._topic_answer(topics, name, topic_id).partitions.append(answer)
-        return FetchResponse(error_code=ErrorCode.NONE, session_id=NO_SESSION, responses=list(topics.values()))
+            self._topic_answer(topics, name, topic_id).partitions.append(_refusal(partition, code))
+        response = FetchResponse(error_code=ErrorCode.NONE, session_id=NO_SESSION, responses=list(topics.values()))
+        if leaders is not None:
+            response.node_endpoints = [FetchResponse.NodeEndpoint(*node) for node in leaders.nodes()]
+        return response
 
     @staticmethod
     def _topic_answer(topics: dict[Any, TopicAnswer], name: str, topic_id: bytes) -> TopicAnswer:
@@ -139,42 +179,59 @@ class FetchApi:
             answer = topics[key] = TopicAnswer(topic=name, topic_id=topic_id or bytes(16), partitions=[])
         return answer
 
-    def _partition_answer(self, fetch: PartitionFetch, version: int) -> PartitionAnswer:
-        records = fetch.records
-        if version <= 3 and len(records) > 0:
-            records = self._converted(fetch, 0 if version <= 1 else 1)
+    def _partition_answer(self, request: Request[FetchRequest], fetch: PartitionFetch) -> PartitionAnswer:
+        version = request.api_version
+        if version < ZSTD_SINCE:
+            refusal = self._refusal_of_old_version(request, fetch)
+            if refusal is not None:
+                fetch.release()
+                return _refusal(fetch.partition, refusal, records=None)
+        error = fetch.error
+        if error is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # which old clients know to be worth another try
         answer = PartitionAnswer(
             partition_index=fetch.partition,
-            error_code=fetch.error,
+            error_code=error,
             high_watermark=fetch.high_watermark,
             last_stable_offset=fetch.last_stable_offset,
             log_start_offset=fetch.log_start_offset,
             aborted_transactions=fetch.aborted_transactions,
-            records=records,
+            preferred_read_replica=fetch.preferred_read_replica,
+            records=fetch.records,
         )
-        if version >= 12 and fetch.error in LEADER_ERRORS:
-            leader = self._metadata.image.partition(TopicPartition(fetch.topic, fetch.partition))
-            if leader is not None:
-                answer.current_leader = FetchResponse.LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
+        if fetch.diverging_epoch is not None:
+            answer.diverging_epoch = FetchResponse.EpochEndOffset(*fetch.diverging_epoch)
+        if version <= LAST_CONVERTED and isinstance(fetch.records, FileRecords):
+            return _converted(fetch, 0 if version <= 1 else 1, answer)
         return answer
 
-    @staticmethod
-    def _converted(fetch: PartitionFetch, magic: int) -> Any:
-        """Messages of an old format, made of what was read; an impossible conversion is the partition's error."""
+    def _refusal_of_old_version(self, request: Request[FetchRequest], fetch: PartitionFetch) -> ErrorCode | None:
+        """Why a topic's settings keep its records from old clients, whatever was asked for."""
         try:
-            data = fetch.records if isinstance(fetch.records, bytes) else fetch.records.read()
-            converted = down_convert(data, magic, fetch.fetch_offset)
-        except UnsupportedCodec:
-            converted = b""
-            error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        except CorruptRecord:
-            converted = b""
-            error = ErrorCode.CORRUPT_MESSAGE
-        else:
-            error = ErrorCode.NONE
-        high_watermark = fetch.high_watermark
-        fetch.release()
-        if error is not ErrorCode.NONE:
-            fetch.fail(ApiError(error))
-        fetch.high_watermark = high_watermark
-        return converted
+            config = self._replicas.partition_or_error(fetch.topic, fetch.partition).log.config
+        except ApiError:
+            return None
+        if config.compression_type == "zstd":
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        is_consumer = request.body.replica_id < 0
+        if request.api_version <= LAST_CONVERTED and is_consumer and not config.message_downconversion:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return None
+
+
+def _refusal(partition: int, code: ErrorCode, records: bytes | None = b"") -> PartitionAnswer:
+    return PartitionAnswer(partition_index=partition, error_code=code, high_watermark=-1, records=records)
+
+
+def _converted(fetch: PartitionFetch, magic: int, answer: PartitionAnswer) -> PartitionAnswer:
+    """The answer with messages of an old format for what was read; what cannot be converted is the answer's error."""
+    try:
+        answer.records = LazyDownConversionRecords(fetch.records, magic, fetch.fetch_offset)
+    except UnsupportedCodec:
+        error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    except CorruptRecord:
+        error = ErrorCode.CORRUPT_MESSAGE
+    else:
+        return answer
+    fetch.release()
+    return _refusal(fetch.partition, error, records=None)

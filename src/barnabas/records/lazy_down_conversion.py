@@ -1,0 +1,120 @@
+"""Stored batches on their way to a client of an old version, converted while they are sent (KIP-283).
+
+The fetch handler makes it on its thread, which converts the first batch; the rest is converted by the Processor that
+sends it, a step of some hundred records at a time, so that neither the answer's memory nor another connection's
+waiting grows with what is fetched. It holds its file until it is sent or dropped. No lock: one owner at a time.
+
+The size is promised before the rest is converted: that of what is stored, or of the first batch converted if that is
+more. What turns out larger is cut off, what turns out smaller is filled up with the beginning of a message that is
+longer than the answer: an old client must expect a cut off message at the end.
+Kafka: LazyDownConversionRecords, LazyDownConversionRecordsSend.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from barnabas.records.compression import Buffer
+from barnabas.records.errors import CorruptRecord, UnsupportedCodec
+from barnabas.records.file_records import FileRecords
+from barnabas.records.legacy_records import LegacyBatch
+from barnabas.records.memory_records import any_batches
+from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, RecordBatch
+from barnabas.records.record_conversion import down_conversion_steps
+
+READ_BYTES = 128 * 1024
+"""Read from the file at a time; a larger batch is read whole."""
+PADDING_PIECE_BYTES = 64 * 1024
+_PADDING_START = struct.Struct(">qi")
+
+
+class LazyDownConversionRecords:
+    """The batches of `source` as messages of at most `magic`, from `first_offset` on; `len()` is what will be sent.
+
+    Raises UnsupportedCodec or CorruptRecord when the first batch cannot be converted; the source is the caller's
+    still, then. A later one that cannot ends what is converted: the client finds it first in its next fetch.
+    """
+
+    __slots__ = ("_left", "_padding_begun", "_pieces", "_ready", "_source")
+
+    def __init__(self, source: FileRecords, magic: int, first_offset: int) -> None:
+        self._source: FileRecords | None = source
+        self._padding_begun = False
+        found_batches = False
+        first = b""
+        batches = _whole_batches(source)
+        for batch in batches:
+            found_batches = True
+            first = b"".join(down_conversion_steps(batch, magic, first_offset))
+            if first:
+                break
+        self._ready: Buffer = first
+        self._pieces = (piece for batch in batches for piece in down_conversion_steps(batch, magic, first_offset))
+        if first:
+            self._left = max(len(source), len(first))
+        else:
+            # Nothing but markers: a message that is too long for the answer, for the client to see there is something.
+            self._left = LOG_OVERHEAD if found_batches else 0
+
+    def __len__(self) -> int:
+        return self._left
+
+    def next_piece(self) -> Buffer:
+        """The next bytes to send; none when a step of the conversion yielded none. At the end, when len() is 0, call
+        `release`."""
+        piece = self._ready
+        if piece:
+            self._ready = b""
+        elif not self._padding_begun:
+            try:
+                piece = next(self._pieces)
+            except (StopIteration, CorruptRecord, UnsupportedCodec):
+                piece = self._pad()
+        else:
+            piece = bytes(min(self._left, PADDING_PIECE_BYTES))
+        if len(piece) > self._left:
+            piece = piece[: self._left]
+        self._left -= len(piece)
+        return piece
+
+    def read(self) -> bytes:
+        """Everything that is left, converted at once."""
+        pieces = []
+        while self._left:
+            pieces.append(self.next_piece())
+        return b"".join(pieces)
+
+    def release(self) -> None:
+        """Give the file back, once; nothing can be read afterwards."""
+        source, self._source = self._source, None
+        if source is not None:
+            source.release()
+
+    def _pad(self) -> bytes:
+        self._padding_begun = True
+        length = max(self._left + 1, HEADER_SIZE)
+        return _PADDING_START.pack(-1, length)
+
+    def __repr__(self) -> str:
+        return f"LazyDownConversionRecords({self._left} bytes left of {self._source!r})"
+
+
+def _whole_batches(source: FileRecords) -> Iterator[RecordBatch | LegacyBatch]:
+    """The whole batches of a file range, read piece by piece; the file may have been truncated meanwhile."""
+    position, end = source.position, source.position + source.size
+    wanted = READ_BYTES
+    while position < end:
+        chunk = source.file.read(position, min(wanted, end - position))
+        used = 0
+        for batch in any_batches(chunk):
+            yield batch
+            used = batch.end
+        if used:
+            position += used
+            wanted = READ_BYTES
+            continue
+        size = LOG_OVERHEAD + int.from_bytes(chunk[8:LOG_OVERHEAD], "big", signed=True)
+        if len(chunk) < LOG_OVERHEAD or size <= len(chunk) or position + size > end or wanted >= size:
+            return
+        wanted = size

@@ -12,7 +12,9 @@ from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient
 from tests.support.server_fixtures import AGAINST_KAFKA, SERVER_PROPERTIES, Server
 
-TOPIC, BROKER = 2, 4  # ConfigResource.Type
+TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16  # ConfigResource.Type
+BOOLEAN, LONG, LIST = 1, 5, 7  # DescribeConfigsResponse.ConfigType
+OTHER_CHARACTERS = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
 Resource = DescribeConfigsRequest.DescribeConfigsResource
 DYNAMIC_TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
 
@@ -63,6 +65,71 @@ def test_named_settings_only(client: RawClient, topic: str) -> None:
     client.create_topic(topic)
     (result,) = _describe(client, 2, Resource(TOPIC, topic, ["retention.ms", "segment.bytes"]))
     assert {config.name for config in result.configs} == {"retention.ms", "segment.bytes"}
+
+
+def test_an_empty_list_of_names_means_all(client: RawClient, topic: str) -> None:
+    client.create_topic(topic)
+    (result,) = _describe(client, 4, Resource(TOPIC, topic, []))
+    assert len(result.configs) > 30
+
+
+def test_what_gives_a_setting_its_value(client: RawClient, topic: str) -> None:
+    """The topic's own setting, then the broker's, then the default; the value as it is understood, not as written."""
+    client.create_topic(topic, configs={"segment.bytes": "100000", "cleanup.policy": " compact , delete"})
+    (result,) = _describe(client, 4, Resource(TOPIC, topic, None))
+    synonyms = {
+        config.name: [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms]
+        for config in result.configs
+    }
+    assert synonyms["segment.bytes"] == [
+        ("segment.bytes", "100000", DYNAMIC_TOPIC_CONFIG),
+        ("log.segment.bytes", "1073741824", DEFAULT_CONFIG),
+    ]
+    assert synonyms["cleanup.policy"] == [
+        ("cleanup.policy", "compact,delete", DYNAMIC_TOPIC_CONFIG),
+        ("log.cleanup.policy", "delete", DEFAULT_CONFIG),
+    ]
+    after_max_ms = "9223372036854775807"
+    assert synonyms["message.timestamp.after.max.ms"] == [
+        ("log.message.timestamp.after.max.ms", after_max_ms, STATIC_BROKER_CONFIG),
+        ("log.message.timestamp.after.max.ms", after_max_ms, DEFAULT_CONFIG),
+    ]
+    assert synonyms["retention.ms"] == [], "log.retention.hours is told of only behind log.retention.ms"
+    assert all(not config.read_only and not config.is_sensitive for config in result.configs)
+    types = {config.name: config.config_type for config in result.configs}
+    assert (types["cleanup.policy"], types["retention.ms"], types["preallocate"]) == (LIST, LONG, BOOLEAN)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code", "message"),
+    [
+        (TOPIC, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""),
+        (
+            TOPIC,
+            "a b",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: 'a b' " + OTHER_CHARACTERS,
+        ),
+        (
+            BROKER,
+            "7",
+            ErrorCode.INVALID_REQUEST,
+            "Unexpected broker id, expected 0 or empty string, but received 7",
+        ),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (
+            CLIENT_METRICS,
+            "x",
+            ErrorCode.INVALID_REQUEST,
+            "Config type client-metrics is only supported on KRaft clusters",
+        ),
+    ],
+)
+def test_resources_that_cannot_be_described(
+    client: RawClient, kind: int, name: str, code: ErrorCode, message: str
+) -> None:
+    (result,) = _describe(client, 4, Resource(kind, name, None))
+    assert (result.error_code, result.error_message, result.configs) == (code, message, [])
 
 
 def test_describe_configs_of_an_unknown_topic(client: RawClient, topic: str) -> None:

@@ -15,7 +15,11 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.cluster import DescribeClusterRequest
-from barnabas.protocol.messages.configs import DescribeConfigsRequest
+from barnabas.protocol.messages.configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
@@ -77,6 +81,20 @@ def _requests(client: RawClient, api_key: ApiKey, version: int, chance: random.R
         ApiKey.INIT_PRODUCER_ID: InitProducerIdRequest(None, 1000),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest(
             [DescribeConfigsRequest.DescribeConfigsResource(2, TARGET, ["retention.ms"])]
+        ),
+        ApiKey.ALTER_CONFIGS: AlterConfigsRequest(
+            [
+                AlterConfigsRequest.AlterConfigsResource(
+                    2, TARGET, [AlterConfigsRequest.AlterableConfig("flush.ms", "9")]
+                )
+            ]
+        ),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsRequest(
+            [
+                IncrementalAlterConfigsRequest.AlterConfigsResource(
+                    2, TARGET, [IncrementalAlterConfigsRequest.AlterableConfig("cleanup.policy", 2, "delete")]
+                )
+            ]
         ),
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest(),
     }

@@ -6,7 +6,7 @@ Kafka: ConfigHelper.createTopicConfigEntry, createBrokerConfigEntry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -14,7 +14,16 @@ from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey, Scope
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import topic_values
-from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS, TopicConfigKey
+from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
+
+
+class ConfigResourceType(IntEnum):
+    """Kafka's ConfigResource.Type: what has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
 
 
 class ConfigSource(IntEnum):
@@ -55,9 +64,11 @@ def topic_entries(
     entries = []
     for name, topic_key in TOPIC_CONFIG_KEYS.items():
         if wanted(name):
-            synonyms = _topic_synonyms(broker, overrides, topic_key)
+            value = topic_key.key.text(values[name])
+            own = (ConfigSynonym(name, value, ConfigSource.TOPIC),) if name in overrides else ()
+            synonyms = own + _synonyms(broker, [synonym.name for synonym in topic_key.synonyms])
             source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-            entries.append(ConfigEntry(topic_key.key, topic_key.key.text(values[name]), source, False, synonyms))
+            entries.append(ConfigEntry(topic_key.key, value, source, False, synonyms))
     return entries
 
 
@@ -66,30 +77,34 @@ def broker_entries(broker: KafkaConfig, wanted: Callable[[str], bool] = lambda _
     entries = []
     for name, key in BROKER_CONFIG_KEYS.items():
         if wanted(name):
-            synonyms = _broker_synonyms(broker, name)
+            synonyms = _synonyms(broker, _FALLBACKS.get(name, [name]))
             source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
             entries.append(ConfigEntry(key, broker.text(name), source, key.scope is Scope.READ_ONLY, synonyms))
     return entries
 
 
-def _topic_synonyms(
-    broker: KafkaConfig, overrides: Mapping[str, str], topic_key: TopicConfigKey
-) -> tuple[ConfigSynonym, ...]:
-    synonyms = []
-    if topic_key.name in overrides:
-        synonyms.append(ConfigSynonym(topic_key.name, overrides[topic_key.name], ConfigSource.TOPIC))
-    for synonym in topic_key.synonyms:
-        synonyms.extend(_broker_synonyms(broker, synonym.name))
-    # What the file sets comes before any default, whichever of the synonyms it names.
-    return tuple(sorted(synonyms, key=lambda synonym: synonym.source))
+_FALLBACKS = {
+    synonym.name: [fallback.name for fallback in key.synonyms[number:]]
+    for key in TOPIC_CONFIG_KEYS.values()
+    for number, synonym in enumerate(key.synonyms)
+}
+"""A broker setting that gives topics a default -> itself, then those that count when it is not set."""
 
 
-def _broker_synonyms(broker: KafkaConfig, name: str) -> tuple[ConfigSynonym, ...]:
-    key = BROKER_CONFIG_KEYS[name]
-    synonyms = []
-    if broker.is_set(name):
-        synonyms.append(ConfigSynonym(name, broker.text(name), ConfigSource.STATIC_BROKER))
-    if key.default is not None:
-        default = None if key.is_sensitive else key.text(key.default)
-        synonyms.append(ConfigSynonym(name, default, ConfigSource.DEFAULT))
-    return tuple(synonyms)
+def _synonyms(broker: KafkaConfig, names: Sequence[str]) -> tuple[ConfigSynonym, ...]:
+    """What gives, or would give, the value of the broker setting that is the first of `names`.
+
+    What the file sets comes before any default, whichever of the names it uses. As in Kafka nothing before the first
+    name is shown: `log.retention.hours` is told of only together with a `log.retention.ms`.
+    """
+    static = [
+        ConfigSynonym(name, broker.text(name), ConfigSource.STATIC_BROKER) for name in names if broker.is_set(name)
+    ]
+    defaults = [
+        ConfigSynonym(name, None if key.is_sensitive else key.text(key.default), ConfigSource.DEFAULT)
+        for name in names
+        if (key := BROKER_CONFIG_KEYS[name]).default is not None
+    ]
+    synonyms = static + defaults
+    first = next((place for place, synonym in enumerate(synonyms) if synonym.name == names[0]), len(synonyms))
+    return tuple(synonyms[first:])

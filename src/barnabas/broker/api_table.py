@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.api_versions import ApiVersionsApi
 from barnabas.api.handlers.cluster import DescribeClusterApi
 from barnabas.api.handlers.configs import ConfigsApi
@@ -28,6 +29,7 @@ from barnabas.protocol.api_keys import ApiKey
 class HandlerFamilies:
     """Every handler family, built."""
 
+    alter_configs: AlterConfigsApi
     cluster: DescribeClusterApi
     configs: ConfigsApi
     delete_records: DeleteRecordsApi
@@ -81,6 +83,14 @@ def build_registry(api: HandlerFamilies) -> Registry:
                 brief=True,
             ),
             Handler(ApiKey.DESCRIBE_CONFIGS, 0, 4, api.configs.describe_configs, api.configs.error),
+            Handler(ApiKey.ALTER_CONFIGS, 0, 2, api.alter_configs.alter_configs, api.alter_configs.error),
+            Handler(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS,
+                0,
+                1,
+                api.alter_configs.incremental_alter_configs,
+                api.alter_configs.incremental_error,
+            ),
             Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, api.cluster.describe_cluster, api.cluster.error, brief=True),
         ]
     )

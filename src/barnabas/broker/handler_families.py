@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.api.authorize import AllowEverything
+from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.cluster import DescribeClusterApi
 from barnabas.api.handlers.configs import ConfigsApi
 from barnabas.api.handlers.delete_records import DeleteRecordsApi
@@ -23,6 +24,7 @@ from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.broker.api_table import HandlerFamilies
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager
@@ -45,9 +47,11 @@ def build_handler_families(
     """One object per family, each with exactly what it touches. broker_epoch: of the registration in force."""
     authorizer = AllowEverything()
     topic_admin = TopicAdmin(zk_client, metadata, TopicAdminConfig.from_kafka_config(config))
+    repository = ConfigRepository(zk_client)
     return HandlerFamilies(
+        alter_configs=AlterConfigsApi(broker_id, ConfigAdmin(repository, metadata, lambda: config), authorizer),
         cluster=DescribeClusterApi(metadata),
-        configs=ConfigsApi(broker_id, lambda: config, ConfigRepository(zk_client).topic_overrides, metadata),
+        configs=ConfigsApi(broker_id, lambda: config, repository.topic_overrides, metadata, authorizer),
         delete_records=DeleteRecordsApi(replicas, metadata, authorizer),
         fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes")),
         find_coordinator=FindCoordinatorApi(),

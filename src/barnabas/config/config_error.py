@@ -22,6 +22,14 @@ class ConfigError(ValueError):
         return cls(f"Invalid value {_java_text(value)} for configuration {name}: {reason}", name)
 
 
+class InvalidConfiguration(ConfigError):
+    """Settings that don't make sense: a name that doesn't exist, or two that exclude each other.
+
+    Kafka's InvalidConfigurationException, which reaches a client as it is; a ConfigException about one value is said
+    to be of which resource (`metadata.config_admin`).
+    """
+
+
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name most like `name`, or None if nothing is close."""
     import difflib  # noqa: PLC0415 only needed for an error; keeps start-up fast

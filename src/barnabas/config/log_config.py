@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.config.config_error import ConfigError
+from barnabas.config.config_error import ConfigError, InvalidConfiguration
 from barnabas.config.config_key import ConfigValue
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.bounds import LONG_MAX
@@ -105,9 +105,14 @@ def validate_topic_config(overrides: Mapping[str, str], broker: KafkaConfig | No
     values = topic_values(broker, overrides) if broker is not None else _parse(overrides)
     least, most = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
     if isinstance(least, int) and isinstance(most, int) and least > most:
-        raise ConfigError(
+        raise InvalidConfiguration(
             f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})",
             "min.compaction.lag.ms",
+        )
+    if values.get("remote.log.delete.on.disable") or values.get("remote.log.copy.disable"):
+        raise InvalidConfiguration(
+            "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode.",
+            "remote.log.delete.on.disable",
         )
     if values.get("remote.storage.enable"):
         raise ConfigError(
@@ -118,13 +123,10 @@ def validate_topic_config(overrides: Mapping[str, str], broker: KafkaConfig | No
 
 
 def _parse(overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
-    parsed: dict[str, ConfigValue] = {}
-    for name, text in overrides.items():
-        key = TOPIC_CONFIG_KEYS.get(name)
-        if key is None:
-            raise ConfigError(f"Unknown topic config name: {name}", name)
-        parsed[name] = key.key.parse(text)
-    return parsed
+    unknown = next((name for name in overrides if name not in TOPIC_CONFIG_KEYS), None)
+    if unknown is not None:
+        raise InvalidConfiguration(f"Unknown topic config name: {unknown}", unknown)
+    return {name: TOPIC_CONFIG_KEYS[name].key.parse(text) for name, text in overrides.items()}
 
 
 def _default(broker: KafkaConfig, key: TopicConfigKey) -> ConfigValue:

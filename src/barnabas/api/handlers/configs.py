@@ -1,27 +1,28 @@
 """DescribeConfigs: v0-4 (KIP-133).
 
 Not brief: a topic's overrides are read from the store. v1: synonyms and sources (KIP-226). v3: types and documentation
-(KIP-569). v4: flexible.
+(KIP-569). v4: flexible. An empty list of names means all settings, as null does. Topics and this broker have settings
+that can be shown; loggers are not shown, and metrics subscriptions exist in KRaft only.
 
-Kafka: ConfigHelper.describeConfigs.
+Kafka: ConfigHelper.handleDescribeConfigsRequest and describeConfigs; the error texts are theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from barnabas.api.config_entries import ConfigEntry, ConfigSource, broker_entries, topic_entries
+from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
+from barnabas.api.config_entries import ConfigEntry, ConfigResourceType, ConfigSource, broker_entries, topic_entries
 from barnabas.api.request import Request
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 
 Result = DescribeConfigsResponse.DescribeConfigsResult
+NO_MESSAGE = ""
 ResultEntry = DescribeConfigsResponse.DescribeConfigsResourceResult
-
-TOPIC = 2
-BROKER = 4
 
 
 class ConfigsApi:
@@ -36,14 +37,20 @@ class ConfigsApi:
         config: Callable[[], KafkaConfig],
         topic_overrides: Callable[[str], Mapping[str, str]],
         metadata: MetadataCache,
+        authorizer: Authorizer,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._topic_overrides = topic_overrides
         self._metadata = metadata
+        self._authorizer = authorizer
 
     def describe_configs(self, request: Request[DescribeConfigsRequest]) -> None:
-        """Answer every resource on its own."""
+        """Answer every resource on its own; a type of resource that doesn't exist fails the whole request."""
+        for resource in request.body.resources:
+            if resource.resource_type not in set(ConfigResourceType):
+                message = f"Unexpected resource type UNKNOWN for resource {resource.resource_name}"
+                raise ApiError(ErrorCode.INVALID_REQUEST, message)
         request.respond(
             DescribeConfigsResponse(results=[self._result(request, resource) for resource in request.body.resources])
         )
@@ -70,11 +77,12 @@ class ConfigsApi:
     ) -> Result:
         result = Result(
             error_code=ErrorCode.NONE,
-            error_message=None,
+            error_message=NO_MESSAGE,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
         try:
+            self._check_permission(request, resource)
             entries = self._entries(resource)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
@@ -86,23 +94,46 @@ class ConfigsApi:
         keys = resource.configuration_keys
 
         def wanted(name: str) -> bool:
-            return keys is None or name in keys
+            return not keys or name in keys
 
-        if resource.resource_type == TOPIC:
-            if resource.resource_name not in self._metadata.image.topics:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return topic_entries(self._config(), self._topic_overrides(resource.resource_name), wanted)
-        if resource.resource_type == BROKER:
-            if resource.resource_name == "":
-                return []  # the cluster-wide default: nothing is set dynamically yet
-            if resource.resource_name != str(self._broker_id):
-                raise ApiError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Unexpected broker id, expected {self._broker_id} or empty string, "
-                    f"but received {resource.resource_name}",
-                )
-            return broker_entries(self._config(), wanted)
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+        name = resource.resource_name
+        match ConfigResourceType(resource.resource_type):
+            case ConfigResourceType.TOPIC:
+                validate_topic_name(name)
+                if not self._metadata.contains(name):
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_MESSAGE)
+                return topic_entries(self._config(), self._topic_overrides(name), wanted)
+            case ConfigResourceType.BROKER:
+                if not name:
+                    return []  # the cluster-wide default: nothing is set dynamically yet
+                self._check_broker(name)
+                return broker_entries(self._config(), wanted)
+            case ConfigResourceType.CLIENT_METRICS:
+                message = "Config type client-metrics is only supported on KRaft clusters"
+                raise ApiError(ErrorCode.INVALID_REQUEST, message)
+            case unsupported:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unsupported.name}")
+
+    def _check_broker(self, name: str) -> None:
+        try:
+            broker_id = int(name)
+        except ValueError:
+            message = f"Broker id must be an integer, but it is: {name}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
+        if broker_id != self._broker_id:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {self._broker_id} or empty string, but received {name}",
+            )
+
+    def _check_permission(
+        self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
+    ) -> None:
+        is_topic = resource.resource_type == ConfigResourceType.TOPIC
+        kind = ResourceType.TOPIC if is_topic else ResourceType.CLUSTER
+        name = resource.resource_name if is_topic else CLUSTER_NAME
+        if not self._authorizer.allows(request.connection, AclOperation.DESCRIBE_CONFIGS, kind, name):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def _result_entry(entry: ConfigEntry, request: Request[DescribeConfigsRequest]) -> ResultEntry:

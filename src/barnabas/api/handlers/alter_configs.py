@@ -1,0 +1,208 @@
+"""AlterConfigs: v0-2 (KIP-133). IncrementalAlterConfigs: v0-1 (KIP-339).
+
+Not brief: they write to the store. AlterConfigs replaces all settings of a resource, IncrementalAlterConfigs sets,
+deletes, appends to and subtracts from some. Both: the last version is flexible, validate-only changes nothing, each
+resource is answered on its own. Topics can be altered. A broker's settings and loggers cannot be, while it runs: what
+would change a setting is refused in Kafka's words for settings that are read-only.
+
+Kafka: KafkaApis.handleAlterConfigsRequest, handleIncrementalAlterConfigsRequest, ConfigAdminManager.preprocess,
+ZkAdminManager; the error texts are theirs. An operation that doesn't exist is INVALID_REQUEST for topics, too (Kafka
+3.9 fails with UNKNOWN_SERVER_ERROR there).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
+
+from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
+from barnabas.api.config_entries import ConfigResourceType
+from barnabas.api.request import Request
+from barnabas.metadata.config_admin import ConfigAdmin, ConfigChange, ConfigOperation
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+Replacement = AlterConfigsRequest.AlterConfigsResource
+Change = IncrementalAlterConfigsRequest.AlterConfigsResource
+R = TypeVar("R", Replacement, Change)
+
+REPLACEABLE = frozenset({ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS})
+CHANGEABLE = REPLACEABLE | {ConfigResourceType.BROKER_LOGGER}
+
+
+class AlterConfigsApi:
+    """Changes settings."""
+
+    def __init__(self, broker_id: int, config_admin: ConfigAdmin, authorizer: Authorizer) -> None:
+        self._broker_id = broker_id
+        self._config_admin = config_admin
+        self._authorizer = authorizer
+
+    def alter_configs(self, request: Request[AlterConfigsRequest]) -> None:
+        """Replace the settings of resources."""
+        body = request.body
+
+        def replace(resource: Replacement) -> None:
+            _check_settings(resource.configs, [config.name for config in resource.configs if config.value is None])
+            settings = {config.name: config.value or "" for config in resource.configs}
+            if self._is_topic(request, resource, REPLACEABLE, settings):
+                self._config_admin.replace_topic_config(
+                    resource.resource_name, settings, validate_only=body.validate_only
+                )
+
+        errors = _each(body.resources, replace)
+        request.respond(_response(body, errors))
+
+    def incremental_alter_configs(self, request: Request[IncrementalAlterConfigsRequest]) -> None:
+        """Change some settings of resources."""
+        body = request.body
+
+        def change(resource: Change) -> None:
+            given = [each for each in resource.configs if each.config_operation != ConfigOperation.DELETE]
+            _check_settings(resource.configs, [each.name for each in given if each.value is None])
+            if self._is_topic(request, resource, CHANGEABLE, [each.name for each in given]):
+                changes = [ConfigChange(c.name, _operation(c.config_operation), c.value) for c in resource.configs]
+                self._config_admin.change_topic_config(
+                    resource.resource_name, changes, validate_only=body.validate_only
+                )
+
+        errors = _each(body.resources, change)
+        request.respond(_incremental_response(body, errors))
+
+    @staticmethod
+    def error(request: Request[AlterConfigsRequest], code: ErrorCode, message: str | None) -> AlterConfigsResponse:
+        """The same error for every resource."""
+        return _response(request.body, [ApiError(code, message)] * len(request.body.resources))
+
+    @staticmethod
+    def incremental_error(
+        request: Request[IncrementalAlterConfigsRequest], code: ErrorCode, message: str | None
+    ) -> IncrementalAlterConfigsResponse:
+        """The same error for every resource."""
+        return _incremental_response(request.body, [ApiError(code, message)] * len(request.body.resources))
+
+    def _is_topic(
+        self,
+        request: Request[Any],
+        resource: Replacement | Change,
+        types: Collection[ConfigResourceType],
+        given: Collection[str],
+    ) -> bool:
+        """Whether there is a topic to be altered; False where there is nothing to do. ApiError if it may not be.
+
+        types: what this request may alter. given: the settings it gives a value.
+        """
+        if resource.resource_type not in types:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+        kind = ConfigResourceType(resource.resource_type)
+        if kind is ConfigResourceType.TOPIC:
+            self._check_permission(request, ResourceType.TOPIC, resource.resource_name)
+            return True
+        if kind is ConfigResourceType.BROKER:
+            self._check_broker(resource.resource_name)
+            if given:
+                names = ", ".join(sorted(given))
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({names})")
+        self._check_permission(request, ResourceType.CLUSTER, CLUSTER_NAME)
+        if kind is not ConfigResourceType.BROKER:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"AlterConfigs is only supported for topics and brokers, but resource type is {kind.name}",
+            )
+        return False
+
+    def _check_broker(self, name: str) -> None:
+        """INVALID_REQUEST unless it is this broker; the empty name is all of them."""
+        if not name:
+            return
+        try:
+            broker_id = int(name)
+        except ValueError:
+            message = f"Node id must be an integer, but it is: {name}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
+        if broker_id != self._broker_id:
+            message = f"Unexpected broker id, expected {self._broker_id}, but received {name}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+
+    def _check_permission(self, request: Request[Any], kind: ResourceType, name: str) -> None:
+        if not self._authorizer.allows(request.connection, AclOperation.ALTER_CONFIGS, kind, name):
+            is_topic = kind is ResourceType.TOPIC
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _each(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiError | None]:
+    """Alter every resource; what came of each. One that is named twice is refused both times."""
+    named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    errors: list[ApiError | None] = []
+    for resource in resources:
+        try:
+            if named[resource.resource_type, resource.resource_name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            alter(resource)
+        except ApiError as error:
+            logger.info("Error altering the settings of %s: %s", resource, error)
+            errors.append(error)
+        except Exception:
+            # the other resources of the request can still be altered
+            logger.exception("Error altering the settings of %s", resource)
+            errors.append(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            errors.append(None)
+    return errors
+
+
+def _check_settings(
+    configs: Sequence[AlterConfigsRequest.AlterableConfig | IncrementalAlterConfigsRequest.AlterableConfig],
+    without_value: Sequence[str],
+) -> None:
+    """INVALID_REQUEST for a setting that is named twice, or that lacks the value it needs."""
+    if len({config.name for config in configs}) < len(configs):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if without_value:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(without_value)}")
+
+
+def _operation(code: int) -> ConfigOperation:
+    try:
+        return ConfigOperation(code)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {code}") from None
+
+
+def _response(body: AlterConfigsRequest, errors: Sequence[ApiError | None]) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResponse.AlterConfigsResourceResponse(
+                ErrorCode.NONE if error is None else error.code,
+                None if error is None else error.message,
+                resource.resource_type,
+                resource.resource_name,
+            )
+            for resource, error in zip(body.resources, errors, strict=True)
+        ]
+    )
+
+
+def _incremental_response(
+    body: IncrementalAlterConfigsRequest, errors: Sequence[ApiError | None]
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                ErrorCode.NONE if error is None else error.code,
+                None if error is None else error.message,
+                resource.resource_type,
+                resource.resource_name,
+            )
+            for resource, error in zip(body.resources, errors, strict=True)
+        ]
+    )

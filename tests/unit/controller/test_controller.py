@@ -454,6 +454,28 @@ def test_leaders_change_in_sync_replicas() -> None:
     assert code(old_broker) is ErrorCode.STALE_BROKER_EPOCH
 
 
+def test_in_sync_replicas_that_leaders_wrote_themselves() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0, 1]})
+    leader = cluster.brokers[0]
+    known = cluster.state("orders")
+    written = known._replace(leader_and_isr=known.leader_and_isr._replace(isr=(0,)))
+    orders, gone = TopicPartition("orders", 0), TopicPartition("gone", 0)
+    assert leader.zk.topics.update_partition_states({orders: written}) == {orders: 1}
+    for partitions in ({orders}, {gone}):
+        leader.zk.propagate_isr_changes(partitions)
+    cluster.settle()
+    for broker in cluster.brokers.values():
+        partition = broker.cache.image.partition(orders)
+        assert partition is not None
+        assert (partition.isr, partition.partition_epoch) == ((0,), 1)
+        assert broker.cache.image.partition(gone) is None
+    assert leader.zk.isr_change_notifications() == []
+    leader.stop()
+    cluster.settle()
+    assert cluster.leadership("orders") == (-1, 1, (0,)), "broker 1 is not in sync, and must not lead"
+
+
 def test_an_election_asked_for_in_the_store() -> None:
     cluster = Cluster(0, 1)
     cluster.create_topic("orders", {0: [1, 0]})

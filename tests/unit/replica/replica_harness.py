@@ -154,12 +154,42 @@ class Replicas:
         max_wait_ms: int = 0,
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
         hard_max_bytes: bool = False,
+        replica_id: int = -1,
     ) -> list[PartitionFetch]:
-        """Fetch; what comes back is empty until the answer is there."""
+        """Fetch; what comes back is empty until the answer is there. Drains the action queue as Apis.handle does."""
         answered: list[PartitionFetch] = []
-        terms = FetchTerms(max_wait_ms, min_bytes, max_bytes, isolation, hard_max_bytes)
+        terms = FetchTerms(max_wait_ms, min_bytes, max_bytes, isolation, hard_max_bytes, replica_id)
         self.manager.fetch_records(terms, fetches, answered.extend)
+        self.actions.run_all()
         return answered
+
+    def follow(
+        self,
+        offset: int,
+        *,
+        replica_id: int = ANOTHER,
+        partition: int = 0,
+        epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        log_start_offset: int = 0,
+        max_wait_ms: int = 0,
+    ) -> list[PartitionFetch]:
+        """A follower fetches from `offset`: it has everything below."""
+        fetch = PartitionFetch(
+            "topic",
+            partition,
+            offset,
+            1 << 20,
+            current_leader_epoch=epoch,
+            last_fetched_epoch=last_fetched_epoch,
+            log_start_offset_of_follower=log_start_offset,
+        )
+        return self.fetch(fetch, replica_id=replica_id, isolation=FetchIsolation.LOG_END, max_wait_ms=max_wait_ms)
+
+    def brokers_alive(self, *broker_ids: int) -> None:
+        """What the metadata says of brokers."""
+        brokers = [UpdateMetadataRequest.UpdateMetadataBroker(id=broker_id) for broker_id in broker_ids]
+        self.manager.update_metadata(UpdateMetadataRequest(controller_id=US, controller_epoch=1, live_brokers=brokers))
 
     def pass_time(self, milliseconds: int) -> None:
         self.clock.advance(milliseconds)

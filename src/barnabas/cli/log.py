@@ -1,10 +1,12 @@
-"""`barnabas log`: looks into the files of a data directory, or adopts Apache Kafka's. Needs no broker."""
+"""`barnabas log`: looks into the files of a log directory, or adopts Apache Kafka's. Needs no broker."""
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from barnabas.cli.client_options import fail
+from barnabas.cli.client_options import EXIT_FAILED, fail
 from barnabas.cli.log_adopt import adopt
 
 
@@ -17,22 +19,44 @@ log.add_command(adopt)
 
 
 @log.command()
-@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(dir_okay=False))
-@click.option("--print-records", is_flag=True, help="Keys and values of the records too.")
-def dump(paths: tuple[str, ...], print_records: bool) -> None:
-    """Show what is in segments (.log) and indexes (.index, .timeindex), as Kafka's DumpLogSegments does."""
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option("--deep-iteration", is_flag=True, help="Every record of a .log file, not only its batches.")
+@click.option("--print-data-log", "--print-records", is_flag=True, help="Keys and values of the records too.")
+@click.option("--verify-index-only", is_flag=True, help="Compare indexes with their logs without printing them.")
+@click.option("--index-sanity-check", is_flag=True, help="Only look whether an index would be rebuilt at a start.")
+def dump(
+    paths: tuple[str, ...],
+    deep_iteration: bool,
+    print_data_log: bool,
+    verify_index_only: bool,
+    index_sanity_check: bool,
+) -> None:
+    """Show what is in the files of a log directory, as Kafka's DumpLogSegments does.
+
+    Segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot), the checkpoint files,
+    partition.metadata and meta.properties. Damage goes to stderr, and the exit status is 1.
+    """
     from barnabas.runtime.files import OperatingSystemFiles
     from barnabas.storage.checkpoints import MalformedCheckpoint
-    from barnabas.storage.log_dump import dump_file
+    from barnabas.storage.dump_complaint import Complaint
+    from barnabas.storage.index_dump import IndexCheck
+    from barnabas.storage.log_dump import DumpTerms, dump_file
 
+    check = IndexCheck.VERIFY if verify_index_only else IndexCheck.PRINT
+    terms = DumpTerms(deep_iteration, print_data_log, IndexCheck.SANITY if index_sanity_check else check)
     files = OperatingSystemFiles(read_only=True)
+    has_complaints = False
     for path in paths:
         try:
-            for line in dump_file(path, files, print_records=print_records):
-                click.echo(line)
+            for line in dump_file(path, files, terms):
+                is_complaint = isinstance(line, Complaint)
+                click.echo(line, err=is_complaint)
+                has_complaints |= is_complaint
         except BrokenPipeError:
             return
         except OSError as error:
-            fail(f"cannot read {path}: {error.strerror}")
+            fail(f"cannot read {error.filename or path}: {error.strerror}")
         except MalformedCheckpoint as error:
             fail(str(error))
+    if has_complaints:
+        sys.exit(EXIT_FAILED)

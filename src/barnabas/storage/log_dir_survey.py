@@ -32,6 +32,7 @@ from barnabas.storage.file_names import (
     LOG_SUFFIX,
     RAFT_METADATA_TOPIC,
     REMOTE_INDEX_CACHE_DIR,
+    SNAPSHOT_SUFFIX,
     STRAY_DIR_SUFFIX,
     base_offset_of,
     parse_partition_dir,
@@ -40,7 +41,7 @@ from barnabas.storage.file_names import (
 from barnabas.storage.leader_epochs import UNDEFINED_EPOCH
 from barnabas.storage.meta_properties import MetaProperties, read_meta_properties
 from barnabas.storage.partition_metadata import read_partition_metadata
-from barnabas.storage.producer_snapshots import snapshot_offsets
+from barnabas.storage.producer_state_snapshot import CorruptSnapshot, read_snapshot, snapshot_offsets
 
 LEFTOVER_SUFFIXES = (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)
 NO_PRODUCER_ID = -1
@@ -140,6 +141,10 @@ def _survey_partition(
     epochs = [epoch for epoch, _ in LeaderEpochCheckpointFile(path, files).read()]
     producer_ids: list[int] = []
     snapshots = snapshot_offsets(files, path)
+    if snapshots:
+        newest = os.path.join(path, segment_file_name(snapshots[-1], SNAPSHOT_SUFFIX))
+        with suppress(CorruptSnapshot):  # torn by a crash: then the batches are read, here as by whoever opens the log
+            producer_ids += [entry.producer_id for entry in read_snapshot(files, newest)]
     if tail_from is not None:
         tail_from = min(tail_from, snapshots[-1]) if snapshots else 0
         for batch in batches_from(tail_from, path, files):

@@ -1,70 +1,94 @@
-"""What `barnabas log dump FILE` prints: the content of a segment's file, line by line, and what is wrong with it.
+"""What `barnabas log dump FILE` prints: the content of a log directory's file, line by line, and what is wrong with it.
 
-Read-only and apart from a running broker; one thread. Its lines are those of Apache Kafka's tool, so that either
-output can be compared with the other. Kafka: kafka.tools.DumpLogSegments.
+Read-only and apart from a running broker; one thread. For the files that Apache Kafka's tool reads the lines are its
+own, so that either output can be compared with the other. This module picks the reader and reads `.log` files;
+`index_dump` and `state_dump` read the others. Kafka: kafka.tools.DumpLogSegments.
 """
 
 from __future__ import annotations
 
 import os
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from barnabas.records.compression import Codec
+from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
-from barnabas.records.record_batch import NO_SEQUENCE, RecordBatch
+from barnabas.records.record_batch import MAX_SEQUENCE, NO_SEQUENCE, ControlRecord, RecordBatch
 from barnabas.records.record_reader import Record
-from barnabas.runtime.files import File, Files
-from barnabas.storage.batch_scan import find_batch, scan_batches
+from barnabas.runtime.files import Files
+from barnabas.storage.batch_scan import scan_batches
 from barnabas.storage.checkpoints import MalformedCheckpoint
-from barnabas.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, base_offset_of
-from barnabas.storage.offset_index import ENTRY_FORMAT as OFFSET_ENTRY
-from barnabas.storage.time_index import ENTRY_FORMAT as TIME_ENTRY
+from barnabas.storage.dump_complaint import Complaint
+from barnabas.storage.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    base_offset_of,
+)
+from barnabas.storage.index_dump import IndexCheck, dump_index, dump_time_index, dump_transaction_index
+from barnabas.storage.state_dump import STATE_FILES, dump_snapshot
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+TRANSACTION_CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
+RAFT_CONTROL_TYPES = {
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
 
 
-def dump_file(path: str, files: Files, *, print_records: bool = False) -> Iterator[str]:
-    """Lines about a `.log`, `.index` or `.timeindex` file; `print_records` adds every record's key and value.
+class DumpTerms(NamedTuple):
+    """What to show. deep: every record, not only batches; contents: keys and values too; check: what of indexes."""
 
-    Damage is a line of its own. Raises MalformedCheckpoint for a file that is none of these, OSError.
+    deep: bool = False
+    contents: bool = False
+    check: IndexCheck = IndexCheck.PRINT
+
+
+def dump_file(path: str, files: Files, terms: DumpTerms = DumpTerms()) -> Iterator[str]:  # noqa: B008 - immutable
+    """Lines about a file of a log directory; those that tell of damage are Complaints.
+
+    Raises MalformedCheckpoint for a file that is none of them or makes no sense, OSError.
     """
-    suffix = os.path.splitext(path)[1]
-    base_offset = base_offset_of(os.path.basename(path))
-    if base_offset is None or suffix not in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        raise MalformedCheckpoint(f"{path} is no {LOG_SUFFIX}, {INDEX_SUFFIX} or {TIME_INDEX_SUFFIX} file of a segment")
-    yield f"Dumping {path}"
-    file = files.open(path)
-    try:
-        if suffix == LOG_SUFFIX:
-            yield from _dump_log(file, base_offset, print_records=print_records)
-        else:
-            log = files.open(path.removesuffix(suffix) + LOG_SUFFIX)
-            try:
-                if suffix == INDEX_SUFFIX:
-                    yield from _dump_index(path, file, log, base_offset)
-                else:
-                    yield from _dump_time_index(path, file, log, base_offset)
-            finally:
-                log.close()
-    finally:
-        file.close()
+    name = os.path.basename(path)
+    suffix = os.path.splitext(name)[1]
+    base_offset = base_offset_of(name)
+    if name in STATE_FILES:
+        yield f"Dumping {path}"
+        yield from STATE_FILES[name](path, files)
+    elif base_offset is not None and suffix in _SEGMENT_FILES:
+        yield f"Dumping {path}"
+        yield from _SEGMENT_FILES[suffix](path, files, base_offset, terms)
+    else:
+        known = ", ".join([*_SEGMENT_FILES, *STATE_FILES])
+        raise MalformedCheckpoint(f"{path} is no file of a log directory that can be shown: {known}")
 
 
-def _dump_log(file: File, base_offset: int, *, print_records: bool) -> Iterator[str]:
+def _dump_log(path: str, files: Files, base_offset: int, terms: DumpTerms) -> Iterator[str]:
     yield f"Log starting offset: {base_offset}"
+    file = files.open(path)
     position = 0
     size = file.size()
     try:
         for batch in scan_batches(file, 0, size):
-            yield describe_batch(batch, position)
-            if print_records:
+            line = describe_batch(batch, position)
+            yield line if batch.is_valid_crc() else Complaint(line)
+            if terms.deep or terms.contents:
                 for record in batch.records():
-                    yield _describe_record(batch, record)
+                    yield _describe_record(batch, record, contents=terms.contents)
             position += batch.length
     except CorruptRecord as error:
-        yield f"Found {size - position} invalid bytes at the end of the file, from position {position}: {error}"
+        yield Complaint(
+            f"Found {size - position} invalid bytes at the end of {os.path.basename(path)}, from position {position}:"
+            f" {error}"
+        )
+    finally:
+        file.close()
 
 
 def describe_batch(batch: RecordBatch | LegacyBatch, position: int) -> str:
@@ -77,8 +101,7 @@ def describe_batch(batch: RecordBatch | LegacyBatch, position: int) -> str:
     stamp = f"{TIMESTAMP_TYPES[batch.timestamp_type]}: {batch.max_timestamp}"
     tail = f"size: {batch.length} magic: {batch.magic} compresscodec: {codec} crc: {batch.crc} isvalid: {valid}"
     if isinstance(batch, LegacyBatch):
-        first = batch.last_offset if batch.codec == Codec.NONE else batch.base_offset
-        return f"baseOffset: {first} lastOffset: {batch.last_offset} position: {position} {stamp} {tail}"
+        return f"offset: {batch.last_offset} position: {position} {stamp} {tail}"
     horizon = batch.delete_horizon_ms
     return (
         f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count}"
@@ -90,7 +113,7 @@ def describe_batch(batch: RecordBatch | LegacyBatch, position: int) -> str:
     )
 
 
-def _describe_record(batch: RecordBatch | LegacyBatch, record: Record) -> str:
+def _describe_record(batch: RecordBatch | LegacyBatch, record: Record, *, contents: bool) -> str:
     parts = [
         f"| offset: {record.offset} {TIMESTAMP_TYPES[batch.timestamp_type]}: {record.timestamp}",
         f"keySize: {-1 if record.key is None else len(record.key)}",
@@ -99,71 +122,31 @@ def _describe_record(batch: RecordBatch | LegacyBatch, record: Record) -> str:
     if isinstance(batch, RecordBatch):
         sequence = batch.base_sequence
         if sequence != NO_SEQUENCE:
-            sequence += record.offset - batch.base_offset
+            sequence = sequence + record.offset - batch.base_offset & MAX_SEQUENCE
         parts.append(f"sequence: {sequence} headerKeys: [{','.join(name for name, _ in record.headers)}]")
-    if record.key is not None:
+        if batch.is_control:
+            return " ".join((*parts, _describe_control(batch, record)))
+    if contents and record.key is not None:
         parts.append(f"key: {record.key.decode('utf-8', 'replace')}")
-    if record.value is not None:
+    if contents and record.value is not None:
         parts.append(f"payload: {record.value.decode('utf-8', 'replace')}")
     return " ".join(parts)
 
 
-def _entries(path: str, file: File, entry_format: str) -> Iterator[tuple[int, int]]:
-    """The entries of an index, up to the zeros that a crash of Kafka leaves at the end."""
-    entry = struct.Struct(entry_format)
-    data = file.read(0, file.size())
-    whole = len(data) // entry.size * entry.size
-    for number, (key, value) in enumerate(entry.iter_unpack(data[:whole])):
-        if number and not value:
-            return
-        yield key, value
-    if whole < len(data):
-        raise CorruptRecord(f"{path} ends in {len(data) - whole} bytes of an entry")
+def _describe_control(batch: RecordBatch, record: Record) -> str:
+    control_type = ControlRecord.parse(record.key).type
+    if control_type not in TRANSACTION_CONTROL_TYPES:
+        return f"controlType: {RAFT_CONTROL_TYPES.get(control_type, 'UNKNOWN')}({control_type})"
+    marker = EndTransactionMarker.of(batch)
+    coordinator_epoch = -1 if marker is None else marker.coordinator_epoch
+    return f"endTxnMarker: {TRANSACTION_CONTROL_TYPES[control_type]} coordinatorEpoch: {coordinator_epoch}"
 
 
-def _dump_index(path: str, file: File, log: File, base_offset: int) -> Iterator[str]:
-    if file.size() == 0:
-        yield f"{path} is empty."
-    mismatches = []
-    try:
-        for relative, position in _entries(path, file, OFFSET_ENTRY):
-            offset = base_offset + relative
-            place = find_batch(log, base_offset, position, log.size())
-            found = place.last_offset if place is not None and place.position == position else -1
-            if found != offset:
-                mismatches.append(f"  Index offset: {offset}, log offset: {found}")
-            yield f"offset: {offset} position: {position}"
-    except CorruptRecord as error:
-        mismatches.append(f"  {error}")
-    if mismatches:
-        yield f"Mismatches in :{path}"
-        yield from mismatches
-
-
-def _dump_time_index(path: str, file: File, log: File, base_offset: int) -> Iterator[str]:
-    if file.size() == 0:
-        yield f"{path} is empty."
-    problems = []
-    try:
-        timestamps = {batch.last_offset: batch.max_timestamp for batch in scan_batches(log, 0, log.size())}
-    except CorruptRecord as error:
-        yield f"Cannot check {path}: {error}"
-        return
-    before = -1
-    try:
-        for timestamp, relative in _entries(path, file, TIME_ENTRY):
-            offset = base_offset + relative
-            found = timestamps.get(offset)
-            if found is None:
-                problems.append(f"  Indexed offset: {offset}, found no batch that ends there")
-            elif found != timestamp:
-                problems.append(f"  Index timestamp: {timestamp}, log timestamp: {found}")
-            if timestamp <= before:
-                problems.append(f"  Index timestamp: {timestamp}, previously indexed timestamp: {before}")
-            before = timestamp
-            yield f"timestamp: {timestamp} offset: {offset}"
-    except CorruptRecord as error:
-        problems.append(f"  {error}")
-    if problems:
-        yield f"Found timestamp mismatch in :{path}"
-        yield from problems
+_SEGMENT_FILES: dict[str, Callable[[str, Files, int, DumpTerms], Iterator[str]]] = {
+    LOG_SUFFIX: _dump_log,
+    INDEX_SUFFIX: lambda path, files, base, terms: dump_index(path, files, base, terms.check),
+    TIME_INDEX_SUFFIX: lambda path, files, base, terms: dump_time_index(path, files, base, terms.check),
+    TRANSACTION_INDEX_SUFFIX: lambda path, files, _base, _terms: dump_transaction_index(path, files),
+    SNAPSHOT_SUFFIX: lambda path, files, _base, _terms: dump_snapshot(path, files),
+}
+"""By suffix: who shows such a file."""

@@ -6,7 +6,12 @@ import pytest
 
 from barnabas.records.compression import Codec
 from barnabas.storage.checkpoints import MalformedCheckpoint
-from barnabas.storage.log_dump import dump_file
+from barnabas.storage.dump_complaint import Complaint
+from barnabas.storage.index_dump import IndexCheck
+from barnabas.storage.log_dump import DumpTerms, dump_file
+from barnabas.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from barnabas.storage.producer_state_snapshot import encode_snapshot
+from barnabas.storage.transaction_index import AbortedTransactionEntry
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import NOW, Broker, batch, log_config
 
@@ -37,7 +42,7 @@ def test_log() -> None:
 
 
 def test_records() -> None:
-    lines = list(dump_file(STEM + ".log", written(), print_records=True))
+    lines = list(dump_file(STEM + ".log", written(), DumpTerms(contents=True)))
     assert lines[3] == (
         f"| offset: 0 CreateTime: {NOW} keySize: 3 valueSize: 20 sequence: -1 headerKeys: [] key: key payload: "
         + "\0" * 20
@@ -49,7 +54,8 @@ def test_damage_is_told() -> None:
     content = files.read_bytes(STEM + ".log")
     files.write_bytes(STEM + ".log", content[:-5])
     lines = list(dump_file(STEM + ".log", files))
-    assert "invalid bytes at the end of the file" in lines[-1]
+    assert "invalid bytes at the end of" in lines[-1]
+    assert isinstance(lines[-1], Complaint)
     files.write_bytes(STEM + ".log", content[:80] + b"!" + content[81:])
     assert "isvalid: false" in next(line for line in dump_file(STEM + ".log", files) if "position: 0" in line)
 
@@ -69,7 +75,52 @@ def test_indexes() -> None:
         assert any("ismatch" in line for line in dump_file(STEM + suffix, files))
 
 
-@pytest.mark.parametrize("name", ["/data/topic-0/leader-epoch-checkpoint", "/data/topic-0/x.log", "/data/7.index"])
+@pytest.mark.parametrize("name", ["/data/topic-0/other-checkpoint", "/data/topic-0/x.log", "/data/7.index"])
 def test_other_files_are_refused(name: str) -> None:
     with pytest.raises(MalformedCheckpoint):
         list(dump_file(name, SimulatedFiles()))
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_index_checks(suffix: str) -> None:
+    files = written()
+    assert list(dump_file(STEM + suffix, files, DumpTerms(check=IndexCheck.VERIFY))) == [f"Dumping {STEM}{suffix}"]
+    sane = list(dump_file(STEM + suffix, files, DumpTerms(check=IndexCheck.SANITY)))
+    assert sane == [f"Dumping {STEM}{suffix}", f"{STEM}{suffix} passed sanity check."]
+    files.write_bytes(STEM + suffix, files.read_bytes(STEM + suffix)[:-1])
+    torn = list(dump_file(STEM + suffix, files, DumpTerms(check=IndexCheck.SANITY)))
+    assert any(isinstance(line, Complaint) for line in torn)
+
+
+def test_snapshots_and_aborted_transactions() -> None:
+    files = SimulatedFiles()
+    files.make_dirs("/data/topic-0")
+    producer = ProducerStateEntry(7, 1, 2, NOW, 40, BatchMetadata(9, 44, 4, NOW))
+    files.write_bytes(STEM + ".snapshot", encode_snapshot([producer, ProducerStateEntry(8, 0)]))
+    in_transaction, idle = list(dump_file(STEM + ".snapshot", files))[1:]
+    assert in_transaction == (
+        "producerId: 7 producerEpoch: 1 coordinatorEpoch: 2 currentTxnFirstOffset: OptionalLong[40]"
+        f" lastTimestamp: {NOW} firstSequence: 5 lastSequence: 9 lastOffset: 44 offsetDelta: 4 timestamp: {NOW}"
+    )
+    assert idle == (
+        "producerId: 8 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty"
+        " lastTimestamp: -1 "
+    )
+    files.write_bytes(STEM + ".txnindex", AbortedTransactionEntry(7, 40, 45, 46).encode() + b"\0")
+    lines = list(dump_file(STEM + ".txnindex", files))
+    assert lines[1] == "version: 0 producerId: 7 firstOffset: 40 lastOffset: 45 lastStableOffset: 46"
+    assert isinstance(lines[2], Complaint)
+
+
+def test_state_files() -> None:
+    files = written()
+    epochs = "/data/topic-0/leader-epoch-checkpoint"
+    assert list(dump_file(epochs, files))[1:] == ["leaderEpoch: 4 startOffset: 0"]
+    assert list(dump_file("/data/recovery-point-offset-checkpoint", files))[1:] == [
+        "topic: topic partition: 0 offset: 10"
+    ]
+    files.write_bytes(epochs, b"0\n2\n4 0\n3 9\n")
+    assert isinstance(list(dump_file(epochs, files))[-1], Complaint)
+    files.write_bytes(epochs, b"0\n2\n4 0\n")
+    with pytest.raises(MalformedCheckpoint):
+        list(dump_file(epochs, files))

@@ -245,7 +245,7 @@ class LogSegment:
         start = self.time_index.lookup(timestamp)
         position = self.offset_index.lookup(max(start.offset, from_offset)).position
         for batch in scan_batches(self.file, position, self.size):
-            if batch.max_timestamp < timestamp or batch.last_offset < from_offset or batch.is_control:
+            if batch.max_timestamp < timestamp or batch.last_offset < from_offset:
                 continue
             for record in batch.records():
                 if record.timestamp >= timestamp and record.offset >= from_offset:

@@ -47,6 +47,7 @@ def find_offset(log: UnifiedLog, timestamp_ms: int) -> TimestampAndOffset | None
 
 
 def _find_timestamp(log: UnifiedLog, timestamp_ms: int) -> TimestampAndOffset | None:
+    """The first such record in order of offsets. Segments without one are passed over (Kafka looks into one only)."""
     for segment in log.local.segments.all():
         if segment.largest_timestamp >= timestamp_ms:
             found = segment.find_offset_by_timestamp(timestamp_ms, log.log_start_offset)
@@ -56,12 +57,15 @@ def _find_timestamp(log: UnifiedLog, timestamp_ms: int) -> TimestampAndOffset | 
 
 
 def _find_max_timestamp(log: UnifiedLog) -> TimestampAndOffset | None:
-    segment = max(log.local.segments.all(), key=lambda candidate: candidate.max_timestamp_and_offset().timestamp)
-    largest = segment.max_timestamp_and_offset().timestamp
-    if largest == NO_TIMESTAMP:
-        return None
-    found = segment.find_offset_by_timestamp(largest, log.log_start_offset)
-    return TimestampAndOffset(*found) if found is not None else None
+    """The first record that has the largest timestamp; where no record has one, the first record."""
+    segments = log.local.segments.all()
+    largest = max(segment.max_timestamp_and_offset().timestamp for segment in segments)
+    for segment in segments:
+        if segment.max_timestamp_and_offset().timestamp == largest:
+            found = segment.find_offset_by_timestamp(largest, log.log_start_offset)
+            if found is not None:
+                return TimestampAndOffset(*found)
+    return None
 
 
 def offsets_before(log: UnifiedLog, timestamp_ms: int, max_offsets: int, now_ms: int) -> list[int]:

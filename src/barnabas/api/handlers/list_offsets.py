@@ -1,7 +1,8 @@
 """ListOffsets: v0-11.
 
 Brief: a look-up in the indexes and at most a few blocks of one segment. v0: a list of offsets before a time. v1: one
-offset and its time stamp. v2: isolation level. v4: leader epoch. v6: flexible. v7: max timestamp (-3, KIP-734).
+offset and its time stamp. v2: isolation level. v4: leader epoch. v5: OFFSET_NOT_AVAILABLE. v6: flexible. v7: max
+timestamp (-3, KIP-734).
 v8: earliest local offset (-4, KIP-405). v9: latest tiered (-5, KIP-1005). v11: earliest pending upload (-6, KIP-1023).
 
 Kafka: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset.
@@ -14,6 +15,8 @@ from collections import Counter
 from barnabas.api.request import Request
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.records.errors import CorruptRecord
+from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
@@ -43,6 +46,10 @@ FIRST_VERSION_OF = {
 """The request version from which on a special time stamp is understood."""
 
 UNKNOWN = -1
+CONSUMER, DEBUGGING_CONSUMER = -1, -2
+"""Replica ids of those who are no replicas. The second may ask followers, and sees what is not committed yet."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+OFFSET_NOT_AVAILABLE_SINCE = 5
 
 
 class ListOffsetsApi:
@@ -53,7 +60,7 @@ class ListOffsetsApi:
         self._clock = clock
 
     def list_offsets(self, request: Request[ListOffsetsRequest]) -> None:
-        """Answer every partition on its own; a partition named twice is an INVALID_REQUEST."""
+        """Answer every partition on its own; from v1 on a partition named twice is an INVALID_REQUEST."""
         named = Counter(
             (topic.name, partition.partition_index) for topic in request.body.topics for partition in topic.partitions
         )
@@ -61,7 +68,7 @@ class ListOffsetsApi:
         for topic in request.body.topics:
             answer = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=[])
             for asked in topic.partitions:
-                if named[topic.name, asked.partition_index] > 1:
+                if named[topic.name, asked.partition_index] > 1 and request.api_version > 0:
                     answer.partitions.append(_failed(asked.partition_index, ErrorCode.INVALID_REQUEST))
                 else:
                     answer.partitions.append(self._partition_answer(request, topic.name, asked))
@@ -90,16 +97,22 @@ class ListOffsetsApi:
             return _failed(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
         try:
             partition = self._replicas.partition_or_error(topic, asked.partition_index)
-            partition.check_leader_epoch(asked.current_leader_epoch, leader_only=request.body.replica_id != -2)
+            leader_only = request.body.replica_id != DEBUGGING_CONSUMER
+            state = partition.check_leader_epoch(asked.current_leader_epoch, leader_only=leader_only)
+            isolation = _isolation(request.body)
             if version == 0:
-                offsets = _legacy_offsets(partition, asked.timestamp, asked.max_num_offsets, self._clock.milliseconds())
+                offsets = _legacy_offsets(partition, asked, isolation, self._clock.milliseconds())
                 return PartitionAnswer(
                     partition_index=asked.partition_index, error_code=ErrorCode.NONE, old_style_offsets=offsets
                 )
-            isolation = _isolation(request.body)
-            timestamp, offset, leader_epoch = _offset_for(partition, asked.timestamp, isolation)
+            timestamp, offset, leader_epoch = _offset_for(partition, state, asked.timestamp, isolation)
         except ApiError as error:
-            return _failed(asked.partition_index, error.code)
+            code = error.code
+            if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            return _failed(asked.partition_index, code)
+        except CorruptRecord:
+            return _failed(asked.partition_index, ErrorCode.CORRUPT_MESSAGE)
         return PartitionAnswer(
             partition_index=asked.partition_index,
             error_code=ErrorCode.NONE,
@@ -110,34 +123,61 @@ class ListOffsetsApi:
 
 
 def _isolation(body: ListOffsetsRequest) -> FetchIsolation:
-    if body.replica_id >= 0:
+    """Whoever is no consumer sees everything. Raises ApiError for an isolation level that does not exist."""
+    if body.replica_id != CONSUMER:
         return FetchIsolation.LOG_END
-    return FetchIsolation.TXN_COMMITTED if body.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
+    if body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {body.isolation_level}")
+    return FetchIsolation.TXN_COMMITTED if body.isolation_level == READ_COMMITTED else FetchIsolation.HIGH_WATERMARK
 
 
-def _offset_for(partition: Partition, timestamp: int, isolation: FetchIsolation) -> tuple[int, int, int]:
-    """(time stamp, offset, leader epoch); UNKNOWN where there is none. Nothing beyond what a fetch may read."""
-    end = partition.end_offset_metadata(isolation).message_offset
+def _offset_for(
+    partition: Partition, state: LeaderState, timestamp: int, isolation: FetchIsolation
+) -> tuple[int, int, int]:
+    """(time stamp, offset, leader epoch); UNKNOWN where there is none. Nothing beyond what a fetch may read.
+
+    Raises ApiError: OFFSET_NOT_AVAILABLE. Kafka: Partition.fetchOffsetForTimestamp.
+    """
+    log = partition.log
     if timestamp == LATEST_TIMESTAMP:
-        state = partition.state
-        return UNKNOWN, end, UNKNOWN if state is None else state.leader_epoch
-    if timestamp == EARLIEST_PENDING_UPLOAD_TIMESTAMP:
+        _check_watermark_caught_up(partition, state, isolation)
+        return UNKNOWN, partition.end_offset_metadata(isolation).message_offset, state.leader_epoch
+    if timestamp in (EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP):
         return UNKNOWN, UNKNOWN, UNKNOWN
-    found = partition.log.offset_for_timestamp(timestamp)
-    if found is None or (found.offset >= end and timestamp not in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)):
-        return UNKNOWN, UNKNOWN, UNKNOWN
-    return found.timestamp, found.offset, found.leader_epoch
+    end = partition.end_offset_metadata(isolation).message_offset
+    found = log.offset_for_timestamp(timestamp)
+    if timestamp not in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP) and (found is None or found.offset >= end):
+        _check_watermark_caught_up(partition, state, isolation)
+        found = None
+    return (UNKNOWN, UNKNOWN, UNKNOWN) if found is None else (found.timestamp, found.offset, found.leader_epoch)
 
 
-def _legacy_offsets(partition: Partition, timestamp: int, max_num_offsets: int, now_ms: int) -> list[int]:
+def _check_watermark_caught_up(partition: Partition, state: LeaderState, isolation: FetchIsolation) -> None:
+    """Raise OFFSET_NOT_AVAILABLE while a new leader does not know yet what its epoch found committed (KIP-207).
+
+    Until its high watermark reaches the start of its epoch, consumers could see offsets go back.
+    """
+    high_watermark = partition.log.high_watermark
+    if isolation is not FetchIsolation.LOG_END and state.start_offset > high_watermark:
+        raise ApiError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"Failed to fetch offsets for partition {partition} with leader epoch {state.leader_epoch} as this"
+            f" partition's high watermark ({high_watermark}) is lagging behind the start offset from the beginning of"
+            f" this epoch ({state.start_offset}).",
+        )
+
+
+def _legacy_offsets(
+    partition: Partition, asked: ListOffsetsRequest.ListOffsetsPartition, isolation: FetchIsolation, now_ms: int
+) -> list[int]:
     """v0: offsets at segment boundaries, newest first, none beyond what a consumer may read.
 
-    Kafka: ReplicaManager.legacyFetchOffsetsForTimestamp.
+    Kafka: Partition.legacyFetchOffsetsForTimestamp.
     """
-    end = partition.end_offset_metadata(FetchIsolation.HIGH_WATERMARK).message_offset
-    offsets = offsets_before(partition.log, timestamp, max(0, max_num_offsets), now_ms)
+    end = partition.end_offset_metadata(isolation).message_offset
+    offsets = offsets_before(partition.log, asked.timestamp, max(0, asked.max_num_offsets), now_ms)
     if any(offset > end for offset in offsets):
-        return [end, *(offset for offset in offsets if offset < end)]
+        return [end, *(offset for offset in offsets if offset <= end)]
     return offsets
 
 

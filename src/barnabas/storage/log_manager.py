@@ -11,7 +11,8 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from barnabas.config.log_config import LogConfig
@@ -26,6 +27,8 @@ from barnabas.storage.directory_lock import DirectoryLock
 from barnabas.storage.directory_threads import run_per_directory
 from barnabas.storage.index_pages import IndexPages
 from barnabas.storage.log_checkpoints import LogCheckpoints
+from barnabas.storage.log_cleaner import LogCleaner
+from barnabas.storage.log_cleaner_manager import CleanerLogs
 from barnabas.storage.log_deletion import LogDeletion
 from barnabas.storage.log_directories import LogDirectories
 from barnabas.storage.log_directory import Lock, LogDirectory
@@ -69,6 +72,8 @@ class LogManager:
         self._config = config
         self._topic_config = topic_config or (lambda _topic: default_log_config)
         self._creation_lock = threading.Lock()
+        self.cleaner: LogCleaner | None = None
+        """Made at start; None where `log.cleaner.enable` is off."""
         self._doomed: list[str] = []
         """Directories that an earlier run's deletions left over; filled at start, before anything else runs."""
         random_numbers = chance or random.Random()
@@ -91,6 +96,8 @@ class LogManager:
         """The partition's log, None when there is none here, or only in a directory that failed."""
         self.meta_properties = directories.meta_properties
         """See LogDirectories."""
+        self.directory_failed = directories.failed
+        """To be told of a disk error by whoever else writes in a log directory. See LogDirectories.failed."""
         self.check_and_write_meta_properties = directories.check_and_write_meta_properties
         """See LogDirectories."""
         self.checkpoint_recovery_points = self._checkpoints.checkpoint_recovery_points
@@ -104,10 +111,15 @@ class LogManager:
         """Make and lock the directories; `startup` does it, unless it was done to look at their `meta.properties`."""
         self._directories.open()
 
-    def startup(self, is_stray: Callable[[UnifiedLog], bool] = lambda _log: False) -> None:
+    def startup(
+        self,
+        is_stray: Callable[[UnifiedLog], bool] = lambda _log: False,
+        make_cleaner: Callable[[Sequence[str], CleanerLogs], LogCleaner] | None = None,
+    ) -> None:
         """Lock the directories, load all logs (recover those of a crashed broker) and begin the background tasks.
 
-        Directories that cannot be used are left out, and logs that `is_stray` says cannot be served.
+        Directories that cannot be used are left out, and logs that `is_stray` says cannot be served. `make_cleaner` is
+        given the live directories and a view of the logs; None where `log.cleaner.enable` is off.
         Raises LogDirectoryLocked; OSError when no directory is left.
         """
         self.open_directories()
@@ -120,6 +132,10 @@ class LogManager:
             is_stray=is_stray,
             put_aside=self._deletion.put_aside,
         ).run()
+        if make_cleaner is not None:
+            logs = CleanerLogs(self._table.get, self._table.all, self._directories.failed)
+            self.cleaner = make_cleaner(self.live_log_dirs, logs)
+            self.cleaner.startup()
         self._schedule_tasks()
 
     def _load_log(self, topic_partition: TopicPartition, path: str, directory: LogDirectory) -> UnifiedLog:
@@ -132,6 +148,8 @@ class LogManager:
         A directory whose logs were never loaded keeps the checkpoints and the mark it had.
         """
         logger.info("Shutting down.")
+        if self.cleaner is not None:
+            self.cleaner.shutdown()
         loaded = [directory for directory in self._directories.online() if directory.is_loaded]
         tasks = {
             directory.path: [partial(_flush_and_close, log) for log in self._table.in_dir(directory.path)]
@@ -234,7 +252,10 @@ class LogManager:
         """The topic has these settings now."""
         for log in self.all_logs():
             if log.topic_partition.topic == topic:
+                was_compacted = log.config.is_compacted
                 log.update_config(log_config)
+                if self.cleaner is not None and was_compacted and not log_config.is_compacted:
+                    self.cleaner.abort_cleaning(log.topic_partition)
 
     def async_delete(self, topic_partition: TopicPartition) -> None:
         """Take the log out and rename its directory; the files go after file.delete.delay.ms.
@@ -244,6 +265,9 @@ class LogManager:
         with self._creation_lock:
             log = self._table.remove(topic_partition)
         if log is not None:
+            if self.cleaner is not None:
+                self.cleaner.abort_cleaning(topic_partition)
+                self.cleaner.update_checkpoints(log.parent_dir, topic_partition)
             self._deletion.delete(log)
         elif offline := self.offline_log_dirs:
             raise ApiError(
@@ -251,6 +275,43 @@ class LogManager:
                 f"Failed to delete log for {topic_partition} because it may be in one of the offline directories"
                 f" {','.join(offline)}",
             )
+
+    # -- truncation, which the cleaner must not meet
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Drop everything of a log from `offset` on; True if there was something. Call without the log's lock.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR.
+        """
+        log = self.get_log(topic_partition)
+        if log is None:
+            return False
+        if offset >= log.local.segments.active.base_offset:
+            return log.truncate_to(offset)
+        with self._cleaning_paused(log):
+            return log.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Drop everything of a log, which begins anew at `offset`. As above."""
+        log = self.get_log(topic_partition)
+        if log is not None:
+            with self._cleaning_paused(log):
+                log.truncate_fully_and_start_at(offset)
+
+    @contextmanager
+    def _cleaning_paused(self, log: UnifiedLog) -> Iterator[None]:
+        """Keep the cleaner away from a log whose end is cut off; it is clean up to its active segment at most then."""
+        cleaner = self.cleaner
+        if cleaner is None:
+            yield
+            return
+        cleaner.abort_and_pause_cleaning(log.topic_partition)
+        try:
+            yield
+            active = log.local.segments.active
+            cleaner.maybe_truncate_checkpoint(log.parent_dir, log.topic_partition, active.base_offset)
+        finally:
+            cleaner.resume_cleaning([log.topic_partition])
 
     # -- background tasks
 
@@ -274,13 +335,22 @@ class LogManager:
         scheduler.schedule("kafka-delete-logs", self._delete_leftovers, delay_ms=delay_ms)
 
     def cleanup_logs(self) -> None:
-        """Delete what retention no longer wants, in every log."""
+        """Delete what retention no longer wants, in every log that is not compacted; the cleaner sees to the others."""
         total = 0
-        for log in self.all_logs():
-            try:
-                total += log.delete_old_segments()
-            except ApiError as error:
-                logger.warning("Retention of %s failed: %s", log, error)
+        cleaner = self.cleaner
+        if cleaner is not None:
+            logs = cleaner.pause_cleaning_for_non_compacted_partitions()
+        else:
+            logs = [log for log in self.all_logs() if not log.config.is_compacted]
+        try:
+            for log in logs:
+                try:
+                    total += log.delete_old_segments()
+                except ApiError as error:
+                    logger.warning("Retention of %s failed: %s", log, error)
+        finally:
+            if cleaner is not None:
+                cleaner.resume_cleaning([log.topic_partition for log in logs])
         if total:
             logger.info("Log cleanup deleted %d segments", total)
 
@@ -311,6 +381,8 @@ class LogManager:
     def fail_log_dir(self, log_dir: str) -> list[TopicPartition]:
         """Take a directory's logs out, close their files, unlock it; returns their partitions."""
         self._directories.take_offline(log_dir)
+        if self.cleaner is not None:
+            self.cleaner.handle_log_dir_failure(log_dir)
         with self._creation_lock:  # a log that is being made there is in the table by now
             failed = self._table.remove_dir(log_dir)
         for log in failed:

@@ -184,6 +184,13 @@ def test_topics_that_are_not_there(client: RawClient, topic: str) -> None:
     assert change(client, "", ("retention.ms", SET, "5")) == nameless
 
 
+@pytest.mark.parametrize("name", ["no/such/topic", "a b", "x" * 300, "\N{LATIN SMALL LETTER E WITH ACUTE}"])
+def test_names_that_are_no_topics(client: RawClient, name: str) -> None:
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    assert replace(client, name, ("retention.ms", "5")) == unknown
+    assert change(client, name, ("retention.ms", SET, "5")) == unknown
+
+
 def test_other_resources(client: RawClient) -> None:
     cases: list[tuple[int, str, str]] = [
         (3, "group", "Unknown resource type 3"),

@@ -61,24 +61,26 @@ class ConfigAdmin:
 
         Raises ApiError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
         """
+        self._check_topic(topic)
         with self._lock:
             self._change(topic, settings, validate_only=validate_only)
 
     def change_topic_config(self, topic: str, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> None:
         """Change some settings of a topic, in the order of `changes`; the others stay. Raises as replacing does."""
-        if not topic:
-            raise _default_topic()
+        self._check_topic(topic)  # before its name becomes a path in the store
         with self._lock:
             settings = self._repository.topic_overrides(topic)
             for change in changes:
                 _apply(change, settings)
             self._change(topic, settings, validate_only=validate_only)
 
-    def _change(self, topic: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
+    def _check_topic(self, topic: str) -> None:
         if not topic:
-            raise _default_topic()
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         if not self._metadata.contains(topic):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+
+    def _change(self, topic: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
         try:
             validate_topic_config(settings, self._broker())
         except InvalidConfiguration as error:
@@ -90,10 +92,6 @@ class ConfigAdmin:
         if not validate_only:
             logger.info("Updating topic %s with new configuration : %s", topic, dict(settings))
             self._repository.change_topic_config(topic, settings)
-
-
-def _default_topic() -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
 
 
 def _apply(change: ConfigChange, settings: dict[str, str]) -> None:

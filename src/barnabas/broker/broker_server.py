@@ -10,8 +10,9 @@ Kafka: kafka.server.KafkaServer.
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from barnabas.api.apis import Apis
@@ -51,6 +52,9 @@ from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.runtime.scheduler import ThreadScheduler
+from barnabas.storage.cleaner_config import CleanerConfig
+from barnabas.storage.log_cleaner import LogCleaner
+from barnabas.storage.log_cleaner_manager import CleanerLogs
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.zk.embedded_store import EmbeddedStore
@@ -137,9 +141,13 @@ class BrokerServer:
         self._scheduler.start()
         self._on_stop("scheduler", self._scheduler.shutdown)
 
+    def _new_cleaner(self, log_dirs: Sequence[str], logs: CleanerLogs) -> LogCleaner:
+        return LogCleaner(CleanerConfig.from_kafka_config(self._config), log_dirs, logs, self._files, self._clock)
+
     def _open_store_and_logs(self, open_files: int) -> None:
         config = self._config
-        failures = LogDirFailures(self.fail)
+        timeout_ms = config.integer("log.dir.failure.timeout.ms")
+        self._log_dir_failures = LogDirFailures(self.fail, self._clock, timeout_ms=timeout_ms)
         self._log_manager = LogManager(
             config.log_dirs,
             self._files,
@@ -148,12 +156,14 @@ class BrokerServer:
             LogManagerConfig.from_kafka_config(config, open_files),
             LogConfig.of(config),
             topic_config=lambda topic: topic_configs.log_config(topic),  # noqa: PLW0108 - it exists further down
-            on_log_dir_failure=failures.notify,
+            on_log_dir_failure=self._log_dir_failures.notify,
         )
         self._log_manager.open_directories()
         self._on_stop("logs", lambda: self._log_manager.shutdown(self._broker_epoch()))
-        metadata_dir = config.optional_string("metadata.log.dir") or self._log_manager.live_log_dirs[0]
-        store = EmbeddedStore(metadata_dir, self._clock, self.fail)
+        self._metadata_dir = os.path.abspath(config.optional_string("metadata.log.dir") or config.log_dirs[0])
+        if self._metadata_dir in self._log_manager.offline_log_dirs:
+            raise OSError(f"Shutdown broker because the metadata log dir {self._metadata_dir} has failed")
+        store = EmbeddedStore(self._metadata_dir, self._clock, self.fail)
         store.start()
         self._on_stop("metadata store", store.close)
         self._zk_client = KafkaZkClient(store.new_session(), self._clock)
@@ -162,10 +172,9 @@ class BrokerServer:
         self._broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
         topic_configs = TopicLogConfigs(ConfigRepository(self._zk_client), config)
         topic_configs.begin_loading()
-        self._log_manager.startup()
+        is_cleaning = config.boolean("log.cleaner.enable")
+        self._log_manager.startup(make_cleaner=self._new_cleaner if is_cleaning else None)
         topic_configs.end_loading()
-        failures.start(self._log_manager)
-        self._on_stop("log directory failures", failures.shutdown)
         changes = ConfigChangeListener(self._zk_client, self._scheduler, self._clock)
         changes.register(ConfigType.TOPIC, topic_configs.updater(self._log_manager.update_log_config))
         changes.start()
@@ -188,6 +197,13 @@ class BrokerServer:
         )
         self._replicas.startup()
         self._on_stop("replicas", self._replicas.shutdown)
+        self._log_dir_failures.start(
+            self._replicas.handle_log_dir_failure,
+            lambda: self._log_manager.live_log_dirs,
+            lambda: self._zk_client.propagate_log_dir_event(self._broker_id),
+            needed_dir=self._metadata_dir,
+        )
+        self._on_stop("log directory failures", self._log_dir_failures.shutdown)
 
     def _bind_sockets(self) -> None:
         """Bind every listener: from here on clients can connect, and wait until the broker is ready for them."""

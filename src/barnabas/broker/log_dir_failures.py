@@ -1,7 +1,9 @@
 """The `log-dir-failure` thread: takes a failed log directory out, away from whoever ran into the failure.
 
-Notified by the log manager on any thread, perhaps under its locks; acts on its own thread, which holds none.
-A broker without any live log directory ends. Kafka: LogDirFailureChannel and its handler in ReplicaManager.
+Notified by the log manager on any thread, perhaps under its locks; acts on its own thread, which holds none: the
+replica layer stops serving what lies there, and the controller is told, which has other replicas lead. A broker
+without any live log directory ends, as does one that has lost the directory of its metadata store, or cannot reach the
+controller within `log.dir.failure.timeout.ms`. Kafka: LogDirFailureChannel, ReplicaManager.LogDirFailureHandler.
 """
 
 from __future__ import annotations
@@ -9,38 +11,89 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from barnabas.storage.log_manager import LogManager
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.zk.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
+RETRY_SECONDS = 1.0
+
 
 class LogDirFailures:
-    """fail: ends the broker, told why."""
+    """fail: ends the broker, told why. timeout_ms: how long the controller may be out of reach."""
 
-    def __init__(self, fail: Callable[[BaseException], None]) -> None:
+    def __init__(self, fail: Callable[[BaseException], None], clock: Clock, *, timeout_ms: int) -> None:
         self._fail = fail
+        self._clock = clock
+        self._timeout_ms = timeout_ms
         self._failed: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def notify(self, log_dir: str) -> None:
         """A directory has failed."""
         self._failed.put(log_dir)
 
-    def start(self, log_manager: LogManager) -> None:
-        """Handle failures from now on, those noted before first."""
-        self._thread = threading.Thread(target=self._run, args=(log_manager,), name="log-dir-failure", daemon=True)
+    def start(
+        self,
+        stop_serving: Callable[[str], None],
+        live_log_dirs: Callable[[], Collection[str]],
+        tell_controller: Callable[[], None],
+        needed_dir: str | None,
+    ) -> None:
+        """Handle failures from now on, those noted before first.
+
+        stop_serving: given the directory. needed_dir: the one this broker cannot do without, if there is such.
+        """
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(stop_serving, live_log_dirs, tell_controller, needed_dir),
+            name="log-dir-failure",
+            daemon=True,
+        )
         self._thread.start()
 
     def shutdown(self) -> None:
         """Stop the thread."""
+        self._stopped.set()
         self._failed.put(None)
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, log_manager: LogManager) -> None:
+    def _run(
+        self,
+        stop_serving: Callable[[str], None],
+        live_log_dirs: Callable[[], Collection[str]],
+        tell_controller: Callable[[], None],
+        needed_dir: str | None,
+    ) -> None:
         while (log_dir := self._failed.get()) is not None:
-            log_manager.fail_log_dir(log_dir)
-            if not log_manager.live_log_dirs:
-                self._fail(OSError(f"the last log directory has failed: {log_dir}"))
+            try:
+                stop_serving(log_dir)
+                if not live_log_dirs():
+                    self._fail(OSError(f"Shutdown broker because all log dirs have failed, {log_dir} last"))
+                elif log_dir == needed_dir:
+                    self._fail(OSError(f"Shutdown broker because the metadata log dir {log_dir} has failed"))
+                else:
+                    self._tell(tell_controller)
+            except Exception as error:
+                logger.exception("Handling the failure of log directory %s failed", log_dir)
+                self._fail(error)
+
+    def _tell(self, tell_controller: Callable[[], None]) -> None:
+        """Try until the store takes it: unheard of, the partitions would stay without a leader."""
+        deadline_ns = self._clock.nanoseconds() + self._timeout_ms * NANOSECONDS_PER_MILLISECOND
+        while True:
+            try:
+                tell_controller()
+            except StoreError as error:
+                logger.warning("The controller could not be told of a failed log directory: %s", error)
+                if self._clock.nanoseconds() > deadline_ns:
+                    self._fail(error)
+                    return
+            else:
+                return
+            if self._stopped.wait(RETRY_SECONDS):
+                return

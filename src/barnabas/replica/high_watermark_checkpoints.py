@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partition import Partition
@@ -21,12 +21,18 @@ logger = logging.getLogger(__name__)
 
 
 class HighWatermarkCheckpoints:
-    """Reads and writes the checkpoint file of each log directory."""
+    """Reads and writes the checkpoint file of each log directory.
 
-    def __init__(self, files: Files) -> None:
+    on_failure: told directory, what was being done, and the error, when a file cannot be written.
+    """
+
+    def __init__(self, files: Files, on_failure: Callable[[str, str, OSError], None]) -> None:
         self._files = files
+        self._on_failure = on_failure
         self._lock = threading.Lock()
         self._read: dict[str, dict[TopicPartition, int]] = {}
+        self._written: dict[str, dict[TopicPartition, int]] = {}
+        """What was written last: where nothing has moved since, nothing is written."""
 
     def read(self, log_dir: str) -> dict[TopicPartition, int]:
         """High watermarks of `log_dir` as of the broker's start; empty when there is no readable file.
@@ -43,18 +49,23 @@ class HighWatermarkCheckpoints:
             return self._read[log_dir]
 
     def write(self, partitions: Iterable[Partition], log_dirs: Iterable[str]) -> None:
-        """Write every directory's file; a directory that cannot be written is logged, and does not stop the rest."""
+        """Write every directory's file; a directory that cannot be written is reported, and does not stop the rest."""
         by_dir: dict[str, dict[TopicPartition, int]] = {log_dir: {} for log_dir in log_dirs}
         for partition in partitions:
             log = partition.log
-            if log.parent_dir in by_dir:
-                by_dir[log.parent_dir][partition.topic_partition] = log.high_watermark
+            offsets_of_dir = by_dir.get(log.parent_dir)
+            if offsets_of_dir is not None:
+                offsets_of_dir[partition.topic_partition] = log.high_watermark
         with self._lock:
             for log_dir, offsets in by_dir.items():
+                if self._written.get(log_dir) == offsets:
+                    continue
                 try:
                     self._file(log_dir).write(offsets)
-                except OSError:
-                    logger.exception("writing %s in %s failed", HIGH_WATERMARK_FILE, log_dir)
+                except OSError as error:
+                    self._on_failure(log_dir, f"writing {HIGH_WATERMARK_FILE}", error)
+                else:
+                    self._written[log_dir] = offsets
 
     def _file(self, log_dir: str) -> OffsetCheckpointFile:
         return OffsetCheckpointFile(log_dir, HIGH_WATERMARK_FILE, self._files)

@@ -11,21 +11,28 @@ from collections.abc import Iterator, Mapping
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.offline_partitions import OfflinePartitions
 from barnabas.replica.partition import Partition
 
 
 class HostedPartitions:
-    """metadata knows whether the cluster has a partition at all."""
+    """metadata knows whether the cluster has a partition at all. offline: those that should be here and cannot."""
 
     def __init__(self, metadata: MetadataCache) -> None:
+        self.offline = OfflinePartitions()
         self._metadata = metadata
         self._by_topic: Mapping[str, Mapping[int, Partition]] = {}
 
     def partition_or_error(self, topic: str, partition: int) -> Partition:
-        """The partition if this broker hosts it; else ApiError NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION."""
+        """The partition if this broker hosts it.
+
+        Else ApiError: KAFKA_STORAGE_ERROR when its directory has failed, NOT_LEADER_OR_FOLLOWER,
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
         try:
             return self._by_topic[topic][partition]
         except KeyError:
+            self.offline.check(TopicPartition(topic, partition))
             if self._metadata.image.partition(TopicPartition(topic, partition)) is not None:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None

@@ -149,6 +149,8 @@ class LeadershipOrders:
         except ApiError as refused:
             logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             error = refused.code
+            if error is ErrorCode.KAFKA_STORAGE_ERROR and self._log_manager.offline_log_dirs:
+                self._hosted.offline.add([key])  # its log may be where nobody can look
         except InconsistentTopicId as refused:
             logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             error = ErrorCode.INCONSISTENT_TOPIC_ID
@@ -156,6 +158,7 @@ class LeadershipOrders:
 
     def _hosted_for(self, key: TopicPartition, topic_id: bytes, state: PartitionState) -> Partition | None:
         """The partition if it is here already; ApiError when the order is stale or not for this broker."""
+        self._hosted.offline.check(key)
         hosted = self._hosted.get(key)
         if hosted is None:
             if self._environment.broker_id not in state.replicas:
@@ -178,6 +181,9 @@ class LeadershipOrders:
 
     def _stop_replica(self, topic: str, state: StopReplicaRequest.StopReplicaPartitionState) -> ErrorCode:
         key = TopicPartition(topic, state.partition_index)
+        if key in self._hosted.offline:
+            logger.warning("Ignoring StopReplica for %s: it is in an offline log directory", key)
+            return ErrorCode.KAFKA_STORAGE_ERROR
         hosted = self._hosted.get(key)
         if hosted is not None:
             current = hosted.state
@@ -188,9 +194,31 @@ class LeadershipOrders:
             ):
                 return ErrorCode.FENCED_LEADER_EPOCH
             hosted.retire()
-        if state.delete_partition and self._log_manager.get_log(key) is not None:
-            self._log_manager.async_delete(key)
+        if state.delete_partition:
+            try:
+                self._log_manager.async_delete(key)
+            except ApiError as error:
+                logger.warning("StopReplica for %s failed: %s", key, error)
+                return error.code
         return ErrorCode.NONE
+
+    def handle_log_dir_failure(self, log_dir: str) -> None:
+        """Stop serving the partitions of a log directory with a disk error, and answer those who wait for them.
+
+        Kafka: ReplicaManager.handleLogDirFailure.
+        """
+        logger.warning("Stopping serving replicas in dir %s", log_dir)
+        with self._state_change_lock:
+            failed = [partition for partition in self._hosted if partition.log.parent_dir == log_dir]
+            keys = [partition.topic_partition for partition in failed]
+            self._hosted.offline.add(keys)  # before they are gone: nobody is to be sent to another broker
+            for partition in failed:
+                partition.retire()
+            self._hosted.publish(dict.fromkeys(keys))
+        self._log_manager.fail_log_dir(log_dir)
+        self._waiting.wake_all(keys)
+        self._forget_topics(keys)
+        logger.warning("Stopped serving replicas in dir %s", log_dir)
 
     def _forget_topics(self, stopped: Iterable[TopicPartition]) -> None:
         """The metrics of a topic go with its last partition."""

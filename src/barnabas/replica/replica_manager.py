@@ -10,8 +10,11 @@ Kafka: kafka.server.ReplicaManager.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import Timer
 from barnabas.replica.alter_partition_manager import AlterPartitionManager
@@ -23,6 +26,7 @@ from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
 from barnabas.replica.hosted_partitions import HostedPartitions
 from barnabas.replica.isr_updates import IsrUpdates
 from barnabas.replica.leadership_orders import LeadershipOrders
+from barnabas.replica.log_dir_descriptions import LogDirDescription, describe_log_dirs
 from barnabas.replica.partition import Partition
 from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.replica.read import ReplicaReader
@@ -56,7 +60,8 @@ class ReplicaManager:
         self.config = config
         self._log_manager = log_manager
         self._scheduler = scheduler
-        self._checkpoints = HighWatermarkCheckpoints(files)
+        self._files = files
+        self._checkpoints = HighWatermarkCheckpoints(files, log_manager.directory_failed)
         self.topic_stats = BrokerTopicStats()
         self.hosted = HostedPartitions(metadata)
         self.partition_or_error = self.hosted.partition_or_error
@@ -78,6 +83,8 @@ class ReplicaManager:
         """See `LeadershipOrders.stop_replicas`."""
         self.update_metadata = orders.update_metadata
         """See `LeadershipOrders.update_metadata`."""
+        self.handle_log_dir_failure = orders.handle_log_dir_failure
+        """See `LeadershipOrders.handle_log_dir_failure`."""
         self.append_records = ReplicaAppender(self.partition_or_error, waiting, self.topic_stats).append_records
         """See `ReplicaAppender.append_records`."""
         self.fetch_records = ReplicaReader(
@@ -118,6 +125,15 @@ class ReplicaManager:
     def partitions(self) -> list[Partition]:
         """Every hosted partition, at this moment."""
         return list(self.hosted)
+
+    @property
+    def offline_partition_count(self) -> int:
+        """Partitions of this broker whose log directory has failed."""
+        return len(self.hosted.offline)
+
+    def describe_log_dirs(self, partitions: Collection[TopicPartition] | None) -> list[LogDirDescription]:
+        """Every log directory, with the sizes of those replicas that are among `partitions` (None: all)."""
+        return describe_log_dirs(self._log_manager, self._files, partitions)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every live log directory."""

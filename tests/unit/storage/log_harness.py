@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import LogConfig
@@ -16,6 +16,8 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import Files
 from barnabas.storage.batch_scan import find_batch, scan_batches
 from barnabas.storage.fetch_data import FetchIsolation
+from barnabas.storage.log_cleaner import LogCleaner
+from barnabas.storage.log_cleaner_manager import CleanerLogs
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.storage.log_segment import LogSegment
@@ -24,6 +26,8 @@ from barnabas.storage.unified_log import UnifiedLog
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
 from tests.support.simulated_files import SimulatedFiles
+
+MakeCleaner = Callable[[Sequence[str], CleanerLogs], LogCleaner]
 
 LOG_DIR = "/data"
 PARTITION = TopicPartition("topic", 0)
@@ -74,6 +78,7 @@ class Broker:
         log_dirs: tuple[str, ...] = (LOG_DIR,),
         manager_config: LogManagerConfig | None = None,
         seed: int = 0,
+        make_cleaner: MakeCleaner | None = None,
     ) -> None:
         self.files = files if files is not None else SimulatedFiles()
         self.config = config or log_config()
@@ -82,12 +87,13 @@ class Broker:
         self.clock = MockClock()
         self.random = random.Random(seed)
         self.failed_dirs: list[str] = []
+        self.make_cleaner = make_cleaner
         self.start()
 
     def start(self) -> None:
         self.scheduler = MockScheduler(self.clock)
         self.manager = self.new_manager()
-        self.manager.startup()
+        self.manager.startup(make_cleaner=self.make_cleaner)
 
     def new_manager(self) -> LogManager:
         return LogManager(

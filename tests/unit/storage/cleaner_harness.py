@@ -1,0 +1,91 @@
+"""The cleaner on a simulated disk, its work done in this process: for tests of what it keeps and how it survives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.records.compression import Codec
+from barnabas.records.record_batch import RecordBatch
+from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.runtime.files import Files
+from barnabas.storage.cleaner_config import CleanerConfig
+from barnabas.storage.cleaner_work import CleanerWork
+from barnabas.storage.log_cleaner import LogCleaner
+from barnabas.storage.log_cleaner_manager import CleanerLogs
+from barnabas.storage.unified_log import UnifiedLog
+from tests.support.mock_clock import MockClock
+from tests.unit.storage.log_harness import Broker, log_config, read_all
+
+
+class StandingTimes:
+    """Modification times of a disk that has none: what was set, else `now_ms`."""
+
+    def __init__(self, clock: MockClock) -> None:
+        self._clock = clock
+        self._set: dict[str, int] = {}
+
+    def modified_ms(self, path: str) -> int:
+        return self._set.get(path, self._clock.milliseconds())
+
+    def set_modified_ms(self, path: str, milliseconds: int) -> None:
+        self._set[path.removesuffix(".cleaned")] = milliseconds
+
+
+class CleanedBroker(Broker):
+    """A broker with a cleaner that has no threads: `clean` is one round of it."""
+
+    def __init__(self, files: Files | None = None, *, cleaner: CleanerConfig | None = None, **settings: object) -> None:
+        self.cleaner_config = cleaner or CleanerConfig(threads=0)
+        self.pauses: list[float] = []
+        defaults: dict[str, object] = {
+            "cleanup_policy": "compact",
+            "min_cleanable_dirty_ratio": "0.0",
+            "segment_bytes": 1000,
+            "index_interval_bytes": 0,
+        }
+        super().__init__(files, config=log_config(**(defaults | settings)), make_cleaner=self._make_cleaner)
+
+    def _make_cleaner(self, log_dirs: Sequence[str], logs: CleanerLogs) -> LogCleaner:
+        times = StandingTimes(self.clock)
+        return LogCleaner(
+            self.cleaner_config,
+            log_dirs,
+            logs,
+            self.files,
+            self.clock,
+            make_worker=lambda: CleanerWork(self.files, times, clock=self.clock, sleep=self.pauses.append),
+            times=times,
+        )
+
+    @property
+    def cleaner(self) -> LogCleaner:
+        assert self.manager.cleaner is not None
+        return self.manager.cleaner
+
+    def clean(self) -> bool:
+        return self.cleaner.clean_once()
+
+
+def append(log: UnifiedLog, *records: tuple[bytes, bytes | None], codec: Codec = Codec.NONE, timestamp: int = 0) -> int:
+    """Append one batch, let consumers see it; returns its base offset."""
+    builder = RecordBatchBuilder(codec)
+    for number, (key, value) in enumerate(records):
+        builder.append(timestamp + number, key, value)
+    return append_batch(log, builder)
+
+
+def append_batch(log: UnifiedLog, builder: RecordBatchBuilder) -> int:
+    info = log.append_as_leader(builder.build(), leader_epoch=0)
+    log.raise_high_watermark_to_end()
+    return info.first_offset
+
+
+def stored(log: UnifiedLog) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of every record of users in the log."""
+    found = []
+    for data in read_all(log, max_bytes=1 << 20):
+        batch = RecordBatch(data)
+        batch.check()
+        if not batch.is_control:
+            found += [(record.offset, record.key, record.value) for record in batch.records()]
+    return found

@@ -31,11 +31,10 @@ EXPECTED_ERRORS = frozenset(
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Not counted as failed produces, which are to show what goes wrong in the broker (article-facts P2)."""
+"""Refusals that are no failure of the broker; all others tell the client the log start offset (appendToLocalLog)."""
 
 AppendCallback = Callable[[Sequence[PartitionAppend]], None]
 
@@ -91,11 +90,14 @@ class ReplicaAppender:
             partition = self._partition_or_error(entry.topic, entry.partition)
             info = partition.append_records_to_leader(records, required_acks, origin)
         except ApiError as error:
-            self._count_failure(stats, error, records)
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                stats.bytes_rejected += len(records)
+            if error.code not in EXPECTED_ERRORS:
+                self._note_unexpected(entry, stats, error.code)
             entry.fail(error)
         except Exception as error:
             logger.exception("appending to %s-%d failed", entry.topic, entry.partition)
-            stats.failed_produce_requests += 1
+            self._note_unexpected(entry, stats, ErrorCode.UNKNOWN_SERVER_ERROR)
             entry.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
         else:
             entry.info = info
@@ -108,12 +110,17 @@ class ReplicaAppender:
         finally:
             entry.records = None
 
-    @staticmethod
-    def _count_failure(stats: TopicStats, error: ApiError, records: object) -> None:
-        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-            stats.bytes_rejected += len(records) if records is not None else 0  # type: ignore[arg-type]
-        if error.code not in EXPECTED_ERRORS:
+    def _note_unexpected(self, entry: PartitionAppend, stats: TopicStats, code: ErrorCode) -> None:
+        """What should not happen is counted, and answered with where the log starts. Kafka: processFailedRecord.
+
+        A timestamp out of bounds is answered so, but is the client's failure, not ours (article-facts P2).
+        """
+        if code is not ErrorCode.INVALID_TIMESTAMP:
             stats.failed_produce_requests += 1
+        try:
+            entry.log_start_offset = self._partition_or_error(entry.topic, entry.partition).log.log_start_offset
+        except ApiError:
+            entry.log_start_offset = -1
 
     @staticmethod
     def _must_wait(entry: PartitionAppend) -> bool:

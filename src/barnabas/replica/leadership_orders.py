@@ -66,7 +66,7 @@ class LeadershipOrders:
     def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Become leader or follower of the partitions the controller names.
 
-        A request of an earlier controller is refused whole (STALE_CONTROLLER_EPOCH); a partition state with an older
+        A request of an earlier controller is refused whole (STALE_CONTROLLER_EPOCH); a partition state with no newer
         leader epoch than ours, alone (STALE_CONTROLLER_EPOCH, too, as Kafka does it).
         """
         changed: list[TopicPartition] = []
@@ -166,8 +166,8 @@ class LeadershipOrders:
             return None
         if topic_id not in (ZERO_UUID, hosted.topic_id):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        if hosted.state is not None and state.leader_epoch < hosted.state.leader_epoch:
-            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+        if hosted.state is not None and state.leader_epoch <= hosted.state.leader_epoch:
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)  # of the same epoch the leader knows more by now
         return hosted
 
     def _open_partition(self, key: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:

@@ -198,7 +198,7 @@ def test_not_enough_replicas_after_append() -> None:
     partition = replicas.partition()
     partition.log.maybe_increment_high_watermark(LogOffsetMetadata(4))
     partition.log.update_config(log_config(min_insync_replicas=2))
-    replicas.lead(isr=(US,), replicas=(US, ANOTHER))
+    replicas.lead(leader_epoch=1, isr=(US,), replicas=(US, ANOTHER))
     assert errors(answered) == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 
 
@@ -230,11 +230,12 @@ def test_an_answer_that_comes_after_a_new_leadership_is_ignored() -> None:
     assert high_watermark(replicas) == 0
 
 
-def test_an_order_older_than_the_isr_is_skipped() -> None:
+def test_an_order_of_the_same_epoch_does_not_undo_what_the_leader_changed() -> None:
     replicas = leading(isr=(US,))
     replicas.follow(0)
     replicas.alter_partitions.requested[0].write()
-    replicas.lead(isr=(US,), replicas=(US, ANOTHER))
+    (refused,) = replicas.lead(isr=(US,), replicas=(US, ANOTHER)).topics
+    assert refused.partition_errors[0].error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert replicas.partition().state.isr == {US, ANOTHER}
 
 

@@ -115,7 +115,7 @@ def test_a_waiting_produce_completes_when_the_isr_shrinks_to_us() -> None:
     replicas = Replicas()
     replicas.lead(isr=(US, ANOTHER))
     answered = answer_of_waiting_produce(replicas)
-    replicas.lead(isr=(US,), replicas=(US, ANOTHER))
+    replicas.lead(leader_epoch=1, isr=(US,), replicas=(US, ANOTHER))
     assert errors(answered) == [ErrorCode.NONE]
     assert replicas.partition().log.high_watermark == 4
 

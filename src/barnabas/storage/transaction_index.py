@@ -37,13 +37,14 @@ class AbortedTransactionEntry(NamedTuple):
 class TransactionIndex:
     """The index of the segment that begins at `base_offset`. Everything that touches the file raises OSError."""
 
-    __slots__ = ("_file", "_last_offset", "_size", "base_offset")
+    __slots__ = ("_file", "_last_offset", "_size", "_unsynced", "base_offset")
 
     def __init__(self, file: SegmentFile, base_offset: int, *, is_new: bool) -> None:
         self.base_offset = base_offset
         self._file = file
         self._size = 0 if is_new else file.size() // ENTRY_SIZE * ENTRY_SIZE
         self._last_offset: int | None = None
+        self._unsynced = not is_new
 
     @property
     def path(self) -> str:
@@ -66,6 +67,7 @@ class TransactionIndex:
                 f" greater than current last offset {last_offset} of index {self.path}"
             )
         self._file.write((entry.encode(),), self._size, create=True)
+        self._unsynced = True
         self._last_offset = entry.last_offset
         self._size += ENTRY_SIZE
 
@@ -75,6 +77,7 @@ class TransactionIndex:
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
             self._file.truncate(len(kept) * ENTRY_SIZE)
+            self._unsynced = True
             self._size = len(kept) * ENTRY_SIZE
             self._last_offset = kept[-1].last_offset if kept else None
 
@@ -84,6 +87,7 @@ class TransactionIndex:
         self._size = 0
         if self._file.exists():
             self._file.truncate(0)
+            self._unsynced = True
 
     def _newest_offset(self) -> int | None:
         if self._last_offset is None and self._size:
@@ -138,9 +142,14 @@ class TransactionIndex:
     # -- the file
 
     def sync(self) -> None:
-        """Return when the entries are on stable storage."""
-        if self._size:
-            self._file.sync()
+        """Return when the entries are on stable storage, and those that were dropped cannot come back."""
+        if self._unsynced:
+            self._unsynced = False
+            try:
+                self._file.sync()
+            except OSError:
+                self._unsynced = True
+                raise
 
     def rename(self, path: str) -> None:
         """Give the file, if there is one, another name."""

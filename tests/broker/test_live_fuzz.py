@@ -23,10 +23,11 @@ from barnabas.protocol.messages.configs import (
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.topics import CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest
-from barnabas.protocol.messages.transactions import InitProducerIdRequest
+from barnabas.protocol.messages.transactions import DescribeProducersRequest, InitProducerIdRequest
 from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_reader import Record
@@ -96,6 +97,10 @@ def _requests(client: RawClient, api_key: ApiKey, version: int, chance: random.R
                 )
             ]
         ),
+        ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest(
+            [DescribeLogDirsRequest.DescribableLogDirTopic(TARGET, [0, 1])] if chance.random() < 0.5 else None
+        ),
+        ApiKey.DESCRIBE_PRODUCERS: DescribeProducersRequest([DescribeProducersRequest.TopicRequest(TARGET, [0, 1])]),
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest(),
     }
     return simple[api_key]

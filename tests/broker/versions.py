@@ -25,6 +25,8 @@ SERVED = {
     ApiKey.DESCRIBE_CONFIGS: (0, 4),
     ApiKey.ALTER_CONFIGS: (0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.DESCRIBE_LOG_DIRS: (0, 5),
+    ApiKey.DESCRIBE_PRODUCERS: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
 }
 """What ours serves: Kafka's floors of 3.9, the ceilings of 4.x (InitProducerId v6 is not stable there)."""
@@ -35,6 +37,7 @@ APACHE_KAFKA_39_CEILINGS = {
     ApiKey.LIST_OFFSETS: 9,
     ApiKey.METADATA: 12,
     ApiKey.INIT_PRODUCER_ID: 5,
+    ApiKey.DESCRIBE_LOG_DIRS: 4,
     ApiKey.DESCRIBE_CLUSTER: 1,
 }
 """Where ours goes further: used only when the tests run against Apache Kafka."""

@@ -16,9 +16,11 @@ from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
+from barnabas.api.handlers.log_dirs import LogDirsApi
 from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochApi
 from barnabas.api.handlers.produce import ProduceApi
+from barnabas.api.handlers.producers import ProducersApi
 from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.registry import Handler, Registry
@@ -37,9 +39,11 @@ class HandlerFamilies:
     find_coordinator: FindCoordinatorApi
     inter_broker: InterBrokerApi
     list_offsets: ListOffsetsApi
+    log_dirs: LogDirsApi
     metadata: MetadataApi
     offset_for_leader_epoch: OffsetForLeaderEpochApi
     produce: ProduceApi
+    producers: ProducersApi
     topics: TopicsApi
     transactions: InitProducerIdApi
 
@@ -91,6 +95,8 @@ def build_registry(api: HandlerFamilies) -> Registry:
                 api.alter_configs.incremental_alter_configs,
                 api.alter_configs.incremental_error,
             ),
+            Handler(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, api.log_dirs.describe_log_dirs, api.log_dirs.error),
+            Handler(ApiKey.DESCRIBE_PRODUCERS, 0, 0, api.producers.describe_producers, api.producers.error),
             Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, api.cluster.describe_cluster, api.cluster.error, brief=True),
         ]
     )

@@ -16,9 +16,11 @@ from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
+from barnabas.api.handlers.log_dirs import LogDirsApi
 from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochApi
 from barnabas.api.handlers.produce import ProduceApi
+from barnabas.api.handlers.producers import ProducersApi
 from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.topic_changes import TopicChanges
@@ -57,9 +59,11 @@ def build_handler_families(
         find_coordinator=FindCoordinatorApi(),
         inter_broker=InterBrokerApi(replicas, authorizer, broker_epoch),
         list_offsets=ListOffsetsApi(replicas, clock),
+        log_dirs=LogDirsApi(replicas, authorizer),
         metadata=MetadataApi(metadata, topic_admin, lambda: config.boolean("auto.create.topics.enable")),
         offset_for_leader_epoch=OffsetForLeaderEpochApi(replicas, authorizer),
         produce=ProduceApi(replicas, metadata),
+        producers=ProducersApi(replicas, metadata, authorizer),
         topics=TopicsApi(
             topic_admin,
             metadata,

@@ -1,0 +1,67 @@
+"""DescribeLogDirs: v0-5 (KIP-113): which replicas lie in which log directory, and how large they are.
+
+Not brief: the file systems are asked for their space. v2: flexible. v3: a top-level error. v4: total and usable bytes
+(KIP-827). v5: cordoned directories (KIP-1066), of which there are none here.
+
+Kafka: KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs.
+"""
+
+from __future__ import annotations
+
+from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
+from barnabas.api.request import Request
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.log_dir_descriptions import LogDirDescription
+from barnabas.replica.replica_manager import ReplicaManager
+
+
+class LogDirsApi:
+    """Describes log directories."""
+
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
+        self._replicas = replicas
+        self._authorizer = authorizer
+
+    def describe_log_dirs(self, request: Request[DescribeLogDirsRequest]) -> None:
+        """List every directory, with those of the wanted replicas (null: all) that lie in it."""
+        if not self._authorizer.allows(request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+            request.respond(self.error(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None))
+            return
+        topics = request.body.topics
+        wanted = None
+        if topics is not None:
+            wanted = frozenset(TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions)
+        described = self._replicas.describe_log_dirs(wanted)
+        request.respond(DescribeLogDirsResponse(results=[_result(directory) for directory in described]))
+
+    @staticmethod
+    def error(
+        request: Request[DescribeLogDirsRequest], code: ErrorCode, message: str | None
+    ) -> DescribeLogDirsResponse:
+        """A top-level error; before v3 there is no place for one, and nothing is described."""
+        return DescribeLogDirsResponse(error_code=code)
+
+
+def _result(directory: LogDirDescription) -> DescribeLogDirsResponse.DescribeLogDirsResult:
+    topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
+    for replica in directory.replicas:
+        name = replica.topic_partition.topic
+        if name not in topics:
+            topics[name] = DescribeLogDirsResponse.DescribeLogDirsTopic(name)
+        topics[name].partitions.append(
+            DescribeLogDirsResponse.DescribeLogDirsPartition(
+                partition_index=replica.topic_partition.partition,
+                partition_size=replica.size,
+                offset_lag=replica.offset_lag,
+                is_future_key=replica.is_future,
+            )
+        )
+    return DescribeLogDirsResponse.DescribeLogDirsResult(
+        error_code=directory.error,
+        log_dir=directory.path,
+        topics=list(topics.values()),
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+    )

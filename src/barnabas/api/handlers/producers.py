@@ -1,0 +1,87 @@
+"""DescribeProducers: v0 (KIP-664): the idempotent and transactional producers a partition knows.
+
+Not brief: a partition may know very many. Any replica answers, not only the leader.
+
+Kafka: KafkaApis.handleDescribeProducersRequest, Partition.activeProducerState.
+"""
+
+from __future__ import annotations
+
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType
+from barnabas.api.request import Request
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.topic_name import validate_topic_name
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
+from barnabas.replica.replica_manager import ReplicaManager
+
+PartitionResponse = DescribeProducersResponse.PartitionResponse
+
+
+class ProducersApi:
+    """Shows the producer state of partitions."""
+
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._authorizer = authorizer
+
+    def describe_producers(self, request: Request[DescribeProducersRequest]) -> None:
+        """Answer every partition on its own."""
+        response = DescribeProducersResponse()
+        for topic in request.body.topics:
+            answer = DescribeProducersResponse.TopicResponse(topic.name)
+            response.topics.append(answer)
+            try:
+                self._check_topic(request, topic.name)
+            except ApiError as error:
+                answer.partitions = [_failed(index, error) for index in topic.partition_indexes]
+            else:
+                answer.partitions = [self._partition(topic.name, index) for index in topic.partition_indexes]
+        request.respond(response)
+
+    @staticmethod
+    def error(
+        request: Request[DescribeProducersRequest], code: ErrorCode, message: str | None
+    ) -> DescribeProducersResponse:
+        """The same error for every partition."""
+        return DescribeProducersResponse(
+            topics=[
+                DescribeProducersResponse.TopicResponse(
+                    topic.name, [PartitionResponse(index, code) for index in topic.partition_indexes]
+                )
+                for topic in request.body.topics
+            ]
+        )
+
+    def _check_topic(self, request: Request[DescribeProducersRequest], name: str) -> None:
+        validate_topic_name(name)
+        if not self._authorizer.allows(request.connection, AclOperation.READ, ResourceType.TOPIC, name):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if not self._metadata.contains(name):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _partition(self, topic: str, index: int) -> PartitionResponse:
+        try:
+            partition = self._replicas.partition_or_error(topic, index)
+        except ApiError as error:
+            return PartitionResponse(index, error.code)
+        return PartitionResponse(
+            index,
+            ErrorCode.NONE,
+            active_producers=[
+                DescribeProducersResponse.ProducerState(
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    last_sequence=producer.last_sequence,
+                    last_timestamp=producer.last_timestamp,
+                    coordinator_epoch=producer.coordinator_epoch,
+                    current_txn_start_offset=producer.current_transaction_start_offset,
+                )
+                for producer in partition.log.active_producers()
+            ],
+        )
+
+
+def _failed(index: int, error: ApiError) -> PartitionResponse:
+    return PartitionResponse(index, error.code, error.message)

@@ -173,12 +173,13 @@ class Partition:
                 f"requirement of {state.effective_min_isr(log.config.min_in_sync_replicas)} for partition {self}",
             )
 
-        def still_leads() -> None:
-            if self.state is not state:
-                self._check_same_leadership(state)
+        def still_leads_alone() -> bool:
+            now = state if self.state is state else self._check_same_leadership(state)
+            return not now.followers
 
-        info = log.append_as_leader(records, state.leader_epoch, origin=origin, guard=still_leads)
-        info.leader_hw_increased = self._increment_high_watermark()
+        info = log.append_as_leader(records, state.leader_epoch, origin=origin, guard=still_leads_alone)
+        if not info.leader_hw_increased:
+            info.leader_hw_increased = self._increment_high_watermark()
         return info
 
     def is_replicated_up_to(self, required_offset: int) -> ErrorCode | None:
@@ -458,11 +459,12 @@ class Partition:
             return 1
         return len(state.isr) - state.effective_min_isr(self.log.config.min_in_sync_replicas)
 
-    def _check_same_leadership(self, decided_on: LeaderState) -> None:
-        """A changed ISR does not stop an append; a changed leadership does."""
+    def _check_same_leadership(self, decided_on: LeaderState) -> LeaderState:
+        """A changed ISR does not stop an append; a changed leadership does. The state that holds now."""
         state = self.state
         if state is None or not state.is_leader or state.leader_epoch != decided_on.leader_epoch:
             raise self._not_leader()
+        return state
 
     def _state_of(
         self, told: PartitionState, controller_epoch: int, *, start_offset: int, followers: Mapping[int, Follower]

@@ -176,13 +176,14 @@ class UnifiedLog:
         leader_epoch: int,
         *,
         origin: AppendOrigin = _CLIENT,
-        guard: Callable[[], None] | None = None,
+        guard: Callable[[], bool] | None = None,
     ) -> LogAppendInfo:
         """Give the batch in `records` its offsets and append it. Nothing is kept of `records`.
 
         Order of article-facts P4-P6. The batch stays where it is: 16 new bytes and the untouched rest go out in one
         write. `guard` is called under the lock before anything changes, and may raise: for callers that check their
-        leadership without holding the lock around this call, so that a flush happens outside it.
+        leadership without holding the lock around this call, so that a flush happens outside it. True from it: there
+        is no other replica, so the high watermark rises with the end, unless a flush has to come first.
         Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR; with `record_errors` where single records are to blame.
         An idempotent producer's batch that is one of its last five is not appended again: the answer is that of the
@@ -193,8 +194,7 @@ class UnifiedLog:
             return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
         rest, size, last_delta, count, max_timestamp, append_time, converted, producer = batch
         with self.lock:
-            if guard is not None:
-                guard()
+            alone = guard is not None and guard()
             local = self._local
             if size > local.config.segment_bytes:
                 raise self.failures.segment_too_small(size)
@@ -226,8 +226,14 @@ class UnifiedLog:
             if producer is not None:
                 self._note_append(producer, place, last, max_timestamp, end)
             info = LogAppendInfo(first, last, max_timestamp, append_time, self.log_start_offset, size, count, converted)
-        if last + 1 - local.recovery_point >= local.config.flush_messages:
-            self.flush()
+            if last + 1 - local.recovery_point < local.config.flush_messages:
+                if alone:
+                    self._high_watermark = local.end
+                    info.leader_hw_increased = True
+                    if self.first_unstable_offset is not None:
+                        self.update_first_unstable_offset()
+                return info
+        self.flush()
         return info
 
     def _note_append(

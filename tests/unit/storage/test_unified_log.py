@@ -389,7 +389,7 @@ def test_closed_log_refuses() -> None:
 def test_guard_may_refuse_under_the_lock() -> None:
     log = Broker().log()
 
-    def refuse() -> None:
+    def refuse() -> bool:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     with pytest.raises(ApiError):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 Task = Callable[[], None]
 
 
-def run_per_directory(tasks: Mapping[str, Sequence[Task]], threads_per_dir: int, name: str) -> dict[str, Exception]:
+def run_per_directory(tasks: Mapping[str, Sequence[Task]], threads_per_dir: int, name: str) -> dict[str, BaseException]:
     """Run all tasks on up to `threads_per_dir` threads a directory, called `<name>-<directory>-<n>`.
 
     A directory's first exception ends its tasks: those not begun are left out. Returns it, by directory. If one thread
@@ -39,7 +39,7 @@ class _Pool:
     """The tasks of one directory."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self._lock = threading.Lock()
         self._rest = iter(tasks)
 
@@ -48,7 +48,7 @@ class _Pool:
         while (task := self._next()) is not None:
             try:
                 task()
-            except Exception as error:  # noqa: BLE001 - handed to the thread that waits for this one
+            except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for this one
                 with self._lock:
                     self.error = self.error or error
 

@@ -81,16 +81,23 @@ class LogDirectory:
         )
 
     def write_recovery_points(self, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
-        """Replace `recovery-point-offset-checkpoint` by the offsets as of when it is written. Raises OSError."""
+        """Replace `recovery-point-offset-checkpoint` by the offsets as of when it is written; raises OSError.
+
+        Nothing is written where nothing has changed: idle partitions cost no sync.
+        """
         with self._checkpoint_lock:
-            self._recovery_points = offsets()
-            self._recovery_point_file.write(self._recovery_points)
+            now = offsets()
+            if now != self._recovery_points:
+                self._recovery_point_file.write(now)
+                self._recovery_points = now
 
     def write_log_start_offsets(self, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
         """Replace `log-start-offset-checkpoint`, likewise. Raises OSError."""
         with self._checkpoint_lock:
-            self._log_start_offsets = offsets()
-            self._log_start_offset_file.write(self._log_start_offsets)
+            now = offsets()
+            if now != self._log_start_offsets:
+                self._log_start_offset_file.write(now)
+                self._log_start_offsets = now
 
     def remembers(self, topic_partition: TopicPartition) -> bool:
         """Whether a checkpoint file has an offset of the partition."""

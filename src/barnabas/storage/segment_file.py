@@ -6,10 +6,12 @@ the descriptor and the path; it is not held during reads and writes.
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Sequence
 
 from barnabas.runtime.files import Buffer
+from barnabas.storage.errors import is_shortage
 from barnabas.storage.open_file import OpenFile
 from barnabas.storage.open_files import OpenFiles
 
@@ -88,10 +90,14 @@ class SegmentFile:
             open_file.release()
 
     def sync(self) -> None:
-        """Return when the content is on stable storage."""
+        """Return when the content is on stable storage. A sync that fails, even on a full disk, may have lost it."""
         open_file = self.borrow()
         try:
             open_file.file.sync()
+        except OSError as error:
+            if is_shortage(error):
+                raise OSError(errno.EIO, f"sync failed: {error.strerror}", self.path) from error
+            raise
         finally:
             open_file.release()
 

@@ -102,45 +102,52 @@ class SkimpyOffsetMap:
 
     def put(self, key: bytes, offset: int) -> None:
         """See OffsetMap. Raises ValueError when a new key finds no room."""
-        digest = blake2b(key, digest_size=_DIGEST_SIZE).digest()
-        place = self._place(digest)
-        if place < 0:
-            raise ValueError(
-                f"Attempted to add a new entry to a full offset map, entries: {self._entries}, slots: {self.slots}"
-            )
-        table = self._table
-        if table[place : place + _DIGEST_SIZE] != digest:
-            table[place : place + _DIGEST_SIZE] = digest
-            self._entries += 1
-        table[place + _DIGEST_SIZE : place + SKIMPY_BYTES_PER_ENTRY] = offset.to_bytes(8, "big")
-        self.latest_offset = offset
+        self.put_all((key,), (offset,))
 
     def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
         """See OffsetMap."""
+        table, slots = self._table, self.slots
+        is_there, number = table.startswith, int.from_bytes
         for key, offset in zip(keys, offsets, strict=True):
-            self.put(key, offset)
+            digest = blake2b(key, digest_size=_DIGEST_SIZE).digest()
+            place = number(digest[:4], "big") % slots * SKIMPY_BYTES_PER_ENTRY
+            if not is_there(digest, place):
+                place = self._place(digest)
+                if place < 0:
+                    raise ValueError(
+                        f"Attempted to add a new entry to a full offset map, entries: {self._entries}, slots: {slots}"
+                    )
+                if not is_there(digest, place):
+                    table[place : place + _DIGEST_SIZE] = digest
+                    self._entries += 1
+            table[place + _DIGEST_SIZE : place + SKIMPY_BYTES_PER_ENTRY] = offset.to_bytes(8, "big")
+            self.latest_offset = offset
 
     def newest(self, keys: Sequence[bytes]) -> list[int]:
         """See OffsetMap."""
-        return [self._newest(key) for key in keys]
-
-    def _newest(self, key: bytes) -> int:
-        digest = blake2b(key, digest_size=_DIGEST_SIZE).digest()
-        place = self._place(digest)
-        table = self._table
-        if place < 0 or table[place : place + _DIGEST_SIZE] != digest:
-            return NO_OFFSET
-        return int.from_bytes(table[place + _DIGEST_SIZE : place + SKIMPY_BYTES_PER_ENTRY], "big")
+        table, slots = self._table, self.slots
+        is_there, number = table.startswith, int.from_bytes
+        newest = []
+        for key in keys:
+            digest = blake2b(key, digest_size=_DIGEST_SIZE).digest()
+            place = number(digest[:4], "big") % slots * SKIMPY_BYTES_PER_ENTRY
+            if not is_there(digest, place):
+                place = self._place(digest)
+                if place < 0 or not is_there(digest, place):
+                    newest.append(NO_OFFSET)
+                    continue
+            newest.append(number(table[place + _DIGEST_SIZE : place + SKIMPY_BYTES_PER_ENTRY], "big"))
+        return newest
 
     def _place(self, digest: bytes) -> int:
         """Where the digest is, or the empty place where it would go; -1 when it is not there and all are taken."""
-        table, slots = self._table, self.slots
+        slots = self.slots
+        is_there = self._table.startswith
         for attempt in range(slots + _DIGEST_SIZE - 4):
             at = min(attempt, _DIGEST_SIZE - 4)
             probe = int.from_bytes(digest[at : at + 4], "big") + max(0, attempt - _DIGEST_SIZE + 4)
             place = probe % slots * SKIMPY_BYTES_PER_ENTRY
-            present = table[place : place + _DIGEST_SIZE]
-            if present in (digest, _EMPTY):
+            if is_there(digest, place) or is_there(_EMPTY, place):
                 return place
         return -1
 

@@ -81,7 +81,7 @@ def fill_codecs(client: RawClient, topic: str, chance: random.Random, batches: i
         produce(client, topic, builder.build())
 
 
-def fill_idempotent(client: RawClient, chance: random.Random, batches: int = 40) -> None:
+def fill_idempotent(client: RawClient, chance: random.Random, batches: int = 40, topic: str = IDEMPOTENT) -> None:
     """Three producers take turns on two partitions."""
     producers = [_init_producer_id(client) for _ in range(3)]
     sequences = dict.fromkeys([(index, partition) for index in range(3) for partition in range(2)], 0)
@@ -97,7 +97,7 @@ def fill_idempotent(client: RawClient, chance: random.Random, batches: int = 40)
         count = chance.randint(1, 10)
         for each in range(count):
             builder.append(NOW + number * 100 + each, b"k%d" % each, chance.randbytes(60).hex().encode())
-        produce(client, IDEMPOTENT, builder.build(), partition)
+        produce(client, topic, builder.build(), partition)
         sequences[index, partition] += count
 
 
@@ -113,7 +113,7 @@ def _init_producer_id(client: RawClient) -> tuple[int, int]:
         time.sleep(0.05)
 
 
-def fill_compacted(client: RawClient, topic: str, chance: random.Random, batches: int = 80) -> None:
+def fill_compacted(client: RawClient, topic: str, chance: random.Random, batches: int = 80, start: int = STAMP) -> None:
     """Twenty keys again and again, some of them deleted at times, and some keys that come only once.
 
     These keep the cleaner from emptying a segment: Kafka 3.9 finds no offset by time in a log with an empty segment.
@@ -121,7 +121,7 @@ def fill_compacted(client: RawClient, topic: str, chance: random.Random, batches
     for number in range(batches):
         builder = RecordBatchBuilder(Codec(number % len(Codec)))
         if number % 8 == 0:
-            builder.append(STAMP + number * 1000, b"only-%d" % number, b"value")
+            builder.append(start + number * 1000, b"only-%d" % number, b"value")
         for each in range(chance.randint(1, 6)):
             value = None if chance.random() < 0.15 else chance.randbytes(chance.randint(5, 60)).hex().encode()
             builder.append(
@@ -157,17 +157,24 @@ def fill_by_clients(server: ServerProcess) -> None:
         assert producer.flush(30) == 0
 
 
-def fill_transactions(server: ServerProcess) -> None:
-    """Committed, aborted and still open transactions of two producers, over two partitions and small segments."""
+def fill_transactions(
+    server: ServerProcess,
+    topic: str = TRANSACTIONS,
+    *,
+    partitions: int = 2,
+    configs: Mapping[str, str] | None = None,
+    leave_open: bool = True,
+) -> None:
+    """Committed, aborted and still open transactions of two producers, over partitions and small segments."""
     from confluent_kafka import Producer
 
     with RawClient(server) as client:
-        client.create_topic(TRANSACTIONS, PARTITIONS[TRANSACTIONS], CONFIGS[TRANSACTIONS])
+        client.create_topic(topic, partitions, configs or CONFIGS[TRANSACTIONS])
     producers = [
         Producer(
             {
                 "bootstrap.servers": server.bootstrap_servers,
-                "transactional.id": f"writer-{index}",
+                "transactional.id": f"{topic}-{index}",
                 "transaction.timeout.ms": 600_000,
                 "linger.ms": 0,
             }
@@ -182,10 +189,10 @@ def fill_transactions(server: ServerProcess) -> None:
             producer.begin_transaction()
         for number in range(8):
             chance.choice(producers).produce(
-                TRANSACTIONS,
-                key=f"{turn}-{number}",
-                value="x" * 50,
-                partition=number % 2,
+                topic,
+                key=f"{turn % 4}-{number}",
+                value=f"{turn} " * 20,
+                partition=number % partitions,
                 timestamp=NOW + turn * 100 + number,
             )
             for producer in producers:
@@ -195,9 +202,10 @@ def fill_transactions(server: ServerProcess) -> None:
                 producer.abort_transaction(30)
             else:
                 producer.commit_transaction(30)
-    producers[0].begin_transaction()
-    producers[0].produce(TRANSACTIONS, key="open", value="for ever", partition=0)
-    producers[0].flush(30)
+    if leave_open:
+        producers[0].begin_transaction()
+        producers[0].produce(topic, key="open", value="for ever", partition=0)
+        producers[0].flush(30)
 
 
 def commit_some_offsets(server: ServerProcess, group: str = "group") -> None:
@@ -210,14 +218,23 @@ def commit_some_offsets(server: ServerProcess, group: str = "group") -> None:
     consumer.close()
 
 
-def wait_until_cleaned(data_dir: Path, topic: str, timeout_seconds: float = 60) -> None:
-    """Return when the cleaner has been through all but the active segment of partition 0."""
-    checkpoint = data_dir / "cleaner-offset-checkpoint"
+def cleaner_checkpoint(data_dir: Path) -> dict[str, int]:
+    """Up to which offset partition 0 of each topic has been cleaned."""
+    path = data_dir / "cleaner-offset-checkpoint"
+    lines = path.read_text().splitlines()[2:] if path.exists() else []
+    entries = (line.split() for line in lines)
+    return {topic: int(offset) for topic, partition, offset in entries if partition == "0"}
+
+
+def active_segment(data_dir: Path, topic: str) -> int:
+    """The base offset of the active segment of partition 0."""
+    return max(int(path.stem) for path in (data_dir / f"{topic}-0").glob("*.log"))
+
+
+def wait_until_cleaned(data_dir: Path, *topics: str, timeout_seconds: float = 60) -> None:
+    """Return when the cleaner has been through all but the active segments of partitions 0."""
+    wanted = {topic: active_segment(data_dir, topic) for topic in topics}
     deadline = time.monotonic() + timeout_seconds
-    while True:
-        active = max(int(path.stem) for path in (data_dir / f"{topic}-0").glob("*.log"))
-        lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
-        if f"{topic} 0 {active}" in lines:
-            return
-        assert time.monotonic() < deadline, (active, lines)
+    while not wanted.items() <= cleaner_checkpoint(data_dir).items():
+        assert time.monotonic() < deadline, (wanted, cleaner_checkpoint(data_dir))
         time.sleep(0.1)

@@ -4,64 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from barnabas.records.record_batch import NO_SEQUENCE, RecordBatch
-from tests.compatibility.contents import (
-    BROKER_PROPERTIES,
-    CLIENTS,
-    COMPACTED,
-    IDEMPOTENT,
-    PARTITIONS,
-    fill,
-    fill_by_clients,
-    wait_until_cleaned,
-)
-from tests.compatibility.data_dirs import barnabas_dump, copy_data_dir, partition_dirs
-from tests.compatibility.observation import Observation, observe
-from tests.support.apache_kafka import dump_log_segments, need_apache_kafka
-from tests.support.barnabas_process import BarnabasProcess
+from tests.compatibility.conftest import OurDirectories
+from tests.compatibility.contents import CLIENTS, COMPACTED, IDEMPOTENT, PARTITIONS
+from tests.compatibility.data_dirs import barnabas_dump, partition_dirs
+from tests.support.apache_kafka import dump_log_segments
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 TOPICS = {topic: count for topic, count in PARTITIONS.items() if topic != "transactions"}
 ENDS = ("stopped", "killed", "recovered")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
-
-
-class Left(NamedTuple):
-    """Our directory after each end, and what we had answered before."""
-
-    data_dirs: dict[str, Path]
-    answers: Observation
-
-
-@pytest.fixture(scope="module")
-def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
-    """One broker of ours: filled, killed, started again, stopped."""
-    need_apache_kafka()
-    directory = tmp_path_factory.mktemp("ours")
-    ours = BarnabasProcess(directory / "ours", BROKER_PROPERTIES)
-    data_dirs = {}
-    try:
-        ours.start()
-        fill(ours)
-        fill_by_clients(ours)
-        wait_until_cleaned(ours.data_dir, COMPACTED)
-        answers = observe(ours, TOPICS)
-        ours.kill()
-        data_dirs["killed"] = copy_data_dir(ours.data_dir, directory / "killed")
-        ours.start()
-        ours.stop()
-        data_dirs["recovered"] = copy_data_dir(ours.data_dir, directory / "recovered")
-        ours.start()
-        ours.stop()
-        data_dirs["stopped"] = copy_data_dir(ours.data_dir, directory / "stopped")
-    finally:
-        ours.close()
-    return Left(data_dirs, answers)
 
 
 def files_of(data_dir: Path, topics: Iterable[str], suffix: str) -> list[Path]:
@@ -100,12 +56,14 @@ def record_lines(batches: Iterable[tuple[int, str]]) -> list[str]:
 
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("end", ENDS)
-def test_every_record_is_read(left: Left, end: str, topic: str, tmp_path: Path) -> None:
-    files = files_of(left.data_dirs[end], [topic], ".log")
+def test_every_record_is_read(our_directories: OurDirectories, end: str, topic: str, tmp_path: Path) -> None:
+    files = files_of(our_directories.data_dirs[end], [topic], ".log")
     assert len(files) > PARTITIONS[topic] or topic == CLIENTS
     dumped = dump_log_segments(files, "--deep-iteration", "--print-data-log", directory=tmp_path)
     expected = [
-        line for number in range(TOPICS[topic]) for line in record_lines(left.answers["stored_batches", topic, number])
+        line
+        for number in range(TOPICS[topic])
+        for line in record_lines(our_directories.answers["stored_batches", topic, number])
     ]
     assert [line for line in dumped.lines if line.startswith("| offset")] == expected
     complaints = [line for line in dumped.complaints if topic != COMPACTED or "followed by" not in line]
@@ -114,26 +72,30 @@ def test_every_record_is_read(left: Left, end: str, topic: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("check", ["--verify-index-only", "--index-sanity-check"])
 @pytest.mark.parametrize("end", ENDS)
-def test_indexes_agree_with_their_logs(left: Left, end: str, check: str, tmp_path: Path) -> None:
-    files = [path for suffix in (".index", ".timeindex") for path in files_of(left.data_dirs[end], TOPICS, suffix)]
+def test_indexes_agree_with_their_logs(our_directories: OurDirectories, end: str, check: str, tmp_path: Path) -> None:
+    files = [
+        path for suffix in (".index", ".timeindex") for path in files_of(our_directories.data_dirs[end], TOPICS, suffix)
+    ]
     assert len(files) > 20
     assert dump_log_segments(files, check, directory=tmp_path).complaints == []
 
 
 @pytest.mark.parametrize("topic", [IDEMPOTENT, CLIENTS])
 @pytest.mark.parametrize("end", ["stopped", "recovered"])
-def test_the_last_snapshot_has_every_producer(left: Left, end: str, topic: str, tmp_path: Path) -> None:
+def test_the_last_snapshot_has_every_producer(
+    our_directories: OurDirectories, end: str, topic: str, tmp_path: Path
+) -> None:
     for number in range(TOPICS[topic]):
-        snapshots = files_of(left.data_dirs[end], [topic], ".snapshot")
+        snapshots = files_of(our_directories.data_dirs[end], [topic], ".snapshot")
         of_partition = [path for path in snapshots if path.parent.name == f"{topic}-{number}"]
         dumped = dump_log_segments([of_partition[-1]], directory=tmp_path)
         assert dumped.complaints == []
-        assert of_partition[-1].stem == f"{left.answers['bounds', topic, number]['end']:020d}"
+        assert of_partition[-1].stem == f"{our_directories.answers['bounds', topic, number]['end']:020d}"
         described = [
             (fields["producerId"], fields["producerEpoch"], fields["lastSequence"], fields["lastTimestamp"])
             for fields in map(_fields, dumped.lines[1:])
         ]
-        expected = [tuple(map(str, one[:4])) for one in left.answers["producers", topic, number]]
+        expected = [tuple(map(str, one[:4])) for one in our_directories.answers["producers", topic, number]]
         assert sorted(described) == sorted(expected)
 
 
@@ -143,8 +105,8 @@ def _fields(line: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_our_dump_says_what_kafkas_says(left: Left, end: str, tmp_path: Path) -> None:
-    data_dir = left.data_dirs[end]
+def test_our_dump_says_what_kafkas_says(our_directories: OurDirectories, end: str, tmp_path: Path) -> None:
+    data_dir = our_directories.data_dirs[end]
     for suffix in (".log", ".index", ".timeindex", ".snapshot"):
         files = files_of(data_dir, TOPICS, suffix)
         dumped = dump_log_segments(files, directory=tmp_path)

@@ -24,6 +24,7 @@ def up_convert(
     buffer: Buffer,
     *,
     codec: Codec | None = None,
+    compression_level: int | None = None,
     base_offset: int = 0,
     timestamp_type: int = CREATE_TIME,
     log_append_time: int = NO_TIMESTAMP,
@@ -48,6 +49,7 @@ def up_convert(
         timestamp_type=timestamp_type,
         log_append_time=log_append_time,
         partition_leader_epoch=partition_leader_epoch,
+        compression_level=compression_level,
     )
     for message in messages:
         for record in message.records(limit_bytes):

@@ -22,11 +22,22 @@ class AppendOrigin(Enum):
     REPLICATION = "replication"
 
 
-class InvalidRecords(ApiError):
-    """A batch refused because of some of its records, which `record_errors` names."""
+class RefusedBatch(ApiError):
+    """A batch refused for what it is. counter: the validation counter of BrokerTopicStats that grows by `count`."""
 
-    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError]) -> None:
+    record_errors: Sequence[RecordError] = ()
+
+    def __init__(self, code: ErrorCode, message: str, counter: str, count: int = 1) -> None:
         super().__init__(code, message)
+        self.counter = counter
+        self.count = count
+
+
+class InvalidRecords(RefusedBatch):
+    """A batch refused because of some of its records, which `record_errors` names; `count` of them have no key."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError], count: int = 0) -> None:
+        super().__init__(code, message, "no_key_compacted_topic_records", count)
         self.record_errors = record_errors
 
 

@@ -18,7 +18,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.legacy_records import legacy_batches
+from barnabas.records.legacy_records import LegacyBatch, legacy_batches
 from barnabas.records.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
@@ -36,10 +36,12 @@ from barnabas.records.record_batch import (
 )
 from barnabas.records.record_conversion import up_convert
 from barnabas.records.record_framing import count_records
+from barnabas.records.record_reader import Record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
-from barnabas.storage.log_append_info import AppendOrigin
-from barnabas.storage.record_checks import RecordChecks, rebuild_batch
+from barnabas.storage.batch_rebuild import TargetCompression, rebuild_batch, recompress
+from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords, RefusedBatch
+from barnabas.storage.record_checks import RecordChecks, append_time_of_client
 
 UNLIMITED_MS = 2**63 - 1
 
@@ -69,7 +71,7 @@ class LogValidator:
         "_max_after_ms",
         "_max_message_bytes",
         "_plain",
-        "_target_codec",
+        "_target",
         "_topic_partition",
     )
 
@@ -79,7 +81,7 @@ class LogValidator:
         self._max_message_bytes = config.max_message_bytes
         self._framing = config.record_validation != "header"
         self._append_time = config.message_timestamp_type == "LogAppendTime"
-        self._target_codec = _target_codec(config.compression_type)
+        self._target = TargetCompression.of(config)
         self._max_after_ms = config.message_timestamp_after_max_ms
         before_ms = config.message_timestamp_before_max_ms
         compacted = "compact" in config.cleanup_policy
@@ -87,10 +89,7 @@ class LogValidator:
         if not self._append_time and before_ms < UNLIMITED_MS:
             self._look_closer = True
         self._plain = not (
-            self._look_closer
-            or self._append_time
-            or self._target_codec is not None
-            or self._max_after_ms != UNLIMITED_MS
+            self._look_closer or self._append_time or self._target is not None or self._max_after_ms != UNLIMITED_MS
         )
         """Whether a batch that passed the checks of its header is stored as it is: by default so."""
         self._checks = RecordChecks(
@@ -145,7 +144,7 @@ class LogValidator:
             except CorruptRecord as error:
                 raise self._invalid(str(error)) from None
             if counted != count:
-                raise self._invalid(f"the batch holds {counted} records, its header says {count}")
+                raise self._invalid(f"The batch holds {counted} records, its header says {count}")
         producer = header if header[9] >= 0 else None
         if self._plain and not attributes & TIMESTAMP_TYPE_MASK:
             return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False, producer
@@ -153,13 +152,15 @@ class LogValidator:
 
     def _apply_settings(self, batch: RecordBatch, origin: AppendOrigin) -> StorableBatch:
         """The batch as the topic's settings want it, where they are not the default ones."""
-        target = self._target_codec
-        if self._look_closer or (target is not None and target != batch.codec):
+        target = self._target
+        if self._look_closer or (target is not None and target.codec != batch.codec):
             return self._validate_closely(batch, origin)
-        if self._append_time or batch.attributes & TIMESTAMP_TYPE_MASK:
+        if batch.attributes & TIMESTAMP_TYPE_MASK:
+            return self._validate_closely(batch, origin)  # a producer that stamps append time is refused, or corrected
+        if self._append_time:
             return self._stamp(batch)
         max_timestamp, size = batch.max_timestamp, batch.length
-        if max_timestamp - self._clock.milliseconds() > self._max_after_ms:
+        if self._max_after_ms != UNLIMITED_MS and max_timestamp - self._clock.milliseconds() > self._max_after_ms:
             return self._validate_closely(batch, origin)
         whole = (memoryview(batch.buffer)[MAGIC_POSITION:size],)
         return whole, size, batch.last_offset_delta, batch.count, max_timestamp, NO_TIMESTAMP, False
@@ -176,29 +177,22 @@ class LogValidator:
         """Refuse what only brokers may write, and counts that contradict the offsets (Kafka: validateBatch)."""
         if origin is not _CLIENT:
             return
-        where = f"in topic partition {self._topic_partition}"
         span = f"[{batch.base_offset}, {batch.last_offset}]"
         if batch.last_offset_delta < 0:
-            raise self._invalid(f"Batch has an invalid offset range: {span} {where}")
+            raise self._invalid(f"Batch has an invalid offset range: {span}")
         if batch.count <= 0:
-            raise self._invalid(f"Invalid reported count for record batch: {batch.count} {where}")
+            raise self._invalid(f"Invalid reported count for record batch: {batch.count}")
         if batch.last_offset_delta + 1 != batch.count:
-            raise self._invalid(f"Inconsistent batch offset range {span} and count of records {batch.count} {where}")
+            raise self._invalid(f"Inconsistent batch offset range {span} and count of records {batch.count}")
         if batch.is_control:
-            raise self._invalid(f"Clients are not allowed to write control records {where}")
+            raise self._invalid("Clients are not allowed to write control records")
         if batch.producer_id >= 0 > batch.base_sequence:
             raise self._invalid(
                 f"Invalid sequence number {batch.base_sequence} in record batch with producerId {batch.producer_id}"
-                f" {where}"
             )
 
     def _stamp(self, batch: RecordBatch) -> StorableBatch:
-        """Set the timestamp type that the topic wants, and with it the append time; the records stay untouched."""
-        if not self._append_time:
-            stamped = self._rewrite(batch, batch.attributes & ~TIMESTAMP_TYPE_MASK, batch.max_timestamp)
-            return stamped, batch.length, batch.last_offset_delta, batch.count, batch.max_timestamp, NO_TIMESTAMP, False
-        if batch.attributes & TIMESTAMP_TYPE_MASK:
-            self._checks.refuse_append_time_of_client(batch)
+        """Set the append time; the records stay untouched."""
         now = self._clock.milliseconds()
         stamped = self._rewrite(batch, batch.attributes | TIMESTAMP_TYPE_MASK, now)
         return stamped, batch.length, batch.last_offset_delta, batch.count, now, now, False
@@ -218,16 +212,19 @@ class LogValidator:
     def _validate_closely(self, batch: RecordBatch, origin: AppendOrigin) -> StorableBatch:
         """Look at every record; rebuild the batch where its codec or its offsets are not to be kept."""
         now = self._clock.milliseconds()
-        codec, target = batch.codec, self._target_codec
+        append_time = now if self._append_time else NO_TIMESTAMP
+        codec = batch.codec
+        target = self._target or TargetCompression(codec)
         try:
             checked = self._checks.check(batch, now, strict=origin is _CLIENT)
         except CorruptRecord as error:
             raise self._invalid(str(error)) from None
-        is_control = batch.is_control
-        if not is_control and ((target is not None and target != codec) or not checked.offsets_consecutive):
-            append_time = now if self._append_time else NO_TIMESTAMP
-            data = rebuild_batch(batch, codec if target is None else target, append_time)
-            return self._rebuilt(data, append_time)
+        if not batch.is_control:
+            if not checked.offsets_consecutive:
+                return self._rebuilt(rebuild_batch(batch, target, append_time), append_time)
+            if target.codec != codec:
+                data = recompress(batch, checked.body, target, checked.max_timestamp, append_time)
+                return self._rebuilt(data, append_time)
         if self._append_time:
             return self._stamp(batch)
         max_timestamp = checked.max_timestamp
@@ -248,7 +245,8 @@ class LogValidator:
             append_time = now if self._append_time else NO_TIMESTAMP
             data = up_convert(
                 records[:end],
-                codec=self._target_codec,
+                codec=None if self._target is None else self._target.codec,
+                compression_level=None if self._target is None else self._target.level,
                 timestamp_type=LOG_APPEND_TIME if self._append_time else CREATE_TIME,
                 log_append_time=append_time,
             )
@@ -270,9 +268,10 @@ class LogValidator:
                 raise self._too_large(message.length)
             message.check()
             if message.magic != (message.magic if magic is None else magic):
-                raise self._invalid(
-                    f"Batch magic {message.magic} is not the same as the first batch's magic byte {magic}"
-                )
+                text = f"Batch magic {message.magic} is not the same as the first batch's magic byte {magic}"
+                raise self._invalid(text, "invalid_magic_number_records")
+            if message.timestamp_type == LOG_APPEND_TIME and (self._append_time or message.timestamp == NO_TIMESTAMP):
+                self._refuse_append_time(message)
             magic = message.magic
             if compressed or (end and message.codec):
                 raise self._invalid("Compressed outer record has more than one batch")
@@ -299,18 +298,15 @@ class LogValidator:
             f" configured value of {self._max_message_bytes}.",
         )
 
+    def _refuse_append_time(self, message: LegacyBatch) -> None:
+        text = append_time_of_client(Record(message.last_offset, message.timestamp, *message.key_and_value()))
+        summary = "One or more records have been rejected due to invalid timestamp"
+        raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, summary, [(0, text)])
+
     def _corrupt(self, why: str) -> ApiError:
-        return ApiError(
-            ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt ({why}) in topic partition {self._topic_partition}."
-        )
+        text = f"Record is corrupt ({why}) in topic partition {self._topic_partition}."
+        return RefusedBatch(ErrorCode.CORRUPT_MESSAGE, text, "invalid_message_crc_records")
 
-    @staticmethod
-    def _invalid(why: str) -> ApiError:
-        return ApiError(ErrorCode.INVALID_RECORD, why)
-
-
-def _target_codec(compression_type: str) -> Codec | None:
-    """The codec a topic stores its batches in; None keeps the producer's."""
-    if compression_type == "producer":
-        return None
-    return Codec.NONE if compression_type == "uncompressed" else Codec.from_name(compression_type)
+    def _invalid(self, why: str, counter: str = "invalid_offset_or_sequence_records") -> ApiError:
+        text = f"{why} in topic partition {self._topic_partition}"
+        return RefusedBatch(ErrorCode.INVALID_RECORD, text, counter)

@@ -9,27 +9,22 @@ from typing import NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.compression import Codec
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import (
-    CREATE_TIME,
-    LOG_APPEND_TIME,
-    NO_TIMESTAMP,
-    TIMESTAMP_TYPE_MASK,
-    RecordBatch,
-)
-from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.records.record_batch import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, RecordBatch
+from barnabas.records.record_reader import Record
 from barnabas.storage.log_append_info import InvalidRecords, RecordError
 from barnabas.storage.record_scan import scan_records
 
 UNLIMITED_MS = 2**63 - 1
+_MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1
 
 
 class CheckedRecords(NamedTuple):
-    """What the records of a batch turned out to be."""
+    """What the records of a batch turned out to be; `body` are they, decompressed."""
 
     max_timestamp: int
     offsets_consecutive: bool
+    body: bytes
 
 
 class RecordChecks:
@@ -60,73 +55,75 @@ class RecordChecks:
         """
         if batch.count <= 0:
             raise CorruptRecord(f"a batch claims {batch.count} records")
-        summary = scan_records(batch.decompressed_records(), batch.count)
-        keys_needed = self._compacted and not batch.is_control
-        check_time = strict and not self._append_time
-        base = batch.base_timestamp
-        earliest, latest = now_ms - self._before_max_ms, now_ms + self._after_max_ms
-        if (keys_needed and summary.has_null_key) or (
-            check_time
-            and (base + summary.min_timestamp_delta < earliest or base + summary.max_timestamp_delta > latest)
-        ):
-            self._refuse_records(batch, keys_needed=keys_needed, limits=(earliest, latest) if check_time else None)
-        if self._append_time and batch.attributes & TIMESTAMP_TYPE_MASK:
-            self.refuse_append_time_of_client(batch)
+        body = batch.decompressed_records()
+        summary = scan_records(body, batch.count)
         stamped = batch.attributes & TIMESTAMP_TYPE_MASK
-        max_timestamp = batch.max_timestamp if stamped else base + summary.max_timestamp_delta
-        return CheckedRecords(max_timestamp, summary.offsets_consecutive)
+        if stamped:
+            earliest = latest = batch.max_timestamp
+        else:
+            earliest = batch.base_timestamp + summary.min_timestamp_delta
+            latest = batch.base_timestamp + summary.max_timestamp_delta
+            if earliest < _MIN_LONG or latest > _MAX_LONG:
+                raise CorruptRecord(f"timestamps from {earliest} to {latest} do not fit 64 bits")
+        keys_needed = self._compacted and not batch.is_control
+        if (keys_needed and summary.has_null_key) or (
+            strict and self._is_suspicious(earliest, latest, now_ms, stamped)
+        ):
+            self._refuse_records(batch, now_ms, keys_needed=keys_needed, check_time=strict)
+        return CheckedRecords(latest, summary.offsets_consecutive, body)
 
-    def _refuse_records(self, batch: RecordBatch, *, keys_needed: bool, limits: tuple[int, int] | None) -> None:
-        """Raise InvalidRecords that names the records to blame; records without a timestamp never are."""
+    def _is_suspicious(self, earliest: int, latest: int, now_ms: int, stamped: int) -> bool:
+        """Whether a look at the single timestamps may find one to refuse."""
+        if self._append_time:
+            return bool(stamped)
+        if stamped and latest == NO_TIMESTAMP:
+            return True
+        return earliest < now_ms - self._before_max_ms or latest > now_ms + self._after_max_ms
+
+    def _refuse_records(self, batch: RecordBatch, now_ms: int, *, keys_needed: bool, check_time: bool) -> None:
+        """Raise InvalidRecords that names the records to blame; those without a timestamp are, if at all, for a key."""
+        stamped = bool(batch.attributes & TIMESTAMP_TYPE_MASK)
         errors: list[RecordError] = []
-        code = ErrorCode.INVALID_RECORD
+        without_key = 0
         for index, record in enumerate(batch.records()):
             if keys_needed and record.key is None:
-                why = f"Compacted topic cannot accept message without key in topic partition {self._topic_partition}."
+                without_key += 1
+                why = f"Compacted topic cannot accept message without key in topic partition {self._topic_partition}"
                 errors.append((index, why))
-            elif limits and record.timestamp != NO_TIMESTAMP and not limits[0] <= record.timestamp <= limits[1]:
-                code = ErrorCode.INVALID_TIMESTAMP
-                why = (
-                    f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. The"
-                    f" timestamp should be within [{limits[0]}, {limits[1]}]"
-                )
-                errors.append((index, why))
+            elif check_time and (text := self._wrong_time(record, now_ms, stamped=stamped)) is not None:
+                errors.append((index, text))
+        if len(errors) > without_key:
+            text = "One or more records have been rejected due to invalid timestamp"
+            raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, text, errors, without_key)
         if errors:
-            raise InvalidRecords(code, _summary(code, errors), errors)
+            raise InvalidRecords(ErrorCode.INVALID_RECORD, _summary(errors), errors, without_key)
 
-    def refuse_append_time_of_client(self, batch: RecordBatch) -> None:
-        """Raise InvalidRecords: the broker stamps append times, producers don't."""
-        code = ErrorCode.INVALID_TIMESTAMP
-        why = (
-            f"Invalid timestamp type in message at offset {batch.base_offset}. Producer should not set timestamp type"
-            " to LogAppendTime."
-        )
-        errors: list[RecordError] = [(0, why)]
-        raise InvalidRecords(code, _summary(code, errors), errors)
+    def _wrong_time(self, record: Record, now_ms: int, *, stamped: bool) -> str | None:
+        """Why a record's timestamp is refused (Kafka: validateTimestamp)."""
+        timestamp = record.timestamp
+        if not self._append_time and timestamp != NO_TIMESTAMP:
+            earliest, latest = now_ms - self._before_max_ms, now_ms + self._after_max_ms
+            if earliest <= timestamp <= latest:
+                return None
+            return (
+                f"Timestamp {timestamp} of message with offset {record.offset} is out of range. The timestamp should"
+                f" be within [{earliest}, {latest}]"
+            )
+        return append_time_of_client(record) if stamped else None
 
 
-def _summary(code: ErrorCode, errors: list[RecordError]) -> str:
-    if code is ErrorCode.INVALID_TIMESTAMP:
-        return "One or more records have been rejected due to invalid timestamp"
+def append_time_of_client(record: Record) -> str:
+    """The text for a record that its producer stamped with append time, which is the broker's to do."""
+    shown = (
+        f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, key={len(record.key or b'')} bytes,"
+        f" value={len(record.value or b'')} bytes)"
+    )
+    return f"Invalid timestamp type in message {shown}. Producer should not set timestamp type to LogAppendTime."
+
+
+def _summary(errors: list[RecordError]) -> str:
     shown = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index, message in errors[:3])
     return (
         f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the"
         f" first three errors at most: [{shown}]"
     )
-
-
-def rebuild_batch(batch: RecordBatch, codec: Codec, append_time_ms: int) -> bytes:
-    """The same records in another codec, with offsets counted anew from 0; append_time_ms -1 keeps their timestamps."""
-    stamped = append_time_ms != NO_TIMESTAMP
-    builder = RecordBatchBuilder(
-        codec,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        is_transactional=batch.is_transactional,
-        timestamp_type=LOG_APPEND_TIME if stamped else CREATE_TIME,
-        log_append_time=append_time_ms,
-    )
-    for record in batch.records():
-        builder.append(record.timestamp, record.key, record.value, record.headers)
-    return builder.build()

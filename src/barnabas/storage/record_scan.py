@@ -1,6 +1,6 @@
 """Checks every field of every record of an uncompressed v2 body without making objects of them. Pure.
 
-Used by validation at `record.validation=full` and for compacted topics; three times as fast as decoding. It accepts
+Used by validation at `record.validation=full` and for compacted topics; over twice as fast as decoding. It accepts
 exactly what `records.record_reader` decodes. `i64` makes machine integers of numbers in the compiled build, where this
 takes 10 ns a record (decisions/0009-compiled-build.md), and means nothing otherwise.
 Kafka: DefaultRecord.readFrom, DefaultRecordBatch.skipKeyValueIterator.
@@ -16,6 +16,9 @@ from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
+_ONE_BYTE_OFFSETS = 64
+"""Offset deltas below take one byte."""
+
 
 class RecordSummary(NamedTuple):
     """What a body holds: extremes of the timestamp deltas, whether offset deltas count from 0, records without key."""
@@ -26,50 +29,85 @@ class RecordSummary(NamedTuple):
     has_null_key: bool
 
 
-def scan_records(body: bytes, count: i64) -> RecordSummary:
+def scan_records(body: bytes, count: i64) -> RecordSummary:  # noqa: C901, PLR0912, PLR0915 - unrolled: see the comment
     """Check `count` records, not none, that must fill `body` exactly. Raises CorruptRecord."""
+    # Numbers of one byte, and of two where lengths and times often have them, are read in place: calls would double
+    # the time. Only a record's end is compared with where its fields end, since no field moves the position back.
     position: i64 = 0
     total: i64 = len(body)
     lowest: i64 = 2**63 - 1
     highest: i64 = -(2**63)
-    length: i64
+    last_time_byte: i64 = -1
+    low: i64
+    high: i64
     start: i64
+    end: i64
+    length: i64
     delta: i64
     index: i64
     consecutive, null_key = True, False
     try:
         for index in range(count):
-            byte: i64 = body[position]
-            if byte < 0x80:
-                length, start = (-1 if byte & 1 else byte >> 1), position + 1
+            low = body[position]
+            if low >= 0x80 and (high := body[position + 1]) < 0x80:
+                start = position + 2
+                end = -1 if low & 1 else start + ((low & 0x7F) >> 1) + (high << 6)
+            elif low < 0x80:
+                start = position + 1
+                end = -1 if low & 1 else start + (low >> 1)
             else:
                 length, start = decode_zigzag(body, position, MAX_VARINT_BYTES)
-            end: i64 = start + length
-            if length < 0 or end > total:
-                raise CorruptRecord(f"record {index} claims {length} bytes, {total - start} are there")
-            byte = body[start + 1]
-            if byte < 0x80:
-                delta, position = (byte >> 1) ^ -(byte & 1), start + 2
+                end = start + length if length >= 0 else -1
+            if not start <= end <= total:
+                raise CorruptRecord(f"record {index} claims an impossible length, {total - start} bytes are there")
+            low = body[start + 1]
+            if low < 0x80:
+                position = start + 2
+                if low != last_time_byte:
+                    last_time_byte = low
+                    delta = (low >> 1) ^ -(low & 1)
+                    if delta > highest:  # noqa: PLR1730 - a call costs as much as the whole look at a time
+                        highest = delta
+                    if delta < lowest:  # noqa: PLR1730
+                        lowest = delta
             else:
-                delta, position = decode_zigzag(body, start + 1)
-            highest = max(highest, delta)
-            lowest = min(lowest, delta)
-            byte = body[position]
-            if byte < 0x80:
-                delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+                if (high := body[start + 2]) < 0x80:
+                    position = start + 3
+                    delta = low & 0x7F | high << 7
+                    delta = (delta >> 1) ^ -(delta & 1)
+                else:
+                    delta, position = decode_zigzag(body, start + 1)
+                if delta > highest:  # noqa: PLR1730
+                    highest = delta
+                if delta < lowest:  # noqa: PLR1730
+                    lowest = delta
+            if index < _ONE_BYTE_OFFSETS and body[position] == index << 1:
+                position += 1
+            elif body[position] == (index << 1 & 0x7F | 0x80) and body[position + 1] == index >> 6 and index >= 64:
+                position += 2
             else:
                 delta, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
-            if delta != index:
-                consecutive = False
-            if body[position] == 1:
+                consecutive = consecutive and delta == index
+            low = body[position]
+            if low == 1:
                 null_key = True
-            position = _skip_field(body, _skip_field(body, position, end), end)
-            if body[position] == 0:
                 position += 1
+            elif low < 0x80 and not low & 1:
+                position += 1 + (low >> 1)
             else:
-                position = _skip_headers(body, position, end)
+                length, start = decode_zigzag(body, position, MAX_VARINT_BYTES)
+                null_key = null_key or length == -1
+                position = _skip_field(body, position, end)
+            low = body[position]
+            if low < 0x80 and not low & 1:
+                position += 1 + (low >> 1)
+            elif (high := body[position + 1]) < 0x80 <= low and not low & 1:
+                position += 2 + ((low & 0x7F) >> 1) + (high << 6)
+            else:
+                position = _skip_field(body, position, end)
+            position = position + 1 if body[position] == 0 else _skip_headers(body, position, end)
             if position != end:
-                raise CorruptRecord(f"record {index} claims {length} bytes, its fields take {position - start}")
+                raise CorruptRecord(f"record {index} ends at byte {end}, its fields at {position}")
     except IndexError:
         raise CorruptRecord("the last record is cut off") from None
     if position != total:

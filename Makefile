@@ -32,6 +32,10 @@ test: lint types ## lint, check types, run the tests (all that fits into 40 minu
 test-all: lint types ## the same with every test: campaigns, Apache Kafka (needs Java and Maven)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+.PHONY: chaos
+chaos: $(VENV)/.installed-test ## kill -9 a loaded broker for ten minutes, 200 times at least (ARGS="--seed 7")
+	$(BIN)/python -m tests.chaos.campaign $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.installed-test ## check style and the layers
 	$(BIN)/ruff check .

@@ -114,6 +114,7 @@ class LocalLog:
         segment = self._environment.segments.create(self.directory, base_offset, self.config)
         self.segments.add(segment)
         self.end = LogOffsetMetadata(self.end.message_offset, base_offset, 0)
+        logger.info("Rolled new log segment at offset %d of %s", base_offset, self.topic_partition)
         return segment
 
     # -- reading, any thread

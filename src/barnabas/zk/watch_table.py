@@ -1,7 +1,7 @@
 """Which watches are set on which path, and which of them a change fires.
 
 Owned by the thread that applies operations (`store`), never touched by another, so no lock. Pure: it calls no watch,
-it returns what is to be called. ZooKeeper: org.apache.zookeeper.server.WatchManager and DataTree.
+it returns what is to be called. A batch that is rolled back has fired nothing: its watches are put back. ZooKeeper: org.apache.zookeeper.server.WatchManager and DataTree.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class WatchTable:
     def __init__(self) -> None:
         self._data: dict[str, _Watchers] = {}
         self._children: dict[str, _Watchers] = {}
+        self._taken: list[tuple[dict[str, _Watchers], str, _Watchers]] = []
+        """What the batch being applied has taken out: table, path, watchers."""
 
     def watch_data(self, path: str, session_id: int, watch: Watch) -> None:
         """Set by GetData and Exists."""
@@ -50,7 +52,7 @@ class WatchTable:
 
     def deleted(self, path: str, parent: str) -> list[FiredWatch]:
         """`path` is gone: who watched both its data and its children hears of it once."""
-        watchers = self._data.pop(path, {}) | self._children.pop(path, {})
+        watchers = self._take(self._data, path) | self._take(self._children, path)
         event = WatchEvent(WatchEventType.DELETED, path)
         fired = [FiredWatch(session_id, watch, event) for session_id, watch in watchers]
         return [*fired, *self._fire(WatchEventType.CHILDREN_CHANGED, parent, self._children)]
@@ -59,16 +61,27 @@ class WatchTable:
         """Forget the watches of a session that is over."""
         for table in (self._data, self._children):
             for path in list(table):
-                kept = {key: None for key in table[path] if key[0] != session_id}
+                watchers = self._take(table, path)
+                kept = {key: None for key in watchers if key[0] != session_id}
                 if kept:
                     table[path] = kept
-                else:
-                    del table[path]
 
-    @staticmethod
-    def _fire(event_type: WatchEventType, path: str, table: dict[str, _Watchers]) -> list[FiredWatch]:
-        watchers = table.pop(path, None)
-        if not watchers:
-            return []
+    def committed(self) -> None:
+        """What was taken out stays out."""
+        self._taken.clear()
+
+    def rolled_back(self) -> None:
+        """What was taken out is watched again, before what was set since."""
+        for table, path, watchers in reversed(self._taken):
+            table[path] = watchers | table.get(path, {})
+        self._taken.clear()
+
+    def _take(self, table: dict[str, _Watchers], path: str) -> _Watchers:
+        watchers = table.pop(path, {})
+        if watchers:
+            self._taken.append((table, path, watchers))
+        return watchers
+
+    def _fire(self, event_type: WatchEventType, path: str, table: dict[str, _Watchers]) -> list[FiredWatch]:
         event = WatchEvent(event_type, path)
-        return [FiredWatch(session_id, watch, event) for session_id, watch in watchers]
+        return [FiredWatch(session_id, watch, event) for session_id, watch in self._take(table, path)]

@@ -311,8 +311,8 @@ class ZnodeTable:
         try:
             for (path,) in self._connection.execute(select, arguments).fetchall():
                 self._delete_row(path)
-            self._commit()
             self._fire()
+            self._commit()
         except BaseException:
             self._zxid = zxid
             self._roll_back()
@@ -334,8 +334,10 @@ class ZnodeTable:
             self._connection.execute("UPDATE transaction_id SET zxid = ?", (self._zxid,))
             self._connection.execute("COMMIT")
             self._in_transaction = False
+        self._watches.committed()
 
     def _roll_back(self) -> None:
+        self._watches.rolled_back()
         if self._in_transaction:
             self._in_transaction = False
             if self._connection.in_transaction:  # some failures (a full disk) roll back by themselves

@@ -373,6 +373,8 @@ def test_a_full_disk_refuses_a_change_and_no_more(tmp_path: Path) -> None:
     store.start()
     session = store.new_session()
     session.create("/a")
+    events: queue.Queue[WatchEvent] = queue.Queue()
+    session.children("/", events.put)
     table = store._table
     assert table is not None
     table._connection.execute("PRAGMA max_page_count = 1")
@@ -382,6 +384,8 @@ def test_a_full_disk_refuses_a_change_and_no_more(tmp_path: Path) -> None:
     table._connection.execute("PRAGMA max_page_count = 100000")
     session.create("/b", b"x" * 100_000)
     assert sorted(session.children("/").names) == ["a", "b"]
+    assert events.get(timeout=WAIT_SECONDS) == WatchEvent(WatchEventType.CHILDREN_CHANGED, "/")
+    assert events.empty()
     store.close()
     assert not failures
 

@@ -1,0 +1,185 @@
+"""Producers of two client libraries that write until they rest, outlive the broker, and note what they were told.
+
+Each has a thread of its own, which alone touches its client. The idempotent ones must get every record in exactly
+once and in order, whatever happens to the broker; the one with acks=1 never sends a record twice.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, Message, Producer
+from kafka import KafkaProducer
+
+from tests.chaos.ledger import Ledger
+
+GIVE_UP_SECONDS = 60
+"""How long a record may stay undecided after the broker is back."""
+
+PAUSE_SECONDS = 0.005
+"""Between two bursts of a writer: what it wrote has to be read again after every life of the broker."""
+
+Delivered = Callable[[int, bytes, int | None], None]
+"""Told partition, value and offset (None: it failed)."""
+
+
+class Client(Protocol):
+    """One producer of some library."""
+
+    def send(self, partition: int, key: bytes | None, value: bytes) -> None:
+        """Take a record; its fate is reported to the `Delivered` callback."""
+
+    def serve(self) -> None:
+        """Let callbacks run."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class ConfluentClient:
+    """librdkafka: idempotent, or acks=1 without retries."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, delivered: Delivered, *, idempotent: bool) -> None:
+        self._topic = topic
+        self._delivered = delivered
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap_servers,
+            "linger.ms": 2,
+            "batch.num.messages": 40,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 60,
+            "retry.backoff.ms": 20,
+            "message.timeout.ms": GIVE_UP_SECONDS * 1000,
+            "log_level": 0,
+        }
+        if idempotent:
+            settings |= {"enable.idempotence": True}
+        else:
+            settings |= {"acks": 1, "retries": 0, "message.timeout.ms": 5000}
+        self._producer = Producer(settings)
+
+    def send(self, partition: int, key: bytes | None, value: bytes) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            self._delivered(partition, value, None if error is not None else message.offset())
+
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, partition, on_delivery)
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+
+    def serve(self) -> None:
+        self._producer.poll(0.001)
+
+    def close(self) -> None:
+        self._producer.flush(GIVE_UP_SECONDS)
+
+
+class KafkaPythonClient:
+    """kafka-python: idempotent."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, delivered: Delivered) -> None:
+        self._topic = topic
+        self._delivered = delivered
+        self._producer = KafkaProducer(
+            bootstrap_servers=bootstrap_servers,
+            enable_idempotence=True,
+            linger_ms=2,
+            reconnect_backoff_ms=10,
+            reconnect_backoff_max_ms=60,
+            retry_backoff_ms=20,
+            request_timeout_ms=10_000,
+            delivery_timeout_ms=GIVE_UP_SECONDS * 1000,
+        )
+
+    def send(self, partition: int, key: bytes | None, value: bytes) -> None:
+        future = self._producer.send(self._topic, value, key, partition=partition)
+        future.add_callback(lambda metadata: self._delivered(partition, value, metadata.offset))
+        future.add_errback(lambda _error: self._delivered(partition, value, None))
+
+    def serve(self) -> None:
+        time.sleep(0.001)
+
+    def close(self) -> None:
+        self._producer.close(GIVE_UP_SECONDS)
+
+
+class Writer:
+    """A client's thread. `keys`: how many different keys its records have, 0 for none."""
+
+    def __init__(self, ledger: Ledger, make_client: Callable[[Delivered], Client], seed: int, *, keys: int = 0) -> None:
+        self.ledger = ledger
+        self._make_client = make_client
+        self._chance = random.Random(seed)
+        self._keys = keys
+        self._writing = threading.Event()
+        self._resting = threading.Event()
+        self._ended = False
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"writer-{ledger.topic}", daemon=True)
+
+    def start(self) -> None:
+        """Begin, at rest."""
+        self._thread.start()
+
+    def resume(self) -> None:
+        """Write from now on."""
+        self._resting.clear()
+        self._writing.set()
+
+    def rest(self, timeout_seconds: float = GIVE_UP_SECONDS) -> None:
+        """Stop writing and wait until the fate of every record is known."""
+        self._writing.clear()
+        assert self._resting.wait(timeout_seconds), f"{self.ledger.topic}: still writing"
+        deadline = time.monotonic() + timeout_seconds
+        while self.ledger.outstanding:
+            assert self.failure is None, self.failure
+            assert time.monotonic() < deadline, f"{self.ledger.topic}: {self.ledger.outstanding} records are undecided"
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        """End the thread and its client."""
+        self._ended = True
+        self._writing.set()
+        self._thread.join(GIVE_UP_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            client = self._make_client(self._delivered)
+            while not self._ended:
+                if self._writing.is_set():
+                    self._write_some(client)
+                    time.sleep(PAUSE_SECONDS)
+                else:
+                    self._resting.set()
+                client.serve()
+            client.close()
+        except BaseException as error:
+            self.failure = error
+            self._resting.set()
+            raise
+
+    def _write_some(self, client: Client) -> None:
+        partition = self._chance.randrange(len(self.ledger.partitions))
+        book = self.ledger.partitions[partition]
+        for _ in range(self._chance.randint(1, 20)):
+            number = len(book.sent)
+            value = b"%s/%d/%d " % (self.ledger.topic.encode(), partition, number)
+            value += self._chance.randbytes(self._chance.choice((1, 20, 300)))
+            key = b"key-%d" % self._chance.randrange(self._keys) if self._keys else None
+            if key is not None:
+                book.keys[value] = key
+            book.sent.append(value)
+            client.send(partition, key, value)
+
+    def _delivered(self, partition: int, value: bytes, offset: int | None) -> None:
+        book = self.ledger.partitions[partition]
+        if offset is None:
+            book.failed.add(value)
+        else:
+            book.acknowledged[value] = offset

@@ -1,7 +1,8 @@
 """Which watches are set on which path, and which of them a change fires.
 
 Owned by the thread that applies operations (`store`), never touched by another, so no lock. Pure: it calls no watch,
-it returns what is to be called. A batch that is rolled back has fired nothing: its watches are put back. ZooKeeper: org.apache.zookeeper.server.WatchManager and DataTree.
+it returns what is to be called. A batch that is rolled back has fired nothing: its watches are put back.
+ZooKeeper: org.apache.zookeeper.server.WatchManager and DataTree.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from barnabas.broker.broker_identity import establish_identity
 from barnabas.broker.handler_families import build_handler_families
 from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.process_tuning import raise_descriptor_limit, settle_garbage_collection, tune_thread_switching
-from barnabas.broker.topic_log_configs import TopicLogConfigs
+from barnabas.broker.topic_log_configs import TopicLogConfigs, on_unclean_election_allowed
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import (
     EndPoint,
@@ -175,10 +175,10 @@ class BrokerServer:
         is_cleaning = config.boolean("log.cleaner.enable")
         self._log_manager.startup(make_cleaner=self._new_cleaner if is_cleaning else None)
         topic_configs.end_loading()
-        changes = ConfigChangeListener(self._zk_client, self._scheduler, self._clock)
-        changes.register(ConfigType.TOPIC, topic_configs.updater(self._log_manager.update_log_config))
-        changes.start()
-        self._on_stop("settings", changes.stop)
+        self._config_changes = ConfigChangeListener(self._zk_client, self._scheduler, self._clock)
+        self._config_changes.register(ConfigType.TOPIC, topic_configs.updater(self._log_manager.update_log_config))
+        self._config_changes.start()
+        self._on_stop("settings", self._config_changes.stop)
 
     def _start_replicas(self) -> None:
         self._metadata = MetadataCache(self._broker_id, self.cluster_id)
@@ -258,6 +258,9 @@ class BrokerServer:
             self._channel_to_myself,
             self._scheduler,
             on_ready=ready.set,
+        )
+        self._config_changes.register(
+            ConfigType.TOPIC, on_unclean_election_allowed(controller.enable_unclean_leader_election)
         )
         controller.startup()
         self._on_stop("controller", controller.shutdown)

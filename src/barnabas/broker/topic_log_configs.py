@@ -51,3 +51,13 @@ class TopicLogConfigs:
     def updater(self, update: Callable[[str, LogConfig], None]) -> Callable[[str, dict[str, str]], None]:
         """A callback for ConfigChangeListener that passes a topic's new LogConfig to `update`."""
         return lambda topic, overrides: update(topic, self.log_config_of(topic, overrides))
+
+
+def on_unclean_election_allowed(allow: Callable[[str], None]) -> Callable[[str, dict[str, str]], None]:
+    """A callback for ConfigChangeListener that calls `allow(topic)` when a topic may be led by who was not in sync."""
+
+    def changed(topic: str, overrides: dict[str, str]) -> None:
+        if overrides.get("unclean.leader.election.enable", "").strip().lower() == "true":
+            allow(topic)
+
+    return changed

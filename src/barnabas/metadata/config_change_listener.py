@@ -31,7 +31,7 @@ NOTICE_LIFETIME_MS = 15 * 60 * 1000
 
 
 class ConfigChangeListener:
-    """Calls back for each entity that a notice names. Handlers register before `start`."""
+    """Calls back for each entity that a notice names."""
 
     def __init__(self, zk_client: KafkaZkClient, scheduler: Scheduler, clock: Clock) -> None:
         self._zk = zk_client
@@ -42,8 +42,12 @@ class ConfigChangeListener:
         self._last_executed = -1
 
     def register(self, entity_type: str, callback: ConfigCallback) -> None:
-        """Have `callback(entity name, settings)` called when an entity of `entity_type` (ConfigType) changes."""
-        self._callbacks[entity_type] = (*self._callbacks.get(entity_type, ()), callback)
+        """Have `callback(entity name, settings)` called when an entity of `entity_type` (ConfigType) changes.
+
+        Whoever registers after `start` hears of what changes from then on.
+        """
+        with self._lock:
+            self._callbacks[entity_type] = (*self._callbacks.get(entity_type, ()), callback)
 
     def start(self, initial_types: Sequence[str] = ()) -> None:
         """Listen from now on; first call back for every entity of `initial_types` that has settings.

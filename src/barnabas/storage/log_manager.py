@@ -255,7 +255,9 @@ class LogManager:
 
     def update_log_config(self, topic: str, log_config: LogConfig) -> None:
         """The topic has these settings now."""
-        for log in self.all_logs():
+        with self._creation_lock:  # a log that is being made may have read the earlier ones; now it is in the table
+            logs = self.all_logs()
+        for log in logs:
             if log.topic_partition.topic == topic:
                 was_compacted = log.config.is_compacted
                 log.update_config(log_config)

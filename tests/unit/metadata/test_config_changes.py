@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.topic_log_configs import on_unclean_election_allowed
 from barnabas.metadata.config_change_listener import NOTICE_LIFETIME_MS, ConfigChangeListener
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -101,3 +102,23 @@ def test_repository(fixture: Fixture) -> None:
     with pytest.raises(ApiError) as raised:
         fixture.repository.change_topic_config("nothing", {})
     assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_who_registers_late_hears_of_later_changes(fixture: Fixture) -> None:
+    fixture.listener.start()
+    late: list[str] = []
+    fixture.repository.change_topic_config("orders", {"retention.ms": "2"})
+    fixture.settle()
+    fixture.listener.register(ConfigType.TOPIC, lambda entity, settings: late.append(settings["retention.ms"]))
+    fixture.repository.change_topic_config("orders", {"retention.ms": "3"})
+    fixture.settle()
+    assert late == ["3"]
+
+
+def test_only_an_unclean_election_that_is_allowed_now_is_told_of() -> None:
+    allowed: list[str] = []
+    changed = on_unclean_election_allowed(allowed.append)
+    changed("no", {"unclean.leader.election.enable": "false"})
+    changed("unset", {"retention.ms": "5"})
+    changed("yes", {"unclean.leader.election.enable": " TRUE "})
+    assert allowed == ["yes"]

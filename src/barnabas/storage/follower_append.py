@@ -97,11 +97,11 @@ def _append_of_producer(log: UnifiedLog, batch: RecordBatch, data: memoryview) -
         marker, completed = states.check_stored(batch)
     except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {log.topic_partition}") from None
-    end = TransactionEnd(marker, completed) if marker is not None else None
+    end = TransactionEnd(states, marker, completed) if marker is not None else None
     place = LogOffsetMetadata(batch.base_offset, segment.base_offset, segment.size)
     try:
         if end is not None:
-            end.enter(states, segment)
+            end.enter(segment)
         local.append((data,), len(data), batch.base_offset, batch.last_offset, batch.max_timestamp)
     except OSError:
         if end is not None:

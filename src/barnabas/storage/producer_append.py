@@ -30,17 +30,20 @@ Header = tuple[int, ...]
 class TransactionEnd:
     """A marker on its way into the log, and the transaction that it ends, if that wrote anything here."""
 
-    __slots__ = ("completed", "marker")
+    __slots__ = ("_states", "completed", "marker")
 
-    def __init__(self, marker: EndTransactionMarker, completed: CompletedTransaction | None) -> None:
+    def __init__(
+        self, states: ProducerStates, marker: EndTransactionMarker, completed: CompletedTransaction | None
+    ) -> None:
+        self._states = states
         self.marker = marker
         self.completed = completed
 
-    def enter(self, states: ProducerStates, segment: LogSegment) -> None:
+    def enter(self, segment: LogSegment) -> None:
         """Enter the transaction into the segment's index if it is aborted. Raises OSError."""
         completed = self.completed
         if completed is not None and completed.is_aborted:
-            entry = AbortedTransactionEntry(*completed[:3], states.last_stable_offset(completed))
+            entry = AbortedTransactionEntry(*completed[:3], self._states.last_stable_offset(completed))
             segment.transaction_index.append(entry)
 
     def withdraw(self, segment: LogSegment) -> None:
@@ -72,7 +75,7 @@ def check_producer(
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
     if marker is None:
         return None
-    return TransactionEnd(marker, states.check_marker(header[9], header[10], marker, offset, origin))
+    return TransactionEnd(states, marker, states.check_marker(header[9], header[10], marker, offset, origin))
 
 
 def answer_again(known: BatchMetadata, log_start_offset: int, size: int, count: int) -> LogAppendInfo:

@@ -92,10 +92,6 @@ class ProducerStateEntry:
         """Offset of the newest record, -1 when no batch of this epoch is known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
-    def follows(self, base_sequence: int) -> bool:
-        """Whether `base_sequence` comes directly behind the newest record."""
-        return base_sequence == self.last_sequence + 1 & MAX_SEQUENCE
-
     def find_duplicate(self, base_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """The remembered batch with exactly these sequence numbers."""
         for batch in self.batches:
@@ -108,13 +104,6 @@ class ProducerStateEntry:
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
-
-    def add(self, batch: BatchMetadata) -> None:
-        """Remember a batch of the current epoch instead of the oldest."""
-        if len(self.batches) == BATCHES_TO_RETAIN:
-            del self.batches[0]
-        self.batches.append(batch)
-        self.last_timestamp = batch.timestamp
 
     def describe(self) -> ActiveProducer:
         """A copy for DescribeProducers."""

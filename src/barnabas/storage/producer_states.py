@@ -19,12 +19,13 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.producer_state_entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
+from barnabas.storage.producer_state_entry import BATCHES_TO_RETAIN, NO_OFFSET, BatchMetadata, ProducerStateEntry
 
 logger = logging.getLogger(__name__)
 
 _CLIENT = AppendOrigin.CLIENT
 _REPLICATION = AppendOrigin.REPLICATION
+_new_tuple = tuple.__new__
 
 
 class CompletedTransaction(NamedTuple):
@@ -82,7 +83,8 @@ class ProducerStates:
             return None
         if origin is _CLIENT:
             if producer_epoch == entry.producer_epoch:
-                if not entry.follows(base_sequence):
+                batches = entry.batches
+                if base_sequence != ((batches[-1][0] if batches else NO_SEQUENCE) + 1 & MAX_SEQUENCE):
                     last_sequence = base_sequence + offset_delta & MAX_SEQUENCE
                     duplicate = entry.find_duplicate(base_sequence, last_sequence)
                     if duplicate is not None:
@@ -119,10 +121,14 @@ class ProducerStates:
             entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
         if producer_epoch != entry.producer_epoch:
             entry.begin_epoch(producer_epoch)
-        first = first_offset.message_offset
+        first = first_offset[0]
         delta = last_offset - first
         last_sequence = NO_SEQUENCE if base_sequence == NO_SEQUENCE else base_sequence + delta & MAX_SEQUENCE
-        entry.add(BatchMetadata(last_sequence, last_offset, delta, timestamp))
+        batches = entry.batches
+        batches.append(_new_tuple(BatchMetadata, (last_sequence, last_offset, delta, timestamp)))
+        if len(batches) > BATCHES_TO_RETAIN:
+            del batches[0]
+        entry.last_timestamp = timestamp
         if is_transactional and entry.transaction_first_offset < 0:
             entry.transaction_first_offset = first
             self._ongoing[first] = TransactionMetadata(producer_id, first_offset)

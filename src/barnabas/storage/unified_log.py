@@ -32,7 +32,7 @@ from barnabas.storage.log_segment import LogSegment
 from barnabas.storage.log_truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.log_validator import LogValidator
 from barnabas.storage.partition_metadata import write_partition_metadata
-from barnabas.storage.producer_append import Header, TransactionEnd, answer_again, check_producer, note_append
+from barnabas.storage.producer_append import answer_again, check_producer, note_append
 from barnabas.storage.producer_state_entry import ActiveProducer, BatchMetadata, LastRecord
 from barnabas.storage.producer_state_manager import ProducerStateManager
 from barnabas.storage.segment_swap import swap_in
@@ -200,10 +200,11 @@ class UnifiedLog:
                 raise self.failures.segment_too_small(size)
             first = local.end.message_offset
             last = first + last_delta
-            end = None
+            states = end = None
             if producer is not None:
-                checked = check_producer(self.producer_states.make_states(), producer, records or b"", first, origin)
-                if isinstance(checked, BatchMetadata):
+                states = self.producer_states.states or self.producer_states.make_states()
+                checked = check_producer(states, producer, records or b"", first, origin)
+                if checked is not None and isinstance(checked, BatchMetadata):
                     return answer_again(checked, self.log_start_offset, size, count)
                 end = checked
             try:
@@ -217,14 +218,14 @@ class UnifiedLog:
                     self._assign_epoch(leader_epoch, first)
                 place = local.end
                 if end is not None:
-                    end.enter(self.producer_states.make_states(), local.segments.active)
+                    end.enter(local.segments.active)
                 local.append((_PREFIX.pack(first, size - 12, leader_epoch), *rest), size, first, last, max_timestamp)
             except OSError as error:
                 if end is not None:
                     end.withdraw(local.segments.active)
                 self.failures.fail("appending records", error)
-            if producer is not None:
-                self._note_append(producer, place, last, max_timestamp, end)
+            if states is not None and note_append(states, producer, place, last, max_timestamp, end):  # type: ignore[arg-type]
+                self.update_first_unstable_offset()
             info = LogAppendInfo(first, last, max_timestamp, append_time, self.log_start_offset, size, count, converted)
             if last + 1 - local.recovery_point < local.config.flush_messages:
                 if alone:
@@ -235,12 +236,6 @@ class UnifiedLog:
                 return info
         self.flush()
         return info
-
-    def _note_append(
-        self, producer: Header, place: LogOffsetMetadata, last: int, max_timestamp: int, end: TransactionEnd | None
-    ) -> None:
-        if note_append(self.producer_states.make_states(), producer, place, last, max_timestamp, end):
-            self.update_first_unstable_offset()
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
         """Append whole batches with the offsets and epochs the leader gave them.

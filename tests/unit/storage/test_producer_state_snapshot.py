@@ -71,9 +71,9 @@ def test_what_is_written_is_read(entries: list[ProducerStateEntry]) -> None:
 
 def test_only_the_newest_batch_is_kept() -> None:
     entry = one()
-    entry.add(BatchMetadata(9, 1004, 3, NOW))
+    entry.batches.append(BatchMetadata(9, 1004, 3, NOW + 123))
     (found,) = decode_snapshot(encode_snapshot([entry]))
-    assert found.batches == [BatchMetadata(9, 1004, 3, NOW)]
+    assert found.batches == [BatchMetadata(9, 1004, 3, NOW + 123)]
 
 
 def test_every_damage_is_noticed() -> None:

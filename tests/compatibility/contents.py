@@ -164,6 +164,7 @@ def fill_transactions(
     partitions: int = 2,
     configs: Mapping[str, str] | None = None,
     leave_open: bool = True,
+    turns: int = 24,
 ) -> None:
     """Committed, aborted and still open transactions of two producers, over partitions and small segments."""
     from confluent_kafka import Producer
@@ -184,7 +185,7 @@ def fill_transactions(
     for producer in producers:
         producer.init_transactions(30)
     chance = random.Random(5)
-    for turn in range(24):
+    for turn in range(turns):
         for producer in producers:
             producer.begin_transaction()
         for number in range(8):

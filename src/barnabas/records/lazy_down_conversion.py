@@ -13,7 +13,7 @@ Kafka: LazyDownConversionRecords, LazyDownConversionRecordsSend.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from barnabas.records.compression import Buffer
 from barnabas.records.errors import CorruptRecord, UnsupportedCodec
@@ -32,25 +32,31 @@ _PADDING_START = struct.Struct(">qi")
 class LazyDownConversionRecords:
     """The batches of `source` as messages of at most `magic`, from `first_offset` on; `len()` is what will be sent.
 
+    `on_converted` is told how many records were converted, batch by batch, on the thread that did it.
     Raises UnsupportedCodec or CorruptRecord when the first batch cannot be converted; the source is the caller's
     still, then. A later one that cannot ends what is converted: the client finds it first in its next fetch.
     """
 
-    __slots__ = ("_left", "_padding_begun", "_pieces", "_ready", "_source")
+    __slots__ = ("_left", "_on_converted", "_padding_begun", "_pieces", "_ready", "_source")
 
-    def __init__(self, source: FileRecords, magic: int, first_offset: int) -> None:
+    def __init__(
+        self, source: FileRecords, magic: int, first_offset: int, on_converted: Callable[[int], None] | None = None
+    ) -> None:
         self._source: FileRecords | None = source
+        self._on_converted = on_converted
         self._padding_begun = False
         found_batches = False
         first = b""
         batches = _whole_batches(source)
         for batch in batches:
             found_batches = True
-            first = b"".join(down_conversion_steps(batch, magic, first_offset))
+            first = b"".join(self._steps(batch, magic, first_offset))
             if first:
                 break
         self._ready: Buffer = first
-        self._pieces = (piece for batch in batches for piece in down_conversion_steps(batch, magic, first_offset))
+        self._pieces: Iterator[Buffer] = (
+            piece for batch in batches for piece in self._steps(batch, magic, first_offset)
+        )
         if first:
             self._left = max(len(source), len(first))
         else:
@@ -61,8 +67,7 @@ class LazyDownConversionRecords:
         return self._left
 
     def next_piece(self) -> Buffer:
-        """The next bytes to send; none when a step of the conversion yielded none. At the end, when len() is 0, call
-        `release`."""
+        """The next bytes to send; none when a step of the conversion yielded none. At the end, len() is 0."""
         piece = self._ready
         if piece:
             self._ready = b""
@@ -88,8 +93,14 @@ class LazyDownConversionRecords:
     def release(self) -> None:
         """Give the file back, once; nothing can be read afterwards."""
         source, self._source = self._source, None
+        self._pieces = iter(())
         if source is not None:
             source.release()
+
+    def _steps(self, batch: RecordBatch | LegacyBatch, magic: int, first_offset: int) -> Iterator[Buffer]:
+        yield from down_conversion_steps(batch, magic, first_offset)
+        if self._on_converted is not None and isinstance(batch, RecordBatch) and not batch.is_control:
+            self._on_converted(batch.count)
 
     def _pad(self) -> bytes:
         self._padding_begun = True

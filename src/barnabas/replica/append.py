@@ -18,7 +18,7 @@ from barnabas.replica.delayed_produce import DelayedProduce
 from barnabas.replica.partition import Partition
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.waiting_requests import WaitingRequests
-from barnabas.storage.log_append_info import AppendOrigin
+from barnabas.storage.log_append_info import AppendOrigin, RefusedBatch
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +92,8 @@ class ReplicaAppender:
         except ApiError as error:
             if error.code is ErrorCode.MESSAGE_TOO_LARGE:
                 stats.bytes_rejected += len(records)
+            if isinstance(error, RefusedBatch):
+                setattr(stats, error.counter, getattr(stats, error.counter) + error.count)
             if error.code not in EXPECTED_ERRORS:
                 self._note_unexpected(entry, stats, error.code)
             entry.fail(error)
@@ -105,6 +107,8 @@ class ReplicaAppender:
             if info.first_offset >= 0:
                 stats.bytes_in += len(records)
                 stats.messages_in += info.last_offset - info.first_offset + 1
+            if info.converted:
+                stats.produce_message_conversions += info.record_count
             if self._produce_watchers or self._fetch_watchers:
                 self._waiting.after_append(partition.topic_partition, high_watermark_moved=info.leader_hw_increased)
         finally:

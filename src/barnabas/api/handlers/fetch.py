@@ -2,9 +2,10 @@
 
 Brief from v4 on; runs on the Processor's thread or a handler's, its answer perhaps on the thread that completes a long
 poll. v0-3: messages of magic 0 and 1, converted while they are sent (`LazyDownConversionRecords`). v3: limit of the
-whole answer. v4: isolation level. v5: log start offset; v6: KAFKA_STORAGE_ERROR. v7: sessions (KIP-227; none is created
-yet: every fetch is answered as a full one, which the protocol allows). v9: leader epoch. v10: zstd. v12: flexible, last
-fetched epoch. v13: topic ids. v15: replica state. v16: the current leader in errors, node endpoints (KIP-951).
+whole answer. v4: isolation level. v5: log start offset. v6: KAFKA_STORAGE_ERROR. v7: sessions (KIP-227; none is created
+yet: every fetch is answered as a full one, which the protocol allows). v9: leader epoch. v10: zstd. v11: consumers may
+read from followers (KIP-392). v12: flexible, last fetched epoch. v13: topic ids. v15: replica state. v16: the current
+leader in errors, node endpoints (KIP-951).
 
 Kafka: KafkaApis.handleFetchRequest.
 """
@@ -33,7 +34,7 @@ NO_SESSION = 0
 LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
-TOPIC_IDS, REPLICA_STATE, CURRENT_LEADER = 13, 15, 16
+FOLLOWER_FETCH, TOPIC_IDS, REPLICA_STATE, CURRENT_LEADER = 11, 13, 15, 16
 ZSTD_SINCE, STORAGE_ERROR_SINCE = 10, 6
 LAST_CONVERTED = 3
 """Versions from which on, or up to which, something holds."""
@@ -116,6 +117,7 @@ class FetchApi:
             hard_max_bytes=version <= 2,
             replica_id=replica_id,
             replica_epoch=replica_epoch,
+            leader_only=replica_id >= 0 or version < FOLLOWER_FETCH,
         )
 
     def _partitions_asked_for(self, body: FetchRequest, version: int) -> tuple[list[PartitionFetch], list[Refused]]:
@@ -202,8 +204,26 @@ class FetchApi:
         if fetch.diverging_epoch is not None:
             answer.diverging_epoch = FetchResponse.EpochEndOffset(*fetch.diverging_epoch)
         if version <= LAST_CONVERTED and isinstance(fetch.records, FileRecords):
-            return _converted(fetch, 0 if version <= 1 else 1, answer)
+            return self._converted(fetch, 0 if version <= 1 else 1, answer)
         return answer
+
+    def _converted(self, fetch: PartitionFetch, magic: int, answer: PartitionAnswer) -> PartitionAnswer:
+        """The answer with messages of an old format for what was read; what cannot be converted is its error."""
+        topic, stats_of = fetch.topic, self._replicas.topic_stats.topic
+
+        def count_conversion(records: int) -> None:
+            stats_of(topic).fetch_message_conversions += records
+
+        try:
+            answer.records = LazyDownConversionRecords(fetch.records, magic, fetch.fetch_offset, count_conversion)
+        except UnsupportedCodec:
+            error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        except CorruptRecord:
+            error = ErrorCode.CORRUPT_MESSAGE
+        else:
+            return answer
+        fetch.release()
+        return _refusal(fetch.partition, error, records=None)
 
     def _refusal_of_old_version(self, request: Request[FetchRequest], fetch: PartitionFetch) -> ErrorCode | None:
         """Why a topic's settings keep its records from old clients, whatever was asked for."""
@@ -221,17 +241,3 @@ class FetchApi:
 
 def _refusal(partition: int, code: ErrorCode, records: bytes | None = b"") -> PartitionAnswer:
     return PartitionAnswer(partition_index=partition, error_code=code, high_watermark=-1, records=records)
-
-
-def _converted(fetch: PartitionFetch, magic: int, answer: PartitionAnswer) -> PartitionAnswer:
-    """The answer with messages of an old format for what was read; what cannot be converted is the answer's error."""
-    try:
-        answer.records = LazyDownConversionRecords(fetch.records, magic, fetch.fetch_offset)
-    except UnsupportedCodec:
-        error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    except CorruptRecord:
-        error = ErrorCode.CORRUPT_MESSAGE
-    else:
-        return answer
-    fetch.release()
-    return _refusal(fetch.partition, error, records=None)

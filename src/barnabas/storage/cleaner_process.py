@@ -21,7 +21,6 @@ from typing import Any, TextIO
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.cleaner_work import CleanerWork
 from barnabas.storage.cleaning_messages import GroupRequest, MapRequest
-from barnabas.storage.file_times import OperatingSystemFileTimes
 
 BUILD_MAP = "build-map"
 CLEAN_GROUP = "clean-group"
@@ -38,7 +37,7 @@ def main() -> None:
     sys.stdout = sys.stderr  # nothing else may come between the answers
     requests: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(sys.stdin, requests), name="cleaner-requests", daemon=True).start()
-    work = CleanerWork(OperatingSystemFiles(), OperatingSystemFileTimes())
+    work = CleanerWork(OperatingSystemFiles())
     while True:
         answer = answer_to(requests.get(), work)
         answers.write(json.dumps(answer) + "\n")

@@ -20,7 +20,6 @@ from barnabas.storage.cleaner_stats import CleaningStats, PreCleanStats
 from barnabas.storage.cleaner_work import CleanerInterrupted, CleanerWorker
 from barnabas.storage.cleaning_choice import LogToClean
 from barnabas.storage.errors import is_shortage
-from barnabas.storage.file_times import FileTimes
 from barnabas.storage.log_cleaner_manager import CleanerLogs, LogCleanerManager, LogCleaningAborted, LogCleaningError
 from barnabas.storage.log_cleaning import LogCleaning
 
@@ -40,7 +39,6 @@ class CleanerThread:
         logs: CleanerLogs,
         config: CleanerConfig,
         files: Files,
-        times: FileTimes,
         clock: Clock,
         make_worker: Callable[[], CleanerWorker],
     ) -> None:
@@ -53,7 +51,6 @@ class CleanerThread:
         self._logs = logs
         self._config = config
         self._files = files
-        self._times = times
         self._clock = clock
         self._make_worker = make_worker
         self._worker: CleanerWorker | None = None
@@ -144,7 +141,7 @@ class CleanerThread:
                 raise LogCleaningAborted("the cleaner is shutting down")
             self._manager.check_aborted(cleanable.topic_partition)
 
-        return LogCleaning(cleanable, self._worker, self._config, self._files, self._times, self._clock, check_done)
+        return LogCleaning(cleanable, self._worker, self._config, self._files, self._clock, check_done)
 
     def _on_disk_error(self, cleanable: LogToClean, error: OSError) -> None:
         """A full disk may have room again; any other error takes the log directory offline."""

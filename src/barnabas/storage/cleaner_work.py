@@ -22,7 +22,6 @@ from barnabas.storage.cleaned_transactions import CleanedTransactions
 from barnabas.storage.cleaner_stats import CopyStats
 from barnabas.storage.cleaner_throttle import CleanerThrottle
 from barnabas.storage.cleaning_messages import DirtySegment, GroupRequest, GroupResult, MapRequest, MapResult
-from barnabas.storage.file_times import FileTimes
 from barnabas.storage.offset_map import OffsetMap, offset_map_for
 from barnabas.storage.record_keys import batch_keys
 
@@ -59,13 +58,11 @@ class CleanerWork:
     def __init__(
         self,
         files: Files,
-        times: FileTimes,
         *,
         clock: Clock | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._files = files
-        self._times = times
         self._clock = clock or SystemClock()
         self._sleep = sleep
         self._map: OffsetMap | None = None
@@ -118,7 +115,7 @@ class CleanerWork:
             raise
         for path in cleaned_paths(request.target.path):
             if self._files.exists(path):
-                self._times.set_modified_ms(path, request.modified_ms)
+                self._files.set_modified_ms(path, request.modified_ms)
         return GroupResult(
             size,
             stats.bytes_read,

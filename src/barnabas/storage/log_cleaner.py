@@ -18,7 +18,6 @@ from barnabas.storage.cleaner_checkpoints import CleanerCheckpoints
 from barnabas.storage.cleaner_config import CleanerConfig
 from barnabas.storage.cleaner_thread import CleanerThread
 from barnabas.storage.cleaner_work import CleanerWorker
-from barnabas.storage.file_times import FileTimes, OperatingSystemFileTimes
 from barnabas.storage.log_cleaner_manager import CleanerLogs, LogCleanerManager
 from barnabas.storage.unified_log import UnifiedLog
 
@@ -33,7 +32,7 @@ def child_process() -> CleanerWorker:
 
 
 class LogCleaner:
-    """Cleans the logs of `log_dirs`. make_worker, times: who does the work on files, and their times."""
+    """Cleans the logs of `log_dirs`. make_worker: who does the work on files."""
 
     def __init__(
         self,
@@ -44,7 +43,6 @@ class LogCleaner:
         clock: Clock,
         *,
         make_worker: Callable[[], CleanerWorker] = child_process,
-        times: FileTimes | None = None,
     ) -> None:
         """Raises ValueError when the memory for keys is too small for a single one."""
         config.check()
@@ -53,7 +51,6 @@ class LogCleaner:
         self._files = files
         self._clock = clock
         self._make_worker = make_worker
-        self._times = times or OperatingSystemFileTimes()
         self._lock = threading.Lock()
         self._threads: tuple[CleanerThread, ...] = ()
         self.manager = LogCleanerManager(logs, CleanerCheckpoints(log_dirs, files), clock, self._interrupt)
@@ -98,7 +95,7 @@ class LogCleaner:
 
     def _make_thread(self, number: int) -> CleanerThread:
         return CleanerThread(
-            number, self.manager, self._logs, self._config, self._files, self._times, self._clock, self._make_worker
+            number, self.manager, self._logs, self._config, self._files, self._clock, self._make_worker
         )
 
     def clean_once(self) -> bool:

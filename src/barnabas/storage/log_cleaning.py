@@ -21,7 +21,6 @@ from barnabas.storage.cleaner_work import CleanerWorker
 from barnabas.storage.cleaning_choice import LogToClean, group_segments
 from barnabas.storage.cleaning_messages import DirtySegment, GroupRequest, MapRequest, SourceSegment
 from barnabas.storage.file_names import LOG_SUFFIX
-from barnabas.storage.file_times import FileTimes
 from barnabas.storage.log_segment import LogSegment
 
 logger = logging.getLogger("barnabas.storage.log_cleaner")
@@ -36,7 +35,6 @@ class LogCleaning:
         worker: CleanerWorker,
         config: CleanerConfig,
         files: Files,
-        times: FileTimes,
         clock: Clock,
         check_done: Callable[[], None],
     ) -> None:
@@ -45,7 +43,6 @@ class LogCleaning:
         self._worker = worker
         self._config = config
         self._files = files
-        self._times = times
         self._clock = clock
         self._check_done = check_done
         self._now_ms = clock.milliseconds()
@@ -174,7 +171,7 @@ class LogCleaning:
         ]
 
     def _modified_ms(self, segment: LogSegment) -> int:
-        return self._times.modified_ms(segment.file.path)
+        return self._files.modified_ms(segment.file.path)
 
     def _seconds_since(self, start_ns: int) -> float:
         return (self._clock.nanoseconds() - start_ns) / 1e9

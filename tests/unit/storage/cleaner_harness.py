@@ -13,22 +13,8 @@ from barnabas.storage.cleaner_work import CleanerWork
 from barnabas.storage.log_cleaner import LogCleaner
 from barnabas.storage.log_cleaner_manager import CleanerLogs
 from barnabas.storage.unified_log import UnifiedLog
-from tests.support.mock_clock import MockClock
+from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import Broker, log_config, read_all
-
-
-class StandingTimes:
-    """Modification times of a disk that has none: what was set, else `now_ms`."""
-
-    def __init__(self, clock: MockClock) -> None:
-        self._clock = clock
-        self._set: dict[str, int] = {}
-
-    def modified_ms(self, path: str) -> int:
-        return self._set.get(path, self._clock.milliseconds())
-
-    def set_modified_ms(self, path: str, milliseconds: int) -> None:
-        self._set[path.removesuffix(".cleaned")] = milliseconds
 
 
 class CleanedBroker(Broker):
@@ -45,16 +31,19 @@ class CleanedBroker(Broker):
         }
         super().__init__(files, config=log_config(**(defaults | settings)), make_cleaner=self._make_cleaner)
 
+    def start(self) -> None:
+        if isinstance(self.files, SimulatedFiles):
+            self.files.now_ms = self.clock.milliseconds
+        super().start()
+
     def _make_cleaner(self, log_dirs: Sequence[str], logs: CleanerLogs) -> LogCleaner:
-        times = StandingTimes(self.clock)
         return LogCleaner(
             self.cleaner_config,
             log_dirs,
             logs,
             self.files,
             self.clock,
-            make_worker=lambda: CleanerWork(self.files, times, clock=self.clock, sleep=self.pauses.append),
-            times=times,
+            make_worker=lambda: CleanerWork(self.files, clock=self.clock, sleep=self.pauses.append),
         )
 
     @property

@@ -74,7 +74,8 @@ steps = st.lists(st.one_of(produced, st.sampled_from(["clean", "roll", "wait", "
 def test_the_last_record_of_each_key_stays(steps: list[object], slots: int, segment_bytes: int) -> None:
     cleaner = CleanerConfig(threads=0, dedupe_buffer_bytes=slots * SKIMPY_BYTES_PER_ENTRY)
     broker = CleanedBroker(cleaner=cleaner, segment_bytes=segment_bytes, delete_retention_ms=RETENTION_MS)
-    log, model, appended = broker.log(), Model(), {}
+    log, model = broker.log(), Model()
+    appended: dict[int, tuple[bytes, bytes | None]] = {}
     for step in steps:
         if isinstance(step, tuple):
             records, codec = step

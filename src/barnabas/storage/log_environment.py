@@ -19,8 +19,8 @@ class LogEnvironment:
     """on_failure: told log directory, what was being done, and the error, when a disk fails (more than being full).
 
     write_checkpoints: writes recovery points and log start offsets of a log directory at once, because one of them
-    has become smaller. May be called under a log's lock; raises OSError. producer_id_expiration_ms: how long an idle
-    producer is remembered.
+    has become smaller. May be called under a log's lock; raises OSError. write_later: see BackgroundWrites.
+    producer_id_expiration_ms: how long an idle producer is remembered.
     """
 
     files: Files
@@ -29,4 +29,5 @@ class LogEnvironment:
     segments: SegmentFactory
     on_failure: Callable[[str, str, OSError], None]
     write_checkpoints: Callable[[str], None]
+    write_later: Callable[[Callable[[], None]], None]
     producer_id_expiration_ms: int = 86_400_000

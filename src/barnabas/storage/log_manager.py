@@ -21,6 +21,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
+from barnabas.storage.background_writes import BackgroundWrites
 from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, write_clean_shutdown
 from barnabas.storage.directory_lock import DirectoryLock
@@ -94,6 +95,7 @@ class LogManager:
             factory,
             directories.failed,
             self._checkpoints.write_both,
+            BackgroundWrites(scheduler).later,
             config.producer_id_expiration_ms,
         )
         self.get_log = self._table.get

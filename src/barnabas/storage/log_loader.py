@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -88,10 +89,11 @@ class LogLoader:
 
     def load(self) -> UnifiedLog:
         """Temporary files, interrupted swaps, segments, recovery, epochs, producers: in this order."""
-        self._remove_temporary_files()
-        self._complete_swaps()
+        names = self._remove_temporary_files(self._files.list_dir(self._directory))
+        if any(name.endswith(SWAP_SUFFIX) for name in names):
+            names = self._complete_swaps(names)
         self._load_epochs()
-        self._load_segments()
+        self._load_segments(names)
         self._check_indexes()
         recovery_point, end_offset = self._recover()
         active = self._segments.active
@@ -115,12 +117,12 @@ class LogLoader:
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
 
-    def _remove_temporary_files(self) -> None:
-        """Drop what was being written, or deleted, when the broker stopped.
+    def _remove_temporary_files(self, names: Sequence[str]) -> list[str]:
+        """Drop what was being written, or deleted, when the broker stopped; returns the names of what is left.
 
         A swap file at or above the oldest unfinished one belongs to a replacement that was not complete (KAFKA-6264).
         """
-        names = self._files.list_dir(self._directory)
+        kept: list[str] = []
         unfinished = [base_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
         oldest = min((offset for offset in unfinished if offset is not None), default=None)
         for name in names:
@@ -129,14 +131,17 @@ class LogLoader:
             if name.endswith(TEMPORARY_SUFFIXES) or (name.endswith(SWAP_SUFFIX) and incomplete):
                 logger.info("Deleting left-over file %s", self._path(name))
                 self._files.unlink(self._path(name))
+            else:
+                kept.append(name)
+        return kept
 
-    def _complete_swaps(self) -> None:
+    def _complete_swaps(self, names: Sequence[str]) -> list[str]:
         """Put segments that the cleaner had finished into the place of those they were made from.
 
         The old segments are those that begin within the new one's offsets; they go first, so that doing this again
         after another crash has the same result. Indexes that are missing are rebuilt when the segment is loaded.
+        Returns the names of what is there afterwards.
         """
-        names = self._files.list_dir(self._directory)
         for name in names:
             base_offset = base_offset_of(name)
             if base_offset is None or not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
@@ -159,6 +164,7 @@ class LogLoader:
         for name in self._files.list_dir(self._directory):
             if name.endswith(SWAP_SUFFIX):
                 self._files.unlink(self._path(name))
+        return self._files.list_dir(self._directory)
 
     def _load_epochs(self) -> None:
         try:
@@ -167,9 +173,8 @@ class LogLoader:
             logger.warning("%s; leader epochs will be taken from the batches", error)
             self._epochs.clear()
 
-    def _load_segments(self) -> None:
+    def _load_segments(self, names: Sequence[str]) -> None:
         """Open every segment, in order."""
-        names = self._files.list_dir(self._directory)
         present = set(names)
         for name in names:
             base_offset = base_offset_of(name)
@@ -305,8 +310,14 @@ class LogLoader:
         if unflushed:
             # Before the recovery point the file is right; behind it only the batches are.
             self._epochs.truncate_from_end(unflushed[0].base_offset)
-        for segment, following in zip_longest(unflushed, unflushed[1:]):
-            logger.info("Recovering unflushed segment %d of %s", segment.base_offset, self._topic_partition)
+        for number, (segment, following) in enumerate(zip_longest(unflushed, unflushed[1:])):
+            logger.info(
+                "Recovering unflushed segment %d. %d/%d recovered for %s.",
+                segment.base_offset,
+                number,
+                len(unflushed),
+                self._topic_partition,
+            )
             cut = self._recover_segment(segment)
             if cut or (following is not None and not self._follows(segment, following)):
                 self._delete_from(segment.base_offset + 1)

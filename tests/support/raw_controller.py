@@ -54,8 +54,9 @@ class RawController:
         topic_id: bytes = ZERO_UUID,
         version: int = LEADER_AND_ISR,
         broker_epoch: int = NO_EPOCH,
+        partition_epoch: int | None = None,
     ) -> LeaderAndIsrResponse:
-        """LeaderAndIsr of one partition; the partition epoch is the leader epoch."""
+        """LeaderAndIsr of one partition; the partition epoch is the leader epoch unless it is given."""
         state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
             topic_name=topic if version < LEADER_AND_ISR_BY_TOPIC else "",
             partition_index=partition,
@@ -63,7 +64,7 @@ class RawController:
             leader=leader,
             leader_epoch=leader_epoch,
             isr=list(isr),
-            partition_epoch=leader_epoch,
+            partition_epoch=leader_epoch if partition_epoch is None else partition_epoch,
             replicas=list(replicas),
             is_new=is_new,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, NewTopic
 from barnabas.clients.consumer import Consumer, RawFetcher, TopicPartition
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -81,3 +81,36 @@ def test_offsets_and_admin_calls(server: Server, topic: str) -> None:
             assert (found.offset, found.timestamp_ms) == (4, 1_700_000_000_004)
         admin.delete_topics([topic])
         assert topic not in admin.list_topics()
+
+
+def test_settings_records_directories_and_producers(server: Server, topic: str) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    resource = ConfigResource.topic(topic)
+    with Admin(server.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 2, 1)])
+        with Producer(server.bootstrap_servers, enable_idempotence=True) as producer:
+            for number in range(10):
+                producer.send(topic, b"v" * 100, partition=number % 2).result(30)
+        (state,) = admin.describe_producers([first, second])[first]
+        assert (state.producer_epoch, state.last_sequence, state.current_transaction_start_offset) == (0, 4, -1)
+        assert admin.delete_records({first: 3, second: -1}) == {first: 3, second: 5}
+        assert admin.list_offsets({first: -2})[first].offset == 3
+        with pytest.raises(ApiError) as raised:
+            admin.delete_records({first: 99})
+        assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+        admin.incremental_alter_configs(resource, [ConfigChange("cleanup.policy", ConfigOperation.APPEND, "compact")])
+        admin.incremental_alter_configs(
+            resource, [ConfigChange("retention.ms", ConfigOperation.SET, "5")], validate_only=True
+        )
+        names = ["cleanup.policy", "retention.ms"]
+        settings = admin.describe_configs(resource, names)
+        assert [(settings[name].value, settings[name].source) for name in names] == [
+            ("delete,compact", 1),
+            ("604800000", 5),
+        ]
+        (directory,) = admin.describe_log_dirs(0)
+        assert directory.error is ErrorCode.NONE
+        assert 0 < directory.usable_bytes < directory.total_bytes
+        assert directory.replicas[first].size > 500
+        assert directory.replicas[first].offset_lag == 0

@@ -8,32 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey, Scope
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import topic_values
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
-
-
-class ConfigResourceType(IntEnum):
-    """Kafka's ConfigResource.Type: what has settings."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-
-
-class ConfigSource(IntEnum):
-    """Kafka's DescribeConfigsResponse.ConfigSource."""
-
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
+from barnabas.protocol.config_codes import ConfigSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas.config.config_error import ConfigError, InvalidConfiguration
@@ -23,18 +22,10 @@ from barnabas.config.log_config import validate_topic_config
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.config_codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
-
-
-class ConfigOperation(IntEnum):
-    """What an incremental change does to a setting (KIP-339); the codes are Kafka's AlterConfigOp.OpType."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigChange(NamedTuple):

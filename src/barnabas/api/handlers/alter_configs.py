@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
-from barnabas.api.config_entries import ConfigResourceType
 from barnabas.api.request import Request
-from barnabas.metadata.config_admin import ConfigAdmin, ConfigChange, ConfigOperation
+from barnabas.metadata.config_admin import ConfigAdmin, ConfigChange
+from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import (
     AlterConfigsRequest,

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
-from barnabas.api.config_entries import ConfigEntry, ConfigResourceType, ConfigSource, broker_entries, topic_entries
+from barnabas.api.config_entries import ConfigEntry, broker_entries, topic_entries
 from barnabas.api.request import Request
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
+from barnabas.protocol.config_codes import ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 

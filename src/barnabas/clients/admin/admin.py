@@ -1,4 +1,4 @@
-"""Creates, deletes and describes topics, and the cluster (Kafka: KafkaAdminClient).
+"""Creates, deletes, describes and alters topics, and describes the cluster (Kafka: KafkaAdminClient).
 
 Any thread may call; a lock lets one request at a time through. Answers are awaited.
 
@@ -9,11 +9,12 @@ Any thread may call; a lock lets one request at a time through. Answers are awai
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import Self, TypeVar
 
+from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
 from barnabas.clients.admin.new_topic import (
     ClusterDescription,
     ConfigEntry,
@@ -21,29 +22,39 @@ from barnabas.clients.admin.new_topic import (
     NewTopic,
     TopicDescription,
 )
+from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import Cluster, PartitionInfo
 from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.errors import error_of
+from barnabas.clients.leader_calls import ask_leaders, by_topic
 from barnabas.clients.offset_lookup import OffsetAndTimestamp, lookup_offsets
+from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.network_client import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
 
 _RETRY_MS = 100
-_TOPIC_RESOURCE = 2
-_BROKER_RESOURCE = 4
 _VERSION_WITHOUT_TOPIC_IDS = 5
 
 _R = TypeVar("_R", bound=Message)
@@ -143,13 +154,113 @@ class Admin:
         nodes = (Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
         return ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(nodes)))
 
+    # -- settings ----------------------------------------------------------------------------------------------------
+
     def describe_topic_configs(self, name: str) -> dict[str, ConfigEntry]:
         """All settings of a topic by name. Raises ApiError."""
-        return self._configs(_TOPIC_RESOURCE, name, None)
+        return self.describe_configs(ConfigResource.topic(name))
 
     def describe_broker_configs(self, broker_id: int) -> dict[str, ConfigEntry]:
         """All settings of a broker by name, asked of that broker. Raises ApiError."""
-        return self._configs(_BROKER_RESOURCE, str(broker_id), lambda cluster: cluster.nodes.get(broker_id))
+        return self.describe_configs(ConfigResource.broker(broker_id))
+
+    def describe_configs(self, resource: ConfigResource, names: Iterable[str] | None = None) -> dict[str, ConfigEntry]:
+        """Settings of a topic or broker by name: these, or all. Raises ApiError."""
+        asked = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=resource.type,
+            resource_name=resource.name,
+            configuration_keys=None if names is None else list(names),
+        )
+        request = DescribeConfigsRequest(resources=[asked])
+        response = self._call(request, DescribeConfigsResponse, _who_knows(resource))
+        entries = {}
+        for result in response.results:
+            _raise(result.error_code, result.error_message, resource.name)
+            for entry in result.configs:
+                entries[entry.name] = ConfigEntry(
+                    entry.name, entry.value, entry.config_source, entry.read_only, entry.is_sensitive
+                )
+        return entries
+
+    def incremental_alter_configs(
+        self, resource: ConfigResource, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Change settings of a topic or broker; the others stay as they are. Raises ApiError when nothing was changed.
+
+        `validate_only` only says whether it could be done.
+        """
+        configs = [
+            IncrementalAlterConfigsRequest.AlterableConfig(change.name, change.operation, change.value)
+            for change in changes
+        ]
+        altered = IncrementalAlterConfigsRequest.AlterConfigsResource(resource.type, resource.name, configs)
+        request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
+        response = self._call(request, IncrementalAlterConfigsResponse, _who_knows(resource))
+        for result in response.responses:
+            _raise(result.error_code, result.error_message, resource.name)
+
+    # -- records and replicas ----------------------------------------------------------------------------------------
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets (-1: all there are); where each partition begins now.
+
+        Raises ApiError for the first partition that refuses; in others records may have been deleted.
+        """
+
+        def request_for(partitions: Iterable[TopicPartition]) -> DeleteRecordsRequest:
+            return DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsRequest.DeleteRecordsTopic(
+                        topic,
+                        [
+                            DeleteRecordsRequest.DeleteRecordsPartition(index, before[TopicPartition(topic, index)])
+                            for index in indexes
+                        ],
+                    )
+                    for topic, indexes in by_topic(partitions).items()
+                ],
+                timeout_ms=min(self._timeout_ms, 30_000),
+            )
+
+        def results_in(response: DeleteRecordsResponse) -> Iterator[tuple[TopicPartition, int, int]]:
+            for topic in response.topics:
+                for each in topic.partitions:
+                    yield TopicPartition(topic.name, each.partition_index), each.error_code, each.low_watermark
+
+        with self._lock:
+            return ask_leaders(self._client, before.keys(), request_for, results_in, self._deadline_ms())
+
+    def describe_producers(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """The idempotent producers that the leaders of partitions remember. Raises ApiError."""
+
+        def request_for(partitions: Iterable[TopicPartition]) -> DescribeProducersRequest:
+            return DescribeProducersRequest(
+                topics=[
+                    DescribeProducersRequest.TopicRequest(topic, indexes)
+                    for topic, indexes in by_topic(partitions).items()
+                ]
+            )
+
+        def results_in(
+            response: DescribeProducersResponse,
+        ) -> Iterator[tuple[TopicPartition, int, tuple[ProducerState, ...]]]:
+            for topic in response.topics:
+                for each in topic.partitions:
+                    producers = tuple(map(_producer_state, each.active_producers))
+                    yield TopicPartition(topic.name, each.partition_index), each.error_code, producers
+
+        with self._lock:
+            return ask_leaders(self._client, partitions, request_for, results_in, self._deadline_ms())
+
+    def describe_log_dirs(self, broker_id: int) -> list[LogDir]:
+        """A broker's log directories with their replicas, also those that failed. Raises ApiError."""
+        response = self._call(
+            DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, lambda cluster: cluster.nodes.get(broker_id)
+        )
+        _raise(response.error_code, None, f"Broker: {broker_id}")
+        return [_log_dir(directory) for directory in response.results]
 
     def list_offsets(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Offsets by time: -1 the latest, -2 the earliest, -3 that of the largest timestamp. Raises ApiError."""
@@ -206,21 +317,35 @@ class Admin:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         return self._call(request, MetadataResponse, None)
 
-    def _configs(
-        self, resource_type: int, name: str, to: Callable[[Cluster], Node | None] | None
-    ) -> dict[str, ConfigEntry]:
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=resource_type, resource_name=name, configuration_keys=None
+
+def _who_knows(resource: ConfigResource) -> Callable[[Cluster], Node | None] | None:
+    """A broker alone knows its settings; those of topics anybody does."""
+    if resource.type is not ConfigResourceType.BROKER:
+        return None
+    return lambda cluster: cluster.nodes.get(int(resource.name))
+
+
+def _log_dir(directory: DescribeLogDirsResponse.DescribeLogDirsResult) -> LogDir:
+    replicas = {
+        TopicPartition(topic.name, each.partition_index): ReplicaInfo(
+            each.partition_size, each.offset_lag, each.is_future_key
         )
-        response = self._call(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse, to)
-        entries = {}
-        for result in response.results:
-            _raise(result.error_code, result.error_message, name)
-            for entry in result.configs:
-                entries[entry.name] = ConfigEntry(
-                    entry.name, entry.value, entry.config_source, entry.read_only, entry.is_sensitive
-                )
-        return entries
+        for topic in directory.topics
+        for each in topic.partitions
+    }
+    error = error_of(directory.error_code)
+    return LogDir(directory.log_dir, error, replicas, directory.total_bytes, directory.usable_bytes)
+
+
+def _producer_state(producer: DescribeProducersResponse.ProducerState) -> ProducerState:
+    return ProducerState(
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.last_sequence,
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.current_txn_start_offset,
+    )
 
 
 def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:

@@ -7,14 +7,23 @@ from typing import Any
 import pytest
 
 from barnabas.clients.admin.admin import Admin
+from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
 from barnabas.clients.admin.new_topic import NewTopic
 from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.config_codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
@@ -34,7 +43,7 @@ class Setting:
         self.cluster.handlers[ApiKey.DESCRIBE_CONFIGS] = self.configs
         self.admin = Admin("", client=self.cluster.client())
 
-    def _error(self) -> ErrorCode:
+    def next_error(self) -> ErrorCode:
         return self.errors.pop(0) if self.errors else ErrorCode.NONE
 
     def create(self, request: Any) -> CreateTopicsResponse:
@@ -43,7 +52,7 @@ class Setting:
                 CreateTopicsResponse.CreatableTopicResult(
                     name=topic.name,
                     topic_id=b"\5" * 16,
-                    error_code=int(self._error()),
+                    error_code=int(self.next_error()),
                     error_message=None,
                     num_partitions=topic.num_partitions,
                     replication_factor=topic.replication_factor,
@@ -55,7 +64,7 @@ class Setting:
     def delete(self, request: Any) -> DeleteTopicsResponse:
         return DeleteTopicsResponse(
             responses=[
-                DeleteTopicsResponse.DeletableTopicResult(name=name, error_code=int(self._error()))
+                DeleteTopicsResponse.DeletableTopicResult(name=name, error_code=int(self.next_error()))
                 for name in request.body.topic_names
             ]
         )
@@ -66,7 +75,7 @@ class Setting:
         return DescribeConfigsResponse(
             results=[
                 DescribeConfigsResponse.DescribeConfigsResult(
-                    error_code=int(self._error()),
+                    error_code=int(self.next_error()),
                     error_message="because",
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
@@ -138,3 +147,75 @@ def test_brokers_that_cannot_be_reached_or_do_not_answer_time_out() -> None:
     del silent.cluster.handlers[ApiKey.CREATE_TOPICS]
     with pytest.raises((ClientTimeout, ConnectionError)):
         silent.admin.create_topics([NewTopic("a")])
+
+
+def deleted(*errors: ErrorCode) -> Any:
+    """Answers DeleteRecords: these errors first, then success with the offset asked for."""
+    left = list(errors)
+
+    def answer(request: Any) -> DeleteRecordsResponse:
+        return DeleteRecordsResponse(
+            topics=[
+                DeleteRecordsResponse.DeleteRecordsTopicResult(
+                    topic.name,
+                    [
+                        DeleteRecordsResponse.DeleteRecordsPartitionResult(
+                            each.partition_index, each.offset, int(left.pop(0) if left else ErrorCode.NONE)
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.body.topics
+            ]
+        )
+
+    return answer
+
+
+def test_records_are_deleted_at_their_leaders() -> None:
+    setting = Setting()
+    setting.cluster.extra = (DeleteRecordsRequest,)
+    setting.cluster.handlers[ApiKey.DELETE_RECORDS] = deleted(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    before = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 7}
+    assert setting.admin.delete_records(before) == before
+    sent = setting.cluster.sent(ApiKey.DELETE_RECORDS)
+    places = [
+        (request.connection_id, topic.name, [(each.partition_index, each.offset) for each in topic.partitions])
+        for request in sent
+        for topic in request.body.topics
+    ]
+    assert places == [("0", "t", [(0, 5)]), ("1", "t", [(1, 7)]), ("0", "t", [(0, 5)])], "one asked again"
+    setting.cluster.handlers[ApiKey.DELETE_RECORDS] = deleted(ErrorCode.OFFSET_OUT_OF_RANGE)
+    with pytest.raises(ApiError, match=r"Partition: .*t.*0"):
+        setting.admin.delete_records({TopicPartition("t", 0): 99})
+
+
+def test_settings_are_changed_where_they_are_known() -> None:
+    setting = Setting()
+    setting.cluster.extra = (IncrementalAlterConfigsRequest,)
+
+    def altered(request: Any) -> IncrementalAlterConfigsResponse:
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                    int(setting.next_error()), "because", resource.resource_type, resource.resource_name
+                )
+                for resource in request.body.resources
+            ]
+        )
+
+    setting.cluster.handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = altered
+    changes = [ConfigChange("a", ConfigOperation.SET, "1"), ConfigChange("b", ConfigOperation.DELETE)]
+    setting.admin.incremental_alter_configs(ConfigResource.topic("t"), changes, validate_only=True)
+    setting.admin.incremental_alter_configs(ConfigResource.broker(1), changes)
+    first, second = setting.cluster.sent(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+    (resource,) = first.body.resources
+    assert (resource.resource_type, resource.resource_name, first.body.validate_only) == (2, "t", True)
+    assert [(each.name, each.config_operation, each.value) for each in resource.configs] == [
+        ("a", 0, "1"),
+        ("b", 1, None),
+    ]
+    assert second.connection_id == "1"
+    setting.errors = [ErrorCode.INVALID_CONFIG]
+    with pytest.raises(ApiError, match="because"):
+        setting.admin.incremental_alter_configs(ConfigResource.topic("t"), changes)

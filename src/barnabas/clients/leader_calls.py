@@ -1,0 +1,84 @@
+"""Asks the leaders of partitions, and asks again while their errors may pass.
+
+Called by the offset look-up and the admin client, on the thread that owns the BlockingClient.
+Kafka: PartitionLeaderStrategy, AdminApiDriver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar, cast
+
+from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS
+from barnabas.clients.errors import ClientTimeout, error_of
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.node import Node
+
+_RETRY_MS = 100
+
+A = TypeVar("A", bound=Message)
+R = TypeVar("R")
+
+
+def ask_leaders(
+    client: BlockingClient,
+    partitions: Collection[TopicPartition],
+    request_for: Callable[[Collection[TopicPartition]], Message],
+    results_in: Callable[[A], Iterable[tuple[TopicPartition, int, R]]],
+    deadline_ms: int,
+    *,
+    versions: tuple[int, int] | None = None,
+) -> dict[TopicPartition, R]:
+    """Every partition's result, one request a leader.
+
+    results_in: takes an answer apart into (partition, error code, result). Raises ApiError for an error that stays,
+    ClientTimeout.
+    """
+    client.check_usable()
+    found: dict[TopicPartition, R] = {}
+    missing = dict.fromkeys(partitions)
+    last_error = ErrorCode.NONE
+    while missing:
+        for node, led in _by_leader(client, missing, deadline_ms).items():
+            answer = client.call(
+                request_for(led),
+                to=lambda cluster, node=node: cluster.nodes.get(node.id),  # type: ignore[misc]
+                versions=versions,
+                deadline_ms=deadline_ms,
+            )
+            for partition, code, result in results_in(cast("A", answer)):
+                error = error_of(code)
+                if error is ErrorCode.NONE and partition in missing:
+                    del missing[partition]
+                    found[partition] = result
+                elif error.retriable or error in INVALID_METADATA_ERRORS:
+                    last_error = error
+                elif error is not ErrorCode.NONE:
+                    raise ApiError(error, f"{error.message} Partition: {partition}")
+        if missing:
+            client.metadata.request_update()
+            left_ms = deadline_ms - client.now_ms()
+            if left_ms <= 0:
+                raise ApiError(last_error) if last_error else ClientTimeout("The leaders did not answer in time")
+            client.poll(min(_RETRY_MS, left_ms))
+    return found
+
+
+def _by_leader(
+    client: BlockingClient, partitions: Iterable[TopicPartition], deadline_ms: int
+) -> Mapping[Node, list[TopicPartition]]:
+    by_leader: dict[Node, list[TopicPartition]] = {}
+    for partition in partitions:
+        by_leader.setdefault(client.await_leader(partition, deadline_ms), []).append(partition)
+    return by_leader
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped

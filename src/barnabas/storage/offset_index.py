@@ -64,10 +64,16 @@ class OffsetIndex(IndexFile):
         return OffsetPosition(self.base_offset + found[0], found[1])
 
     def upper_bound_offset(self, position: int) -> int | None:
-        """Offset of the first entry at or behind a position of the log file; None when there is none."""
+        """Offset of the first entry at or behind a position of the log file; None when there is none.
+
+        The very first entry has to lie behind it: so it comes out of Kafka's search, and with it the aborted
+        transactions of a fetch.
+        """
         with self._lock:
             self._load()
             number = self._number_of_last(1, position - 1) + 1
+            if number == 0 and self._entries and self._stored_entry(0)[1] == position:
+                number = 1
             return self.base_offset + self._stored_entry(number)[0] if number < self._entries else None
 
     def entry(self, number: int) -> OffsetPosition:

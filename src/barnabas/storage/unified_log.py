@@ -18,7 +18,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Buffer
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage import retention
-from barnabas.storage.aborted_transactions import aborted_of_fetch, collect_aborted
+from barnabas.storage.aborted_transactions import END_OF_ALL, collect_aborted, read_committed
 from barnabas.storage.errors import InconsistentTopicId
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
 from barnabas.storage.follower_append import append_as_follower
@@ -250,7 +250,7 @@ class UnifiedLog:
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if self.leader_epochs.assign(epoch, start_offset):
-            self._environment.scheduler.schedule("flush-leader-epochs", self._flush_leader_epochs)
+            self._environment.write_later(self._flush_leader_epochs)
 
     def _flush_leader_epochs(self) -> None:
         if not self._closed:
@@ -320,8 +320,10 @@ class UnifiedLog:
             if start_offset >= limit.message_offset:
                 place = limit if start_offset == limit.message_offset else self._local.place_of(start_offset)
                 data = FetchDataInfo(place, b"")
+            elif isolation is FetchIsolation.TXN_COMMITTED:
+                return read_committed(self._local, start_offset, max_bytes, limit, min_one_message=min_one_message)
             else:
-                data = self._local.read(start_offset, max_bytes, limit, min_one_message=min_one_message)
+                return self._local.read(start_offset, max_bytes, limit, min_one_message=min_one_message)
         except FileNotFoundError as error:
             # Retention has removed the segment meanwhile.
             if start_offset < self.log_start_offset:
@@ -329,20 +331,12 @@ class UnifiedLog:
             self.failures.fail("reading records", error)
         except OSError as error:
             self.failures.fail("reading records", error)
-        if isolation is FetchIsolation.TXN_COMMITTED:
-            self._add_aborted(data)
+        data.aborted_transactions = [] if isolation is FetchIsolation.TXN_COMMITTED else None
         return data
-
-    def _add_aborted(self, data: FetchDataInfo) -> None:
-        try:
-            data.aborted_transactions = aborted_of_fetch(self._local, data)
-        except OSError as error:
-            data.release()
-            self.failures.fail("reading aborted transactions", error)
 
     def collect_aborted_transactions(self, start_offset: int, upper_bound_offset: int) -> list[AbortedTransactionEntry]:
         """The aborted transactions that overlap the offsets from the start to below the bound. Raises OSError."""
-        return collect_aborted(self._local.segments, start_offset, start_offset, upper_bound_offset)
+        return collect_aborted(self._local.segments.values(start_offset, END_OF_ALL), start_offset, upper_bound_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """The first record that is not older, or the answer to a special timestamp of ListOffsets (negative).
@@ -539,7 +533,7 @@ class UnifiedLog:
                     f"{self.topic_partition} is of topic {self.topic_id.hex()}, not of {topic_id.hex()}"
                 )
         if self._metadata_pending:
-            self._environment.scheduler.schedule("flush-metadata-file", self._flush_partition_metadata_later)
+            self._environment.write_later(self._flush_partition_metadata_later)
 
     def flush_partition_metadata(self) -> None:
         """Write `partition.metadata` if it is due. Raises OSError."""

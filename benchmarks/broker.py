@@ -2,6 +2,7 @@
 
     python -m benchmarks.broker                                  # all cells, 5 rounds, into results/
     python -m benchmarks.broker --cells p-16k p-1m --rounds 3 --systems apache-kafka barnabas barnabas-header
+    python -m benchmarks.broker --cells p-10c --systems apache-kafka barnabas barnabas-compiled   # make compiled first
 
 All systems are up at once; each round goes round the systems, so that the machine's moods hit them alike. JVMs are
 warmed first. No file is deleted between cells: fresh pages would then decide large writes (docs/performance.md).
@@ -12,12 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,8 @@ from typing import Any
 from benchmarks.cells import CELL_NAMES, CELLS, COLD_START, Cell
 from benchmarks.process_usage import cpu_seconds, free_mib, peak_resident_mib, reset_peak, resident_mib
 from benchmarks.report import markdown_report
-from benchmarks.systems import NAMES, PROTOTYPE, REFERENCE, make_system
+from benchmarks.systems import NAMES, PROTOTYPE, REFERENCE, default_systems, make_system
+from benchmarks.wire_requests import batch_of_count
 from tests.support.server_process import ServerProcess
 
 MAX_BYTES_PER_RUN = 700_000_000
@@ -40,29 +43,58 @@ class LoadFailed(Exception):
     """The load generator ended with an error."""
 
 
-def run_load(server: ServerProcess, command: str, topic: str, seconds: float, *arguments: str) -> Result:
-    """One run of the load generator against `server`, with what it cost the server."""
-    words = ["--port", str(server.port), "--topic", topic, "--seconds", str(seconds), "--wait", *arguments]
-    generator = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.load_generator", command, *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with generator:
-        assert generator.stdout is not None
-        assert generator.stdin is not None
-        if generator.stdout.readline() != "ready\n":
-            raise LoadFailed(f"{server.name}: {command} {topic} did not start")
-        reset_peak(server.pid)
-        before = cpu_seconds(server.pid)
-        generator.stdin.write("go\n")
-        generator.stdin.flush()
-        line = generator.stdout.readline()
-        used = cpu_seconds(server.pid) - before
-        if generator.wait() != 0:
-            raise LoadFailed(f"{server.name}: {command} {topic} failed")
-    load: Result = json.loads(line)
+class Generator:
+    """A process of the load generator. It connects when made, begins with `go` and ends with its time or its limit."""
+
+    def __init__(self, server: ServerProcess, command: str, topic: str, seconds: float, *arguments: str) -> None:
+        self._what = f"{server.name}: {command} {topic}"
+        words = ["--port", str(server.port), "--topic", topic, "--seconds", str(seconds), "--wait", *arguments]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.load_generator", command, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdin is not None
+        self._output, self._input = self._process.stdout, self._process.stdin
+        if self._output.readline() != "ready\n":
+            raise LoadFailed(f"{self._what} did not start")
+
+    def go(self) -> None:
+        """Begin."""
+        self._input.write("go\n")
+        self._input.flush()
+
+    def result(self) -> Result:
+        """Wait for the end; what it saw."""
+        line = self._output.readline()
+        with self._process:
+            if self._process.wait() != 0:
+                raise LoadFailed(f"{self._what} failed")
+        load: Result = json.loads(line)
+        return load
+
+
+def run_load(
+    server: ServerProcess, command: str, topic: str, seconds: float, *arguments: str, beside: tuple[str, ...] = ()
+) -> Result:
+    """One run of the load generator against `server`, with what it cost the server.
+
+    `beside`: arguments of a produce to another topic that runs meanwhile.
+    """
+    generator = Generator(server, command, topic, seconds, *arguments)
+    other = Generator(server, "produce", f"beside-{topic}", seconds, *beside) if beside else None
+    reset_peak(server.pid)
+    before = cpu_seconds(server.pid)
+    generator.go()
+    if other is not None:
+        other.go()
+    load = generator.result()
+    used = cpu_seconds(server.pid) - before
+    if other is not None:
+        produced = other.result()
+        load["beside_mb_per_second"] = produced["bytes"] / produced["seconds"] / 1e6
     gigabytes = load["bytes"] / 1e9
     return load | {
         "requests_per_second": load["requests"] / load["seconds"],
@@ -101,18 +133,40 @@ def _warm(name: str, server: ServerProcess, cells: list[Cell]) -> None:
     for cell in cells:
         if cell.command == "produce":
             limit = ("--max-total-bytes", str(MAX_BYTES_PER_RUN))
-            run_load(server, "produce", f"warm-{cell.name}", _seconds_to_warm(name), *cell.arguments, *limit)
+            topic = f"warm-{cell.name}"
+            if cell.partitions > 1:
+                topic = cell.name
+                _write_everywhere(server, cell)
+            run_load(server, "produce", topic, _seconds_to_warm(name), *cell.arguments, *limit)
         else:
             size = ("--batch-bytes", str(cell.loaded_batch_bytes), "--value-bytes", "1000", "--depth", "5")
             run_load(server, "produce", cell.name, LOAD_SECONDS, *size, "--max-total-bytes", str(cell.loaded_bytes))
             run_load(server, "fetch", cell.name, _seconds_to_warm(name), *cell.arguments)
 
 
+def _write_everywhere(server: ServerProcess, cell: Cell) -> None:
+    """One batch to every partition."""
+    words = ("--partitions", str(cell.partitions), "--value-bytes", "1000")
+    size = len(batch_of_count(1, 1000))
+    run_load(server, "produce", cell.name, LOAD_SECONDS, *words, "--max-total-bytes", str(cell.partitions * size))
+
+
+def drop_from_page_cache(files: Iterable[Path]) -> None:
+    """Let the next read of these files come from the disk."""
+    for path in files:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())  # only what is on disk can be dropped
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def _run_cell(server: ServerProcess, cell: Cell, round_number: int, seconds: float) -> Result:
+    if cell.from_disk:
+        drop_from_page_cache((server.directory / "data" / f"{cell.name}-0").glob("*.log"))
     if cell.command == "fetch":
-        return run_load(server, "fetch", cell.name, seconds, *cell.arguments)
+        return run_load(server, "fetch", cell.name, seconds, *cell.arguments, beside=cell.beside)
     limit = ("--max-total-bytes", str(MAX_BYTES_PER_RUN))
-    return run_load(server, "produce", f"{cell.name}-{round_number}", seconds, *cell.arguments, *limit)
+    topic = cell.name if cell.partitions > 1 else f"{cell.name}-{round_number}"
+    return run_load(server, "produce", topic, seconds, *cell.arguments, *limit)
 
 
 @contextmanager
@@ -173,9 +227,7 @@ def _cells_of(name: str, cells: list[Cell]) -> list[Cell]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--systems", nargs="+", default=[REFERENCE, "barnabas", "barnabas-queue"], choices=(*NAMES, PROTOTYPE)
-    )
+    parser.add_argument("--systems", nargs="+", default=default_systems(), choices=(*NAMES, PROTOTYPE))
     parser.add_argument("--cells", nargs="+", default=list(CELL_NAMES), choices=CELL_NAMES)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each produce or fetch run")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import struct
 import sys
 import tempfile
 import time
@@ -19,7 +18,14 @@ from statistics import median
 from typing import NamedTuple
 
 from barnabas.testing.broker_process import BrokerProcess
-from benchmarks.wire_requests import BadAnswer, Connection, batch_of_size, check_produce_answer, produce_frame
+from benchmarks.wire_requests import (
+    Connection,
+    batch_of_size,
+    check_create_topics_answer,
+    check_produce_answer,
+    create_topics_frame,
+    produce_frame,
+)
 
 TARGET_SECONDS = 0.5
 TOPIC = "first"
@@ -33,22 +39,6 @@ class ColdStart(NamedTuple):
     produced: float
     stopped: float
     """How long the stop took, from SIGTERM to the end of the process."""
-
-
-def create_topics_frame(topic: str) -> bytes:
-    """CreateTopics v0 of one topic with one partition, size prefix included."""
-    name = topic.encode()
-    body = struct.pack(f">ih{len(name)}sihiii", 1, len(name), name, 1, 1, 0, 0, 30_000)
-    header = struct.pack(">hhih", 19, 0, 1, 4) + b"cold"
-    return struct.pack(">i", len(header) + len(body)) + header + body
-
-
-def check_create_topics_answer(answer: memoryview) -> None:
-    """Raise unless the one topic of a CreateTopics v0 answer has no error."""
-    (name_length,) = struct.unpack_from(">h", answer, 8)
-    (error,) = struct.unpack_from(">h", answer, 10 + name_length)
-    if error:
-        raise BadAnswer(f"create topics: error {error}")
 
 
 def measure(directory: Path) -> ColdStart:

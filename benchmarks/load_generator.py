@@ -4,6 +4,7 @@ It prints `ready` when its connections and topic exist, waits for a line on stan
 broker's CPU time in between), runs, prints one line of JSON: a `Load`. Also a command of its own:
 
     python -m benchmarks.load_generator produce --port 9092 --topic t --batch-bytes 16384 --value-bytes 100 --depth 5
+    python -m benchmarks.load_generator produce --port 9092 --topic t --batch-bytes 16384 --partitions 100 --depth 5
     python -m benchmarks.load_generator fetch --port 9092 --topic t --max-bytes 1048576
 """
 
@@ -11,16 +12,23 @@ from __future__ import annotations
 
 import argparse
 import collections
+import itertools
 import json
 import select
 import socket
+import struct
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+
+import crc32c
 
 from benchmarks.wire_requests import (
     BadAnswer,
+    Buffer,
     Connection,
+    ProducerId,
     batch_of_count,
     batch_of_size,
     check_produce_answer,
@@ -66,11 +74,33 @@ def _summary(latencies: Latencies, records: int, size: int, seconds: float, cpu_
     return Load(len(latencies.seconds), records, size, seconds, cpu_seconds, *percentiles)
 
 
-class ProduceRun:
-    """Sends one produce request again and again: over each connection, `depth` in flight, answers in order."""
+def idempotent_frames(frame: bytes, batch: bytes, count: int, producer: ProducerId) -> Iterator[Buffer]:
+    """The frame of `batch` again and again, each time with the next sequence numbers and their checksum.
 
-    def __init__(self, frame: bytes, connections: list[socket.socket], depth: int, limit: int, seconds: float) -> None:
-        self._frame = frame
+    What an iteration gives is valid until the next one.
+    """
+    changing = bytearray(frame)
+    start = frame.index(batch)
+    struct.pack_into(">qh", changing, start + 43, *producer)
+    with memoryview(changing) as view, view[start + 21 : start + len(batch)] as covered:
+        for sequence in itertools.count(0, count):
+            struct.pack_into(">i", changing, start + 53, sequence & 0x7FFFFFFF)
+            struct.pack_into(">I", changing, start + 17, crc32c.crc32c(covered))
+            yield changing
+
+
+class ProduceRun:
+    """Sends produce requests: over each connection, `depth` in flight, answers in order."""
+
+    def __init__(
+        self,
+        next_frame: Callable[[], Buffer],
+        connections: list[socket.socket],
+        depth: int,
+        limit: int,
+        seconds: float,
+    ) -> None:
+        self._next_frame = next_frame
         self._connections = connections
         self._depth = depth
         self._limit = limit
@@ -88,14 +118,14 @@ class ProduceRun:
 
     def _run_one(self, connection: socket.socket) -> None:
         """Without epoll: it would cost as much as the rest of a small request."""
-        frame, depth, limit = self._frame, self._depth, self._limit
+        next_frame, depth, limit = self._next_frame, self._depth, self._limit
         clock, done = time.perf_counter, self.latencies.seconds
         sent_at: collections.deque[float] = collections.deque()
         sent, pending, end = 0, b"", clock() + self._seconds
         while True:
             while len(sent_at) < depth and sent < limit:
                 sent_at.append(clock())
-                connection.sendall(frame)
+                connection.sendall(next_frame())
                 sent += 1
             if not sent_at:
                 return
@@ -106,7 +136,7 @@ class ProduceRun:
                 limit = 0
 
     def _run_many(self) -> None:
-        frame, clock, done = self._frame, time.perf_counter, self.latencies.seconds
+        next_frame, clock, done = self._next_frame, time.perf_counter, self.latencies.seconds
         poller, peers = select.epoll(), {}
         for connection in self._connections:
             peers[connection.fileno()] = _Peer(connection)
@@ -115,7 +145,7 @@ class ProduceRun:
         end = clock() + self._seconds
         for _ in range(self._depth):
             for peer in peers.values():
-                peer.send(frame, clock())
+                peer.send(next_frame(), clock())
                 sent += 1
                 in_flight += 1
         while in_flight:
@@ -130,7 +160,7 @@ class ProduceRun:
                 if now > end or sent >= self._limit:
                     continue
                 for _ in range(answered):
-                    peer.send(frame, clock())
+                    peer.send(next_frame(), clock())
                 sent += answered
                 in_flight += answered
         poller.close()
@@ -158,7 +188,7 @@ class _Peer:
         self.pending = b""
         self.sent_at: collections.deque[float] = collections.deque()
 
-    def send(self, frame: bytes, now: float) -> None:
+    def send(self, frame: Buffer, now: float) -> None:
         self.sent_at.append(now)
         self.connection.sendall(frame)
 
@@ -177,12 +207,17 @@ def run_produce(arguments: argparse.Namespace) -> Load:
     else:
         batch, count = batch_of_count(1, arguments.value_bytes), 1
     connections = [Connection(arguments.host, arguments.port) for _ in range(arguments.connections)]
-    connections[0].create_topic(arguments.topic)
+    connections[0].create_topic(arguments.topic, arguments.partitions)
     for connection in connections:
         connection.socket.settimeout(None)  # a time-out would cost a poll per call
     limit = max(arguments.max_total_bytes // len(batch), 1)
-    frame = produce_frame(arguments.topic, 0, batch, arguments.acks)
-    run = ProduceRun(frame, [each.socket for each in connections], arguments.depth, limit, arguments.seconds)
+    frames = [produce_frame(arguments.topic, number, batch, arguments.acks) for number in range(arguments.partitions)]
+    repeated: Iterator[Buffer] = itertools.cycle(frames)
+    if arguments.idempotent:
+        repeated = idempotent_frames(frames[0], batch, count, connections[0].producer_id())
+    run = ProduceRun(
+        repeated.__next__, [each.socket for each in connections], arguments.depth, limit, arguments.seconds
+    )
     _wait_for_start(arguments)
     started, cpu = time.perf_counter(), time.process_time()
     run.run()
@@ -224,6 +259,8 @@ def _parser() -> argparse.ArgumentParser:
     produce.add_argument("--connections", type=int, default=1)
     produce.add_argument("--depth", type=int, default=1, help="requests in flight per connection")
     produce.add_argument("--acks", type=int, default=1)
+    produce.add_argument("--partitions", type=int, default=1, help="sent to in turn")
+    produce.add_argument("--idempotent", action="store_true", help="numbered; only to partition 0")
     produce.add_argument("--max-total-bytes", type=int, default=1 << 40)
     fetch = commands.add_parser("fetch")
     fetch.set_defaults(run=run_fetch)

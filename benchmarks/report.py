@@ -95,10 +95,14 @@ def _cell_table(cell: Cell, results: list[Result]) -> str:
         figures = [_median(results, system, lambda result, name=name: result[name]) for name in names]  # type: ignore[misc]
         share = _median(results, system, lambda result: result["client_cpu_seconds"] / result["seconds"])
         ratios = [_ratio(results, system, cell.figure)]
-        ratios += [f"{name.removesuffix('_us')} {_ratio(results, system, name)}" for name in cell.also]
+        ratios += [f"{_short(name)} {_ratio(results, system, name)}" for name in cell.also]
         spread = _spread(results, system, cell.figure)
         rows.append([system, *map(_number, figures), f"{share:.2f}", ", ".join(ratios), spread])
     return _table(f"{cell.name}: {cell.what}", LOAD_COLUMNS, rows)
+
+
+def _short(name: str) -> str:
+    return name.removesuffix("_us").replace("beside_mb_per_second", "produce beside")
 
 
 def _ratio(results: list[Result], system: str, name: str) -> str:

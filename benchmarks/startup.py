@@ -11,7 +11,6 @@ broker's own. Prints medians, and the ratios to Apache Kafka of the same run.
 from __future__ import annotations
 
 import argparse
-import struct
 import tempfile
 import time
 from collections.abc import Mapping
@@ -25,7 +24,9 @@ from benchmarks.wire_requests import (
     BadAnswer,
     Connection,
     batch_of_size,
+    check_create_topics_answer,
     check_produce_answer,
+    create_topics_frame,
     leader_count,
     metadata_frame,
     produce_frame,
@@ -34,7 +35,6 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.server_process import ServerProcess
 
 TOPIC = "many"
-CREATE_TOPICS = 19
 BATCHES_PER_PARTITION = 5
 BATCH_BYTES, VALUE_BYTES = 16_384, 1000
 START_SECONDS = 300
@@ -44,21 +44,10 @@ SESSION_SECONDS = 6
 Figures = dict[str, list[float]]
 
 
-def create_topic_frame(topic: str, partitions: int) -> bytes:
-    """CreateTopics v0, replication factor 1, size prefix included."""
-    name = topic.encode()
-    body = struct.pack(f">ih{len(name)}sihiii", 1, len(name), name, partitions, 1, 0, 0, 120_000)
-    header = struct.pack(">hhih", CREATE_TOPICS, 0, 1, 4) + b"load"
-    return struct.pack(">i", len(header) + len(body)) + header + body
-
-
 def create_topic(connection: Connection, topic: str, partitions: int) -> float:
     """Create it; seconds until every partition has a leader."""
     began = time.perf_counter()
-    answer = connection.call(create_topic_frame(topic, partitions))
-    (error,) = struct.unpack_from(">h", answer, 10 + len(topic))
-    if error:
-        raise BadAnswer(f"create topics: error {error}")
+    check_create_topics_answer(connection.call(create_topics_frame(topic, partitions)))
     wait_for_leaders(connection, topic, partitions)
     return time.perf_counter() - began
 

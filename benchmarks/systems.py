@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +22,12 @@ BARNABAS_MODES: Mapping[str, Mapping[str, str]] = {
 }
 """Name -> what it sets besides the defaults. `barnabas` is what users get: brief requests at once, framing checked."""
 
-NAMES = (REFERENCE, *BARNABAS_MODES)
+COMPILED_SUFFIX = "-compiled"
+COMPILED_PLACE = Path(__file__).parents[1] / "build" / "compiled"
+"""Where `make compiled` unpacks the wheel whose hot modules are extension modules."""
+COMPILED_MODES = tuple(f"{name}{COMPILED_SUFFIX}" for name in BARNABAS_MODES)
+
+NAMES = (REFERENCE, *BARNABAS_MODES, *COMPILED_MODES)
 SHARED = {"message.max.bytes": "10485760", "auto.create.topics.enable": "true", "num.partitions": "1"}
 
 
@@ -41,6 +47,24 @@ class Prototype(ServerProcess):
         self.wait_for_port(10)
 
 
+class CompiledBarnabas(BarnabasProcess):
+    """Our broker from the compiled wheel."""
+
+    def launch(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start it with the wheel before everything else on its path."""
+        if not (COMPILED_PLACE / "barnabas").is_dir():
+            raise FileNotFoundError(f"{COMPILED_PLACE} holds no compiled build: make compiled")
+        super().launch(command, {**os.environ, **(environment or {}), "PYTHONPATH": str(COMPILED_PLACE)})
+
+
+def default_systems() -> list[str]:
+    """Apache Kafka and ours, compiled too where that has been built."""
+    ours = ["barnabas", "barnabas-full"]
+    if COMPILED_PLACE.is_dir():
+        ours += [f"{name}{COMPILED_SUFFIX}" for name in ours]
+    return [REFERENCE, *ours]
+
+
 def make_system(name: str, directory: Path, prototype: Path | None, extra: Mapping[str, str]) -> ServerProcess:
     """The system `name`, not started, in a directory of its own under `directory`; `extra` goes to every broker."""
     place = directory / name
@@ -50,4 +74,6 @@ def make_system(name: str, directory: Path, prototype: Path | None, extra: Mappi
         if prototype is None:
             raise ValueError("the system `prototype` needs --prototype PATH")
         return Prototype(place, prototype)
-    return BarnabasProcess(place, SHARED | dict(BARNABAS_MODES[name]) | dict(extra))
+    mode = name.removesuffix(COMPILED_SUFFIX)
+    kind = BarnabasProcess if mode == name else CompiledBarnabas
+    return kind(place, SHARED | dict(BARNABAS_MODES[mode]) | dict(extra))

@@ -1,7 +1,8 @@
 """Requests as bytes, encoded once, and just as much of the answers as a load generator must look at.
 
-Produce v9, Fetch v12, Metadata v4, ApiVersions v0: versions that Apache Kafka 3.9 and ours both speak. By hand and not
-by our codec, so that the generator measures the broker and not the client.
+Produce v9, Fetch v12, Metadata v4, and version 0 of CreateTopics, InitProducerId and IncrementalAlterConfigs: what
+Apache Kafka 3.9 and ours both speak. By hand and not by our codec, so that the generator measures the broker and not
+the client.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import crc32c
@@ -17,7 +19,8 @@ import crc32c
 Buffer = bytes | bytearray | memoryview
 
 CLIENT_ID = b"load-generator"
-PRODUCE, FETCH, METADATA = 0, 1, 3
+PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID, INCREMENTAL_ALTER_CONFIGS = 0, 1, 3, 19, 22, 44
+COORDINATOR_LOAD_IN_PROGRESS = 14
 BATCH_HEADER_SIZE = 61
 TIMEOUT_SECONDS = 60
 
@@ -99,12 +102,68 @@ def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> byte
     return _frame(FETCH, 12, body, flexible=True)
 
 
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+def create_topics_frame(topic: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> bytes:
+    """CreateTopics v0 of one topic, replication factor 1."""
+    pairs = b"".join(_string(name) + _string(value) for name, value in (settings or {}).items())
+    body = struct.pack(">i", 1) + _string(topic) + struct.pack(">ihi", partitions, 1, 0)
+    body += struct.pack(">i", len(settings or {})) + pairs + struct.pack(">i", 120_000)
+    return _frame(CREATE_TOPICS, 0, body, flexible=False)
+
+
+def check_create_topics_answer(answer: Buffer) -> None:
+    """Raise unless the one topic of a CreateTopics v0 answer has no error."""
+    (name_length,) = struct.unpack_from(">h", answer, 8)
+    (error,) = struct.unpack_from(">h", answer, 10 + name_length)
+    if error:
+        raise BadAnswer(f"create topics: error {error}")
+
+
+def set_topic_setting_frame(topic: str, name: str, value: str) -> bytes:
+    """IncrementalAlterConfigs v0 that sets one setting of one topic."""
+    setting = _string(name) + b"\0" + _string(value)
+    body = struct.pack(">ib", 1, 2) + _string(topic) + struct.pack(">i", 1) + setting + b"\0"
+    return _frame(INCREMENTAL_ALTER_CONFIGS, 0, body, flexible=False)
+
+
+def check_set_topic_setting_answer(answer: Buffer) -> None:
+    """Raise unless the one resource of an IncrementalAlterConfigs v0 answer has no error."""
+    (error,) = struct.unpack_from(">h", answer, 12)
+    if error:
+        raise BadAnswer(f"alter configs: error {error}")
+
+
+class ProducerId(NamedTuple):
+    """What an idempotent producer writes into its batches."""
+
+    number: int
+    epoch: int
+
+
+def init_producer_id_frame() -> bytes:
+    """InitProducerId v0 without a transactional id."""
+    return _frame(INIT_PRODUCER_ID, 0, struct.pack(">hi", -1, 60_000), flexible=False)
+
+
+def producer_id_of(answer: Buffer) -> ProducerId | None:
+    """The id that an InitProducerId v0 answer gives; None when the broker has none at hand yet."""
+    error, number, epoch = struct.unpack_from(">hqh", answer, 8)
+    if error == COORDINATOR_LOAD_IN_PROGRESS:
+        return None
+    if error:
+        raise BadAnswer(f"init producer id: error {error}")
+    return ProducerId(number, epoch)
+
+
 def metadata_frame(topic: str | None) -> bytes:
-    """Metadata v4 of one topic, which is created if need be; None: of no topic (brokers only)."""
+    """Metadata v4 of one topic, which is not created; None: of no topic (brokers only)."""
     names = struct.pack(">i", 0)
     if topic is not None:
         names = struct.pack(">ih", 1, len(topic)) + topic.encode()
-    return _frame(METADATA, 4, names + b"\1", flexible=False)
+    return _frame(METADATA, 4, names + b"\0", flexible=False)
 
 
 def check_produce_answer(answer: Buffer) -> None:
@@ -209,13 +268,28 @@ class Connection:
             filled += received
         return view
 
-    def create_topic(self, topic: str) -> None:
-        """Ask for the topic's metadata until it has a leader."""
+    def create_topic(self, topic: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        """Create the topic unless it is there, and return when every partition has a leader."""
+        if self._leaders(topic, partitions):
+            return
+        check_create_topics_answer(self.call(create_topics_frame(topic, partitions, settings)))
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while leader_count(self.call(metadata_frame(topic)))[1] == 0:
+        while not self._leaders(topic, partitions):
             if time.monotonic() > deadline:
                 raise BadAnswer(f"no leader for {topic}")
             time.sleep(0.02)
+
+    def producer_id(self) -> ProducerId:
+        """A new producer id."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while (given := producer_id_of(self.call(init_producer_id_frame()))) is None:
+            if time.monotonic() > deadline:
+                raise BadAnswer("no producer id")
+            time.sleep(0.02)
+        return given
+
+    def _leaders(self, topic: str, partitions: int) -> bool:
+        return leader_count(self.call(metadata_frame(topic)))[1] >= partitions
 
     def close(self) -> None:
         """Close the socket."""

@@ -49,6 +49,7 @@ class LogSegment:
         "file",
         "index_interval_bytes",
         "indexes_full",
+        "is_preallocated",
         "offset_index",
         "recent",
         "roll_jitter_ms",
@@ -81,6 +82,7 @@ class LogSegment:
         self.rolling_timestamp: int | None = None
         self.bytes_since_last_index_entry = 0
         self.indexes_full = False
+        self.is_preallocated = False
         self.recent: dict[int, tuple[int, int]] = {}
         self._max_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
         self._offset_of_max_timestamp = base_offset
@@ -163,6 +165,13 @@ class LogSegment:
         self.offset_index.forget_tail()
         self.time_index.forget_tail()
         self.recent.clear()
+        self._trim()
+
+    def _trim(self) -> None:
+        """Give back what was allocated in advance and is not needed."""
+        if self.is_preallocated:
+            self.file.truncate(self.size)
+            self.is_preallocated = False
 
     def _append_index_entries(self, last_offset: int, position: int) -> None:
         full = self.offset_index.append(last_offset, position)
@@ -236,9 +245,9 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The largest timestamp; without one, when the segment was made or loaded, in milliseconds."""
+        """The largest timestamp; without one, when the file was changed last, in milliseconds. Raises OSError."""
         timestamp = self.max_timestamp_and_offset().timestamp
-        return timestamp if timestamp >= 0 else self.created_ms
+        return timestamp if timestamp >= 0 else self.file.modified_ms()
 
     def find_offset_by_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or behind `from_offset` that is not older."""
@@ -400,9 +409,12 @@ class LogSegment:
             self._transaction_index.moved_to(directory)
 
     def close(self) -> None:
-        """Enter the largest timestamp, bring the indexes to stable storage, close the files."""
+        """Enter the largest timestamp, bring the indexes to stable storage, trim and close the files."""
         if self.size:
             self._enter_max_timestamp()
+        if self.is_preallocated:
+            self._trim()
+            self.file.sync()
         self.offset_index.close()
         self.time_index.close()
         if self._transaction_index is not None:

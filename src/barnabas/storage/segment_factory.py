@@ -39,7 +39,10 @@ class SegmentFactory:
         self.random = chance
 
     def create(self, directory: str, base_offset: int, config: LogConfig) -> LogSegment:
-        """A new, empty segment; stale files of its names are dropped. Raises OSError."""
+        """A new, empty segment; stale files of its names are dropped. Raises OSError.
+
+        With `preallocate` the log file has its full size at once, and is cut to what it holds when it rolls or closes.
+        """
         files = self.open_files.files
         for suffix in SEGMENT_SUFFIXES:
             stale = os.path.join(directory, segment_file_name(base_offset, suffix))
@@ -47,7 +50,11 @@ class SegmentFactory:
                 files.unlink(stale)
         file = SegmentFile(os.path.join(directory, segment_file_name(base_offset, LOG_SUFFIX)), self.open_files)
         file.create()
-        return self._segment(file, base_offset, config, size=0, is_new=True)
+        if config.preallocate:
+            file.truncate(config.segment_bytes)
+        segment = self._segment(file, base_offset, config, size=0, is_new=True)
+        segment.is_preallocated = config.preallocate
+        return segment
 
     def open(self, directory: str, base_offset: int, config: LogConfig, suffix: str = "") -> LogSegment:
         """The segment whose log file exists; its names end in `suffix`. Raises OSError."""

@@ -63,6 +63,10 @@ class SegmentFile:
         finally:
             open_file.release()
 
+    def modified_ms(self) -> int:
+        """When the file was changed last, in milliseconds of wall time."""
+        return self._open_files.files.modified_ms(self.path)
+
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end."""
         open_file = self.borrow()

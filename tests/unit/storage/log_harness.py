@@ -85,6 +85,8 @@ class Broker:
         self.log_dirs = log_dirs
         self.manager_config = manager_config or LogManagerConfig()
         self.clock = MockClock()
+        if isinstance(self.files, SimulatedFiles):
+            self.files.now_ms = self.clock.milliseconds
         self.random = random.Random(seed)
         self.failed_dirs: list[str] = []
         self.make_cleaner = make_cleaner

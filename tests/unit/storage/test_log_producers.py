@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,14 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import RecordBatch, batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.storage.fetch_data import AbortedTransaction, FetchIsolation
+from barnabas.storage.fetch_data import AbortedTransaction, FetchDataInfo, FetchIsolation
+from barnabas.storage.index_pages import IndexPages
+from barnabas.storage.local_log import LocalLog
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.producer_state_entry import ActiveProducer
+from barnabas.storage.segment_factory import SegmentFactory
 from barnabas.storage.unified_log import UnifiedLog
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import NOW, Broker, batch, fault_once, log_config, offsets, read_all
@@ -243,6 +248,44 @@ def test_aborted_transactions_are_found_across_segments_and_not_beyond_what_is_r
             assert len(data.aborted_transactions) == len(set(data.aborted_transactions))
             late = [one for one in data.aborted_transactions if one.first_offset >= end + 10]
             assert not late
+
+
+def test_records_and_aborted_transactions_are_of_the_same_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cleaner puts a segment into the place of the one just read, of which it dropped what was aborted."""
+    broker = Broker()
+    log = broker.log()
+    for number in range(3):
+        send(log, 1, number, transactional=True)
+    end_transaction(log, 1, abort=True)
+    send(log, 1, 3)
+    log = broker.restart()
+    log.raise_high_watermark_to_end()
+    segments = log.local.segments
+    cleaned = SegmentFactory.open(_factory(broker), log.directory, 0, broker.config)
+    cleaned.transaction_index.reset()
+    read = LocalLog.read
+    reads: list[None] = []
+
+    def read_and_swap(*args: Any, **kwargs: Any) -> FetchDataInfo:
+        reads.append(None)
+        data = read(*args, **kwargs)
+        if len(reads) == 1:
+            segments.add(cleaned)
+        return data
+
+    monkeypatch.setattr(LocalLog, "read", read_and_swap)
+    data = log.read(0, 10_000, COMMITTED)
+    assert data.aborted_transactions == []
+    assert data.fetch_offset.segment_base_offset == 0
+    assert len(reads) == 2
+    data.release()
+    data = log.read(0, 10_000, COMMITTED)
+    assert len(reads) == 3
+    data.release()
+
+
+def _factory(broker: Broker) -> SegmentFactory:
+    return SegmentFactory(OpenFiles(broker.files), IndexPages(), broker.clock, broker.random)
 
 
 @pytest.mark.parametrize("what", [".log", ".txnindex"])

@@ -138,8 +138,8 @@ def producers(place: Place) -> Any:
 def aborted_transactions(place: Place) -> Any:
     """What a reader of committed records is told, from many offsets on and for small and large answers.
 
-    Of the transactions that begin within the answer: Kafka names some that begin behind it, as its index happens to have
-    entries, and one more when the answer ends exactly at the first of them.
+    Of the transactions that begin within the answer: Kafka names some that begin behind it, as its index happens to
+    have entries, and more when the answer ends exactly at the first of them.
     """
     start, end = place.list_offset(EARLIEST)[1], place.list_offset(LATEST)[1]
     found = {}

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from barnabas.metadata.topic_adoption import TopicChange
 
 
+LARGEST_CONFIGURED_BROKER_ID = 1000
+"""reserved.broker.max.id, if nobody has changed it."""
+
+
 @click.command()
 @click.argument("log_dirs", metavar="DIR...", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False))
 @click.option("--topic-config", "topic_configs", multiple=True, metavar="TOPIC:NAME=VALUE", help="A topic's setting.")
@@ -78,7 +82,9 @@ def _adopt(adoption: LogAdoption, *, dry_run: bool) -> None:
         click.echo("nothing was changed (--dry-run)")
         return
     adoption.carry_out(plan)
-    overrides = [f"broker.id={plan.broker_id}", f"log.dirs={','.join(adoption.log_dirs)}"]
+    # an id above reserved.broker.max.id was generated: such a broker reads it in the directory
+    configured = plan.broker_id if plan.broker_id <= LARGEST_CONFIGURED_BROKER_ID else -1
+    overrides = [f"broker.id={configured}", f"log.dirs={','.join(adoption.log_dirs)}"]
     if adoption.metadata_dir != adoption.log_dirs[0]:
         overrides.append(f"metadata.log.dir={adoption.metadata_dir}")
     click.echo("adopted; start it with: barnabas serve " + " ".join(f"--override {one}" for one in overrides))

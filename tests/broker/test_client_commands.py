@@ -77,9 +77,54 @@ def test_lines_go_out_and_come_back(run: Run, tmp_path: Path) -> None:
     assert len(run("consume", "lines", "--from=2001-01-01T00:00:00", "--quiet").stdout.splitlines()) == 1002
 
 
+def test_settings_are_shown_and_changed(run: Run) -> None:
+    run("topics", "create", "settings", "--config", "retention.ms=5000")
+    assert run("configs", "get", "--topic=settings").stdout == "retention.ms=5000\ttopic\n"
+    changed = run("configs", "set", "-t", "settings", "cleanup.policy+=compact", "flush.messages=7")
+    assert (changed.exit_code, changed.stdout) == (0, "settings changed\n")
+    assert run("configs", "set", "-t", "settings", "cleanup.policy-=delete").exit_code == 0
+    tried = run("configs", "unset", "-t", "settings", "retention.ms", "--validate-only")
+    assert (tried.exit_code, tried.stdout) == (0, "settings could be changed\n")
+    assert run("configs", "get", "-t", "settings").stdout.splitlines() == [
+        "cleanup.policy=compact\ttopic",
+        "flush.messages=7\ttopic",
+        "retention.ms=5000\ttopic",
+    ]
+    assert run("configs", "unset", "-t", "settings", "retention.ms", "flush.messages").exit_code == 0
+    named = run("configs", "get", "-t", "settings", "retention.ms", "cleanup.policy").stdout.splitlines()
+    assert named == ["retention.ms=604800000\tdefault", "cleanup.policy=compact\ttopic"]
+    assert len(run("configs", "get", "-t", "settings", "--all").stdout.splitlines()) > 30
+    own = run("configs", "get", "--broker=0").stdout.splitlines()
+    assert "auto.create.topics.enable=false\tbroker" in own
+    assert not [line for line in own if line.endswith("default")]
+
+
+def test_records_and_where_they_lie(run: Run, running: BrokerProcess) -> None:
+    run("topics", "create", "oldest", "--partitions", "2")
+    run("produce", "oldest", "--partition=1", stdin="a\nb\nc\n")
+    shown = run("log", "dirs", "--topic=oldest", "--partitions").stdout.splitlines()
+    assert shown[0].startswith(f"broker 0\t{running.data_dir}\tok\treplicas 2\tbytes ")
+    assert shown[1] == "\toldest-0\tbytes 0\tlag 0"
+    deleted = run("topics", "delete-records", "oldest", "--before=2", "--partition=1")
+    assert (deleted.exit_code, deleted.stdout) == (0, "oldest\tpartition 1\tbegins at 2\n")
+    everything = run("topics", "delete-records", "oldest", "--before=end")
+    assert everything.stdout == "oldest\tpartition 0\tbegins at 0\noldest\tpartition 1\tbegins at 3\n"
+    producers = run("topics", "producers", "oldest").stdout.splitlines()
+    assert len(producers) <= 1
+    assert all("\tpartition 1\tproducer " in line for line in producers)
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
+        (("configs", "get"), 2, "--topic NAME or --broker ID"),
+        (("configs", "get", "--topic=nowhere"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("configs", "get", "--broker=0", "no.such"), 2, "no such setting: no.such"),
+        (("configs", "set", "--topic=nowhere", "retention.ms"), 2, "expected SETTING=VALUE"),
+        (("configs", "set", "--topic=nowhere", "retention.ms=1"), 1, "does not exist."),
+        (("configs", "set", "--broker=0", "num.partitions=1"), 1, "Cannot update these configs dynamically"),
+        (("topics", "delete-records", "nowhere", "--before=end"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("topics", "delete-records", "nowhere", "--before=soon"), 2, "an offset or `end`"),
         (("topics", "create", "wrong", "--config", "retention.ms=x"), 1, "Not a number of type LONG (INVALID_CONFIG)"),
         (("topics", "create", "wrong", "--config", "retention"), 2, "--config takes NAME=VALUE"),
         (("topics", "describe", "nowhere"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),

@@ -1,4 +1,4 @@
-"""`barnabas log`: looks into the files of a log directory, or adopts Apache Kafka's. Needs no broker."""
+"""`barnabas log`: looks into the files of a log directory, or adopts Apache Kafka's. Only `dirs` needs a broker."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from barnabas.cli.client_options import EXIT_FAILED, fail
 from barnabas.cli.log_adopt import adopt
+from barnabas.cli.log_dirs import dirs
 
 
 @click.group()
@@ -16,6 +17,7 @@ def log() -> None:
 
 
 log.add_command(adopt)
+log.add_command(dirs)
 
 
 @log.command()

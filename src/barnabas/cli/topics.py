@@ -1,4 +1,4 @@
-"""`barnabas topics`: create, list, describe and delete topics.
+"""`barnabas topics`: create, list, describe and delete topics, and delete their records.
 
 Runs on the main thread. Tables are drawn for a terminal; into a pipe go plain lines with tabs.
 """
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from barnabas.clients.admin import Admin, ConfigEntry, TopicDescription
 
 TOPIC_CONFIG_SOURCE = 1
+HIGH_WATERMARK = -1
 
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe and delete topics."""
+    """Create, list, describe and delete topics, and delete their records."""
 
 
 def _admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:
@@ -116,8 +117,57 @@ def delete(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: floa
             click.echo(f"{name} deleted")
 
 
-def _number(value: int) -> str:
-    return str(value) if value >= 0 else "by default"
+@topics.command("delete-records")
+@click.argument("name")
+@bootstrap_option
+@timeout_option
+@click.option("--before", required=True, metavar="OFFSET|end", help="The first offset to keep; `end` keeps none.")
+@click.option(
+    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one (repeatable)."
+)
+def delete_records(
+    name: str, bootstrap_servers: str, timeout_seconds: float, before: str, partitions: tuple[int, ...]
+) -> None:
+    """Delete the oldest records of a topic."""
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    if before != "end" and not before.isdecimal():
+        raise click.UsageError(f"--before takes an offset or `end`, not {before!r}")
+    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+        indexes = partitions or [info.partition for info in admin.describe_topics([name])[name].partitions]
+        offset = HIGH_WATERMARK if before == "end" else int(before)
+        starts = admin.delete_records({TopicPartition(name, index): offset for index in indexes})
+        for key, start in sorted(starts.items()):
+            click.echo(f"{name}\tpartition {key.partition}\tbegins at {start}")
+
+
+@topics.command()
+@click.argument("name")
+@bootstrap_option
+@timeout_option
+def producers(name: str, bootstrap_servers: str, timeout_seconds: float) -> None:
+    """Show the idempotent producers that a topic's partitions remember."""
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+        partitions = [TopicPartition(name, info.partition) for info in admin.describe_topics([name])[name].partitions]
+        rows = [
+            (
+                str(key.partition),
+                str(state.producer_id),
+                str(state.producer_epoch),
+                str(state.last_sequence),
+                str(state.last_timestamp_ms),
+                _number(state.current_transaction_start_offset, "none"),
+            )
+            for key, states in sorted(admin.describe_producers(partitions).items())
+            for state in states
+        ]
+    _print_table(("partition", "producer", "epoch", "last sequence", "last time", "transaction from"), rows)
+
+
+def _number(value: int, otherwise: str = "by default") -> str:
+    return str(value) if value >= 0 else otherwise
 
 
 def _show(topic: TopicDescription, overrides: Sequence[ConfigEntry]) -> None:

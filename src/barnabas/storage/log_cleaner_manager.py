@@ -253,6 +253,7 @@ class LogCleanerManager:
         """Let the partition alone until the broker is started again, or the partition is gone."""
         with self._changed:
             self._uncleanable.setdefault(log_dir, set()).add(topic_partition)
+            self._changed.notify_all()
 
     def maintain_uncleanable(self) -> None:
         """Forget uncleanable partitions that have no log any more."""

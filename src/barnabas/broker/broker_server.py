@@ -20,9 +20,11 @@ from barnabas.api.request_parser import RequestParser
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.broker.api_table import build_registry
 from barnabas.broker.broker_identity import establish_identity
+from barnabas.broker.broker_metrics import register_broker_metrics
 from barnabas.broker.handler_families import build_handler_families
 from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.process_tuning import raise_descriptor_limit, settle_garbage_collection, tune_thread_switching
+from barnabas.broker.stray_logs import stray_check
 from barnabas.broker.topic_log_configs import TopicLogConfigs, on_unclean_election_allowed
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import (
@@ -39,6 +41,7 @@ from barnabas.metadata.broker_registration import NOT_REGISTERED, BrokerRegistra
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.network.host_name import canonical_host_name
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.request_handler_pool import RequestHandlerPool
@@ -74,7 +77,7 @@ class BrokerServer:
     """One broker in one process.
 
     config: the parsed settings. After `startup`, `bound_endpoints` are the addresses clients may use and `cluster_id`
-    is known. `exit_status` is 0 unless something fatal ended the broker.
+    is known. `metrics` names what it counts. `exit_status` is 0 unless something fatal ended the broker.
     """
 
     def __init__(self, config: KafkaConfig) -> None:
@@ -85,6 +88,7 @@ class BrokerServer:
         self._ended = threading.Event()
         self._stops: list[tuple[str, Callable[[], None]]] = []
         self._broker_epoch: Callable[[], int] = lambda: NOT_REGISTERED
+        self.metrics = MetricsRegistry()
         self.exit_status = 0
         self.bound_endpoints: list[EndPoint] = []
         self.cluster_id = ""
@@ -173,7 +177,8 @@ class BrokerServer:
         topic_configs = TopicLogConfigs(ConfigRepository(self._zk_client), config)
         topic_configs.begin_loading()
         is_cleaning = config.boolean("log.cleaner.enable")
-        self._log_manager.startup(make_cleaner=self._new_cleaner if is_cleaning else None)
+        is_stray = stray_check(self._zk_client)
+        self._log_manager.startup(is_stray, make_cleaner=self._new_cleaner if is_cleaning else None)
         topic_configs.end_loading()
         self._config_changes = ConfigChangeListener(self._zk_client, self._scheduler, self._clock)
         self._config_changes.register(ConfigType.TOPIC, topic_configs.updater(self._log_manager.update_log_config))
@@ -197,6 +202,7 @@ class BrokerServer:
         )
         self._replicas.startup()
         self._on_stop("replicas", self._replicas.shutdown)
+        register_broker_metrics(self.metrics, self._replicas, self._log_manager, self._scheduler, self._clock)
         self._log_dir_failures.start(
             self._replicas.handle_log_dir_failure,
             lambda: self._log_manager.live_log_dirs,

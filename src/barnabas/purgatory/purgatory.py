@@ -47,6 +47,7 @@ class DelayedOperationPurgatory(Generic[T]):
         """Watch lists by key. Others only ask whether a key is in it (or it is empty), without a lock; it stays the
         same object."""
         self._added_since_purge = 0
+        self._is_shut_down = False
 
     def try_complete_else_watch(self, operation: T, keys: Iterable[Hashable]) -> bool:
         """Complete `operation` if its condition holds, else watch every key and start its timeout.
@@ -57,6 +58,8 @@ class DelayedOperationPurgatory(Generic[T]):
             return True
         operation.start_timer(self._timer)
         self._purge_if_due()
+        if self._is_shut_down:  # and may have been before it was watched: then nobody else would complete it
+            operation.expire()
         return operation.is_completed
 
     def watched_keys(self) -> list[Hashable]:
@@ -71,18 +74,31 @@ class DelayedOperationPurgatory(Generic[T]):
             return 0
         with watchers.lock:
             candidates = list(watchers.operations)
-        completed = 0
+        completed = done = 0
         for operation in candidates:
-            if not operation.is_completed and operation.safe_try_complete():
+            if operation.is_completed:
+                done += 1
+            elif operation.safe_try_complete():
                 completed += 1
-        self._sweep(key, watchers)
+        if completed or done:
+            self._sweep(key, watchers)
         return completed
 
     @property
     def watched(self) -> int:
-        """Entries on all watch lists: an operation counts once per key, completed ones until they are purged."""
+        """Entries on all watch lists: an operation counts once per key, completed ones until they are purged.
+
+        Kafka's metric PurgatorySize.
+        """
         with self._lock:
             return sum(len(watchers.operations) for watchers in self.watchers.values())
+
+    @property
+    def delayed(self) -> int:
+        """Operations that wait, each counted once. Kafka's metric NumDelayedOperations."""
+        with self._lock:
+            lists = [watchers.operations for watchers in self.watchers.values()]
+        return len({id(operation) for waiting in lists for operation in list(waiting) if not operation.is_completed})
 
     def purge_completed(self) -> int:
         """Sweep completed operations out of all watch lists; returns how many entries that freed."""
@@ -94,6 +110,7 @@ class DelayedOperationPurgatory(Generic[T]):
     def shutdown(self) -> None:
         """Complete everything that still waits, as if its time were up, so that every client gets an answer."""
         with self._lock:
+            self._is_shut_down = True
             lists = list(self.watchers.values())
             self.watchers.clear()
         for watchers in lists:

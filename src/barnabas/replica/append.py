@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
 from barnabas.replica.delayed_produce import DelayedProduce
@@ -53,7 +52,6 @@ class ReplicaAppender:
         self._produce_watchers = waiting.produce_watchers
         self._fetch_watchers = waiting.fetch_watchers
         self._stats_of = stats.topic
-        self.expirations = Meter()
 
     def append_records(
         self,
@@ -134,6 +132,8 @@ class ReplicaAppender:
     def _wait_for_replicas(
         self, entries: Sequence[PartitionAppend], timeout_ms: int, on_complete: AppendCallback
     ) -> None:
-        operation = DelayedProduce(timeout_ms, entries, self._partition_or_error, on_complete, self.expirations)
+        operation = DelayedProduce(
+            timeout_ms, entries, self._partition_or_error, on_complete, self._waiting.produce_expirations
+        )
         keys = [entry.hosted_by.topic_partition for entry in entries if entry.hosted_by is not None]
         self._waiting.produces.try_complete_else_watch(operation, keys)

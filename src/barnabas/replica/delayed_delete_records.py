@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.delayed_operation import DelayedOperation
@@ -35,10 +36,10 @@ class DelayedDeleteRecords(DelayedOperation):
     On time-out the undecided ones answer REQUEST_TIMED_OUT and the low watermark of the beginning, as Kafka's do.
 
     results: what is decided already, and what the undecided answer if they run out of time. required: the undecided
-    partitions and the offsets they wait for.
+    partitions and the offsets they wait for. expirations: counts the partitions that timed out.
     """
 
-    __slots__ = ("_on_decided", "_partition_or_error", "_required", "_results")
+    __slots__ = ("_expirations", "_on_decided", "_partition_or_error", "_required", "_results")
 
     def __init__(
         self,
@@ -47,12 +48,14 @@ class DelayedDeleteRecords(DelayedOperation):
         required: dict[TopicPartition, int],
         partition_or_error: Callable[[str, int], Partition],
         on_complete: DeleteRecordsCallback,
+        expirations: Meter,
     ) -> None:
         super().__init__(timeout_ms)
         self._results = results
         self._required = required
         self._partition_or_error = partition_or_error
         self._on_decided = on_complete
+        self._expirations = expirations
 
     def try_complete(self) -> bool:
         """Decide what can be decided (cases 1 and 2 of the class)."""
@@ -69,6 +72,10 @@ class DelayedDeleteRecords(DelayedOperation):
         for key in list(self._required):
             results[key] = results[key]._replace(error=ErrorCode.REQUEST_TIMED_OUT)
         self._on_decided(results)
+
+    def on_expiration(self) -> None:
+        """Count what ran out of time; only the expiration executor's thread does, so no lock."""
+        self._expirations.count += len(self._required)
 
     def _decide(self, key: TopicPartition, offset: int) -> DeleteRecordsResult | None:
         try:

@@ -54,8 +54,11 @@ class ReplicaRecordDeleter:
         if not required:
             on_complete(results)
             return
-        operation = DelayedDeleteRecords(timeout_ms, results, required, self._partition_or_error, on_complete)
-        self._waiting.deletions.try_complete_else_watch(operation, list(required))
+        keys = list(required)
+        operation = DelayedDeleteRecords(
+            timeout_ms, results, required, self._partition_or_error, on_complete, self._waiting.deletion_expirations
+        )
+        self._waiting.deletions.try_complete_else_watch(operation, keys)
 
     def _delete_from_local_log(
         self, key: TopicPartition, offset: int, required: dict[TopicPartition, int]

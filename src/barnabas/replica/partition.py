@@ -453,6 +453,12 @@ class Partition:
         """Whether acks=all is refused once another replica is lost."""
         return self._isr_above_minimum() == 0
 
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether the controller is moving replicas."""
+        state = self.state
+        return state is not None and bool(state.adding_replicas or state.removing_replicas)
+
     def _isr_above_minimum(self) -> int:
         state = self.state
         if state is None or not state.is_leader:

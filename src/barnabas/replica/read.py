@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
@@ -47,8 +46,6 @@ class ReplicaReader:
         self._waiting = waiting
         self._isr_updates = isr_updates
         self._stats_of = stats.topic
-        self.consumer_expirations = Meter()
-        self.follower_expirations = Meter()
 
     def fetch_records(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
         """Read, and call `on_complete(fetches)` once: now, or when `min_bytes` are there or `max_wait_ms` is over.
@@ -73,10 +70,13 @@ class ReplicaReader:
             self._read_from_logs(terms, fetches, update_followers=False)
             self._answer(terms, fetches, on_complete)
 
-        expirations = self.follower_expirations if terms.is_from_follower else self.consumer_expirations
+        waiting = self._waiting
+        expirations = (
+            waiting.follower_fetch_expirations if terms.is_from_follower else waiting.consumer_fetch_expirations
+        )
         operation = DelayedFetch(terms, fetches, starts, self._partition_or_error, read_and_answer, expirations)
         keys = [TopicPartition(fetch.topic, fetch.partition) for fetch in fetches]
-        self._waiting.fetches.try_complete_else_watch(operation, keys)
+        waiting.fetches.try_complete_else_watch(operation, keys)
 
     def _answer(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
         """Count the bytes that go out, then answer: the callback may give what was read away."""

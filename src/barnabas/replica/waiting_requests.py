@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
@@ -33,6 +34,11 @@ class WaitingRequests:
         self.deletions: DelayedOperationPurgatory[DelayedDeleteRecords] = DelayedOperationPurgatory(
             "DeleteRecords", timer, purge_interval=config.delete_records_purgatory_purge_interval_requests
         )
+        self.produce_expirations = Meter()
+        """Partitions of produces that timed out. The expiration executor's thread counts, as in the next three."""
+        self.consumer_fetch_expirations = Meter()
+        self.follower_fetch_expirations = Meter()
+        self.deletion_expirations = Meter()
         self.produce_watchers = self.produces.watchers
         """Truthy while a produce waits, as the next is for fetches: for the hot path, which then has nothing to do."""
         self.fetch_watchers = self.fetches.watchers

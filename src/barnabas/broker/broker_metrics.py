@@ -1,0 +1,28 @@
+"""Everything the broker counts, registered by Kafka's names, and the task that keeps rates up to date.
+
+Called by BrokerServer on the main thread, once, when all parts exist. Kafka registers each metric where its owner is
+made, in a registry all classes share.
+"""
+
+from __future__ import annotations
+
+from barnabas.metrics.metrics_registry import TICK_INTERVAL_MS, MetricsRegistry
+from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.replica.replica_metrics import register_replica_metrics
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.scheduler import Scheduler
+from barnabas.storage.log_manager import LogManager
+from barnabas.storage.storage_metrics import register_storage_metrics
+
+
+def register_broker_metrics(
+    registry: MetricsRegistry,
+    replicas: ReplicaManager,
+    log_manager: LogManager,
+    scheduler: Scheduler,
+    clock: Clock,
+) -> None:
+    """Register all metrics and begin to compute rates."""
+    register_replica_metrics(registry, replicas)
+    register_storage_metrics(registry, log_manager)
+    scheduler.schedule("metrics-tick", lambda: registry.tick(clock.nanoseconds()), period_ms=TICK_INTERVAL_MS)

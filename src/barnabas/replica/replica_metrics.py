@@ -1,0 +1,93 @@
+"""The replica layer's metrics by Kafka's names, registered once when the broker starts.
+
+Called by `broker` on the main thread. Gauges look at the partitions when somebody asks, on the asking thread; nothing
+of a partition is registered by itself, so that thousands of them cost nothing.
+
+Kafka: the newGauge and newMeter calls of ReplicaManager, Partition, DelayedOperationPurgatory, Delayed...Metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from barnabas.metrics.metrics_registry import MetricName, MetricsRegistry, Sample
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
+from barnabas.replica.partition import Partition
+from barnabas.replica.replica_manager import ReplicaManager
+
+SERVER = "kafka.server"
+REPLICA_MANAGER = "ReplicaManager"
+
+
+class PartitionMetrics:
+    """Gauges of every partition led or followed here. A metric family."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def samples(self) -> Iterator[Sample]:
+        """Six gauges a partition."""
+        for partition in self._replicas.partitions():
+            key = partition.topic_partition
+            tags = (("topic", key.topic), ("partition", str(key.partition)))
+            for name, value in self._values(partition):
+                yield Sample(MetricName("kafka.cluster", "Partition", name, tags), value)
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Gauges have no rates."""
+
+    @staticmethod
+    def _values(partition: Partition) -> Iterator[tuple[str, int]]:
+        state = partition.state
+        leads = state is not None and state.is_leader
+        log = partition.log
+        yield "UnderReplicated", int(partition.is_under_replicated)
+        yield "InSyncReplicasCount", len(state.isr) if state is not None and leads else 0
+        yield "UnderMinIsr", int(partition.is_under_min_isr)
+        yield "AtMinIsr", int(partition.is_at_min_isr)
+        yield "ReplicasCount", state.replication_factor if state is not None and leads else 0
+        yield "LastStableOffsetLag", log.high_watermark - log.last_stable_offset
+
+
+def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager) -> None:
+    """Register everything this layer counts."""
+
+    def count(condition: Callable[[Partition], bool]) -> Callable[[], float]:
+        return lambda: sum(1 for partition in replicas.partitions() if condition(partition))
+
+    counts: dict[str, Callable[[], float]] = {
+        "LeaderCount": count(lambda partition: partition.is_leader),
+        "PartitionCount": lambda: len(replicas.hosted) + replicas.offline_partition_count,
+        "OfflineReplicaCount": lambda: replicas.offline_partition_count,
+        "UnderReplicatedPartitions": count(lambda partition: partition.is_under_replicated),
+        "UnderMinIsrPartitionCount": count(lambda partition: partition.is_under_min_isr),
+        "AtMinIsrPartitionCount": count(lambda partition: partition.is_at_min_isr),
+        "ReassigningPartitions": count(lambda partition: partition.is_leader and partition.is_reassigning),
+        "ProducerIdCount": lambda: sum(len(each.log.active_producers()) for each in replicas.partitions()),
+    }
+    for name, value in counts.items():
+        registry.gauge(SERVER, REPLICA_MANAGER, name, value)
+    updates = replicas.isr_updates
+    registry.meter(SERVER, REPLICA_MANAGER, "IsrShrinksPerSec", updates.shrinks)
+    registry.meter(SERVER, REPLICA_MANAGER, "IsrExpandsPerSec", updates.expands)
+    registry.meter(SERVER, REPLICA_MANAGER, "FailedIsrUpdatesPerSec", updates.failures)
+    registry.family(PartitionMetrics(replicas))
+    registry.family(replicas.topic_stats)
+    waiting = replicas.waiting
+    for purgatory in (waiting.produces, waiting.fetches, waiting.deletions):
+        register_purgatory(registry, purgatory)
+    expires = "ExpiresPerSec"
+    registry.meter(SERVER, "DelayedProduceMetrics", expires, waiting.produce_expirations)
+    registry.meter(SERVER, "DelayedDeleteRecordsMetrics", expires, waiting.deletion_expirations)
+    fetches = "DelayedFetchMetrics"
+    registry.meter(SERVER, fetches, expires, waiting.consumer_fetch_expirations, {"fetcherType": "consumer"})
+    registry.meter(SERVER, fetches, expires, waiting.follower_fetch_expirations, {"fetcherType": "follower"})
+
+
+def register_purgatory(registry: MetricsRegistry, purgatory: DelayedOperationPurgatory[Any]) -> None:
+    """A purgatory's two gauges."""
+    tags = {"delayedOperation": purgatory.name}
+    kind = "DelayedOperationPurgatory"
+    registry.gauge(SERVER, kind, "PurgatorySize", lambda: purgatory.watched, tags)
+    registry.gauge(SERVER, kind, "NumDelayedOperations", lambda: purgatory.delayed, tags)

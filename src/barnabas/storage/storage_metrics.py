@@ -1,0 +1,82 @@
+"""The storage layer's metrics by Kafka's names, registered once when the broker starts.
+
+Called by `broker` on the main thread; gauges are read on the asking thread, and hold no lock of ours.
+Kafka: the newGauge calls of LogManager, LogCleaner, LogCleanerManager, UnifiedLog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from barnabas.metrics.metrics_registry import MetricName, MetricsRegistry, Sample
+from barnabas.storage.log_cleaner import LogCleaner
+from barnabas.storage.log_manager import LogManager
+
+GROUP = "kafka.log"
+
+
+class LogMetrics:
+    """Gauges of every log. A metric family."""
+
+    def __init__(self, log_manager: LogManager) -> None:
+        self._log_manager = log_manager
+
+    def samples(self) -> Iterator[Sample]:
+        """Four gauges a log."""
+        for log in self._log_manager.all_logs():
+            key = log.topic_partition
+            tags = (("topic", key.topic), ("partition", str(key.partition)))
+            values = {
+                "NumLogSegments": log.segment_count,
+                "LogStartOffset": log.log_start_offset,
+                "LogEndOffset": log.log_end_offset,
+                "Size": log.size,
+            }
+            for name, value in values.items():
+                yield Sample(MetricName(GROUP, "Log", name, tags), value)
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Gauges have no rates."""
+
+
+def register_storage_metrics(registry: MetricsRegistry, log_manager: LogManager) -> None:
+    """Register what logs, log directories and the cleaner tell."""
+    registry.gauge(GROUP, "LogManager", "OfflineLogDirectoryCount", lambda: len(log_manager.offline_log_dirs))
+    for log_dir in log_manager.log_dirs:
+        registry.gauge(
+            GROUP, "LogManager", "LogDirectoryOffline", _is_offline(log_manager, log_dir), {"logDirectory": log_dir}
+        )
+    registry.family(LogMetrics(log_manager))
+    if log_manager.cleaner is not None:
+        register_cleaner_metrics(registry, log_manager.cleaner, log_manager.log_dirs)
+
+
+def register_cleaner_metrics(registry: MetricsRegistry, cleaner: LogCleaner, log_dirs: list[str]) -> None:
+    """Register the cleaner's gauges."""
+    of_cleaner: dict[str, Callable[[], float]] = {
+        "max-buffer-utilization-percent": lambda: cleaner.max_buffer_utilization_percent,
+        "cleaner-recopy-percent": lambda: cleaner.cleaner_recopy_percent,
+        "max-clean-time-secs": lambda: cleaner.max_clean_time_secs,
+        "max-compaction-delay-secs": lambda: cleaner.max_compaction_delay_secs,
+        "DeadThreadCount": lambda: cleaner.dead_thread_count,
+    }
+    of_manager: dict[str, Callable[[], float]] = {
+        "max-dirty-percent": lambda: cleaner.max_dirty_percent,
+        "time-since-last-run-ms": lambda: cleaner.time_since_last_run_ms,
+    }
+    for kind, gauges in (("LogCleaner", of_cleaner), ("LogCleanerManager", of_manager)):
+        for name, value in gauges.items():
+            registry.gauge(GROUP, kind, name, value)
+    for log_dir in log_dirs:
+        tags = {"logDirectory": log_dir}
+        partitions, size = _uncleanable(cleaner, log_dir)
+        registry.gauge(GROUP, "LogCleanerManager", "uncleanable-partitions-count", partitions, tags)
+        registry.gauge(GROUP, "LogCleanerManager", "uncleanable-bytes", size, tags)
+
+
+def _is_offline(log_manager: LogManager, log_dir: str) -> Callable[[], float]:
+    return lambda: int(log_dir in log_manager.offline_log_dirs)
+
+
+def _uncleanable(cleaner: LogCleaner, log_dir: str) -> tuple[Callable[[], float], Callable[[], float]]:
+    return lambda: cleaner.uncleanable_partitions_count(log_dir), lambda: cleaner.uncleanable_bytes(log_dir)

@@ -222,7 +222,7 @@ def test_size_is_exact_before_compression() -> None:
 def test_a_record_that_cannot_be_encoded_leaves_the_builder_as_it_was() -> None:
     builder = RecordBatchBuilder()
     builder.append(1, None, b"a")
-    with pytest.raises(AttributeError):
+    with pytest.raises((AttributeError, TypeError)):  # compiled code looks at the type first
         builder.append(99, None, b"b", [(5, b"")])  # type: ignore[list-item]
     builder.append(2, None, b"c")
     batch = RecordBatch(builder.build())

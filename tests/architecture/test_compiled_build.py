@@ -1,0 +1,65 @@
+"""What is listed is compiled where it should be, and nothing stands in its way (decisions/0009-compiled-build.md).
+
+`make test-compiled` sets BARNABAS_TESTS_COMPILED and puts the compiled wheel on the path; everywhere else every module
+must be what its source says.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.machinery
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src"
+COMPILED = os.environ.get("BARNABAS_TESTS_COMPILED") == "1"
+
+
+def listed_modules() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    modules: list[str] = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
+    return modules
+
+
+def bases_in(tree: ast.AST) -> Iterator[tuple[str, str, str]]:
+    """Class, and the module and name of each of its bases that was imported."""
+    origins = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for base in node.bases:
+                name = base.value if isinstance(base, ast.Subscript) else base
+                if isinstance(name, ast.Name) and name.id in origins:
+                    yield node.name, *origins[name.id]
+
+
+def test_the_list_is_sorted_and_names_modules() -> None:
+    modules = listed_modules()
+    assert modules == sorted(set(modules))
+    assert [name for name in modules if not SOURCES.joinpath(*name.split(".")).with_suffix(".py").exists()] == []
+
+
+def test_no_interpreted_class_inherits_from_a_compiled_one() -> None:
+    """It could not be made: "interpreted classes cannot inherit from compiled"."""
+    modules = set(listed_modules())
+    wrong = []
+    for path in SOURCES.rglob("*.py"):
+        module = ".".join(path.relative_to(SOURCES).with_suffix("").parts)
+        if module not in modules:
+            tree = ast.parse(path.read_text())
+            wrong += [f"{module}.{name} of {base}.{of}" for name, base, of in bases_in(tree) if base in modules]
+    assert wrong == []
+
+
+def test_modules_are_compiled_where_they_should_be_and_nowhere_else() -> None:
+    suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    compiled = [name for name in listed_modules() if str(importlib.import_module(name).__file__).endswith(suffixes)]
+    assert compiled == (listed_modules() if COMPILED else [])

@@ -21,7 +21,7 @@ from barnabas.storage.cleaner_child import MODULE, CleanerChild, CleaningFailed
 from barnabas.storage.cleaner_config import CleanerConfig
 from barnabas.storage.cleaner_process import BUILD_MAP
 from barnabas.storage.cleaner_work import CleanerInterrupted, CleanerWork, CleanerWorker
-from barnabas.storage.cleaning_messages import DirtySegment, GroupRequest, GroupResult, MapRequest
+from barnabas.storage.cleaning_messages import DirtySegment, GroupRequest, GroupResult, MapRequest, MapResult
 from barnabas.storage.cleaning_states import IN_PROGRESS, PAUSED_ONCE
 from barnabas.storage.log_cleaner import LogCleaner, child_process
 from barnabas.storage.log_cleaner_manager import CleanerLogs
@@ -33,8 +33,15 @@ from tests.unit.storage.cleaner_harness import append, stored
 from tests.unit.storage.log_harness import NOW, PARTITION, MockClock, log_config
 
 NO_THREADS = CleanerConfig(threads=0)
-SLOW = CleanerConfig(threads=1, io_max_bytes_per_second=1.0, io_buffer_bytes=200, backoff_ms=1)
-"""A cleaning that lasts for ever: after each 100 bytes the process sleeps 100 seconds."""
+ENDLESS = 10_000
+"""Times a segment is read, at a byte a second: after the third of a second the throttle waits for the process sleeps."""
+
+
+class Endless(CleanerChild):
+    """A cleaning that does not end by itself."""
+
+    def build_map(self, request: MapRequest) -> MapResult:
+        return super().build_map(request._replace(segments=list(request.segments) * ENDLESS, bytes_per_second=1.0))
 
 
 @contextmanager
@@ -84,7 +91,8 @@ def test_files_keep_the_time_of_their_last_record(tmp_path: Path) -> None:
 
 
 def test_whoever_wants_the_log_ends_its_cleaning(tmp_path: Path) -> None:
-    with dirty_log(tmp_path, SLOW) as (cleaner, log):
+    config = CleanerConfig(threads=1, backoff_ms=1)
+    with dirty_log(tmp_path, config, lambda: Endless("endless")) as (cleaner, log):
         before = stored(log)
         changed = cleaner.manager._changed
         with changed:
@@ -158,11 +166,12 @@ def test_it_ends_with_its_broker(tmp_path: Path) -> None:
     """Whatever it is doing: its input ends when the broker is gone."""
     with dirty_log(tmp_path, NO_THREADS) as (_, log):
         segment = log.local.segments.first
-        slow = MapRequest(0, [DirtySegment(segment.file.path, 0, segment.size, 1)], [], 1 << 20, 0.9, 100, 0.001)
+        segments = [DirtySegment(segment.file.path, 0, segment.size, 1)] * ENDLESS
+        endless = MapRequest(0, segments, [], 1 << 20, 0.9, 1000, 1.0)
         process = subprocess.Popen([sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps([BUILD_MAP, slow]).encode() + b"\n")
+        process.stdin.write(json.dumps([BUILD_MAP, endless]).encode() + b"\n")
         process.stdin.close()
         assert process.wait(60) == 0
         assert process.stdout.read() == b""

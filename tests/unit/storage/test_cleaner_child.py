@@ -34,7 +34,7 @@ from tests.unit.storage.log_harness import NOW, PARTITION, MockClock, log_config
 
 NO_THREADS = CleanerConfig(threads=0)
 ENDLESS = 10_000
-"""Times a segment is read, at a byte a second: after the third of a second the throttle waits for the process sleeps."""
+"""Times a segment is read, at a byte a second: from the first look of the throttle on the process sleeps."""
 
 
 class Endless(CleanerChild):

@@ -17,8 +17,8 @@ class PartitionLedger:
     sent: list[bytes] = field(default_factory=list)
     acknowledged: dict[bytes, int] = field(default_factory=dict)
     failed: set[bytes] = field(default_factory=set)
-    keys: dict[bytes, bytes] = field(default_factory=dict)
-    """Key of each value, where there are keys."""
+    last_of_key: dict[bytes, bytes] = field(default_factory=dict)
+    """The last value sent of each key, where there are keys."""
 
     @property
     def outstanding(self) -> int:

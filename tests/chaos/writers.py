@@ -20,7 +20,7 @@ from tests.chaos.ledger import Ledger
 GIVE_UP_SECONDS = 60
 """How long a record may stay undecided after the broker is back."""
 
-PAUSE_SECONDS = 0.005
+PAUSE_SECONDS = 0.012
 """Between two bursts of a writer: what it wrote has to be read again after every life of the broker."""
 
 Delivered = Callable[[int, bytes, int | None], None]
@@ -173,7 +173,8 @@ class Writer:
             value += self._chance.randbytes(self._chance.choice((1, 20, 300)))
             key = b"key-%d" % self._chance.randrange(self._keys) if self._keys else None
             if key is not None:
-                book.keys[value] = key
+                value = key + b" " + value
+                book.last_of_key[key] = value
             book.sent.append(value)
             client.send(partition, key, value)
 

@@ -52,6 +52,10 @@ class PartitionAppend:
         return -1 if self.info is None else self.info.last_offset + 1
 
     def fail(self, failure: ApiError) -> None:
-        """The append was refused; nothing of it is in the log."""
-        self.failure = failure
+        """The append was refused; nothing of it is in the log.
+
+        The traceback is dropped: its frames hold the records, and other partitions of the request may wait for long.
+        """
+        self.failure = failure.with_traceback(None)
+        failure.__cause__ = failure.__context__ = None
         self.records = None

@@ -58,13 +58,7 @@ class Race:
         return answers
 
     def start(self, work: Callable[[random.Random], None], name: str) -> threading.Thread:
-        def run() -> None:
-            try:
-                work(random.Random(f"{self.seed}-{name}"))
-            except BaseException as error:
-                self.failures.append(error)
-
-        thread = threading.Thread(target=run, name=name)
+        thread = threading.Thread(target=lambda: work(random.Random(f"{self.seed}-{name}")), name=name)
         thread.start()
         return thread
 

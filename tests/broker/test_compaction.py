@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ def cleaning_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
         server.close()
 
 
-def keyed_batch(records: list[tuple[bytes, bytes | None]], codec: Codec = Codec.NONE) -> bytes:
+def keyed_batch(records: Sequence[tuple[bytes, bytes | None]], codec: Codec = Codec.NONE) -> bytes:
     builder = RecordBatchBuilder(codec)
     for key, value in records:
         builder.append(int(time.time() * 1000), key, value)

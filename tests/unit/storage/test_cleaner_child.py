@@ -28,9 +28,10 @@ from barnabas.storage.log_cleaner_manager import CleanerLogs
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.storage.unified_log import UnifiedLog
+from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
 from tests.unit.storage.cleaner_harness import append, stored
-from tests.unit.storage.log_harness import NOW, PARTITION, MockClock, log_config
+from tests.unit.storage.log_harness import NOW, PARTITION, log_config
 
 NO_THREADS = CleanerConfig(threads=0)
 ENDLESS = 10_000

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 def swap_in(log: UnifiedLog, base_offset: int, old: Sequence[LogSegment], environment: LogEnvironment) -> None:
     """Open the `.cleaned` segment and swap it in; snapshots of producers go with the segments. Raises OSError."""
     new = environment.segments.open(log.directory, base_offset, log.config, CLEANED_SUFFIX)
-    new.created_ms = old[-1].created_ms  # what it counts by where records have no timestamps
     replaced = log.local.replace_segments(new, old)
     gone = [segment.base_offset for segment in replaced if segment.base_offset != base_offset]
     log.producer_states.delete_snapshots_of(gone)

@@ -58,7 +58,7 @@ LOG_KEYS = (
         scope=Scope.CLUSTER_WIDE,
     ),
     ConfigKey(
-        "log.cleaner.threads", ConfigType.INT, 1, "Processes that compact logs.", AT_LEAST_0, scope=Scope.CLUSTER_WIDE
+        "log.cleaner.threads", ConfigType.INT, 1, "Threads that compact logs, each with a process.", AT_LEAST_0, scope=Scope.CLUSTER_WIDE
     ),
     ConfigKey(
         "log.cleaner.io.max.bytes.per.second",
@@ -71,7 +71,7 @@ LOG_KEYS = (
         "log.cleaner.dedupe.buffer.size",
         ConfigType.LONG,
         134_217_728,
-        "Memory for the cleaner's key maps, over all threads.",
+        "Memory for the cleaner's key maps, over all threads: 24 bytes a key.",
         scope=Scope.CLUSTER_WIDE,
     ),
     ConfigKey(

@@ -1,4 +1,4 @@
-"""A range of a log file on its way to a socket, without having been read (Kafka: FileRecords).
+"""A range of a log file on its way to a socket, mostly without having been read (Kafka: FileRecords).
 
 `UnifiedLog.read` makes it on the request's thread; it travels inside the Fetch answer to the Processor, whose Send
 transfers it with sendfile or pread and releases it. The file is counted, so that its descriptor cannot be closed,
@@ -27,21 +27,26 @@ class CountedFile(Protocol):
 
 
 class FileRecords:
-    """`size` bytes of `file` from `position`. Whoever makes it has retained the file; `release` exactly once."""
+    """`size` bytes of `file` from `position`. Whoever makes it has retained the file; `release` exactly once.
 
-    __slots__ = ("file", "position", "size")
+    content: the bytes themselves, when whoever looked for them has read them already; else None.
+    """
 
-    def __init__(self, file: CountedFile, position: int, size: int) -> None:
+    __slots__ = ("content", "file", "position", "size")
+
+    def __init__(self, file: CountedFile, position: int, size: int, content: bytes | None = None) -> None:
         self.file = file
         self.position = position
         self.size = size
+        self.content = content
 
     def __len__(self) -> int:
         return self.size
 
     def read(self) -> bytes:
         """Read the range; fewer bytes only if the file was truncated meanwhile."""
-        return self.file.read(self.position, self.size)
+        content = self.content
+        return self.file.read(self.position, self.size) if content is None else content
 
     def release(self) -> None:
         """Give the file back. The range must not be used afterwards."""

@@ -21,6 +21,7 @@ from barnabas.storage.index_file import CorruptIndex, IndexFile
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.offset_index import OffsetIndex
 from barnabas.storage.segment_file import SegmentFile
+from barnabas.storage.sequential_reads import MAX_BYTES, SequentialReads
 from barnabas.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from barnabas.storage.transaction_index import AbortedTransactionEntry, TransactionIndex
 
@@ -42,6 +43,7 @@ class LogSegment:
     __slots__ = (
         "_max_timestamp",
         "_offset_of_max_timestamp",
+        "_sequels",
         "_transaction_index",
         "base_offset",
         "bytes_since_last_index_entry",
@@ -86,6 +88,7 @@ class LogSegment:
         self.recent: dict[int, tuple[int, int]] = {}
         self._max_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
         self._offset_of_max_timestamp = base_offset
+        self._sequels = SequentialReads()
         self._transaction_index = transaction_index
         """None as long as there is no file, which is nearly always."""
 
@@ -192,13 +195,23 @@ class LogSegment:
         None when the segment has no such offset. The first batch is whole with `min_one_message`, whatever the limit.
         """
         place = self.recent.get(start_offset)
-        if place is None:
-            found = self.translate_offset(start_offset)
+        if place is not None:
+            position, batch_size = place
+        else:
+            sequels = self._sequels
+            expected_at = sequels.take(start_offset)
+            if expected_at >= 0:
+                size = min(max_position - expected_at, max_bytes)
+                if 0 < size <= MAX_BYTES:
+                    records = sequels.read(self.file, start_offset, expected_at, size)
+                    if records is not None:
+                        return FetchDataInfo(LogOffsetMetadata(start_offset, self.base_offset, expected_at), records)
+            found = self.translate_offset(start_offset, max(expected_at, 0))
             if found is None:
                 return None
             position, batch_size = found.position, found.size
-        else:
-            position, batch_size = place
+            if max_bytes <= MAX_BYTES:
+                sequels.note(found.last_offset + 1, position + batch_size)
         limit = max_bytes if not min_one_message or max_bytes > batch_size else batch_size
         size = min(max_position - position, limit)
         metadata = LogOffsetMetadata(start_offset, self.base_offset, position)
@@ -365,6 +378,7 @@ class LogSegment:
             cut = self.size - place.position
             self.size = place.position
             self.file.truncate(place.position)
+            self._sequels = SequentialReads()
         if self.size == 0:
             self.created_ms = now_ms
             self.rolling_timestamp = None

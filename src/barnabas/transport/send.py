@@ -65,15 +65,23 @@ class Send:
         size = 0
         for piece in frame:
             length = len(piece)
-            if length:
-                size += length
-                if piece.__class__ in _HOLDING_FILES:
-                    self._files += 1
+            size += length
+            if piece.__class__ in _HOLDING_FILES:
+                self._add_file(piece, length)
+            elif length:
                 pieces.append(piece)
-            elif piece.__class__ in _HOLDING_FILES:
-                piece.release()
         self.unsent += size
         return size
+
+    def _add_file(self, piece: Any, length: int) -> None:
+        if length == 0:
+            piece.release()
+        elif piece.__class__ is FileRecords and piece.content is not None:
+            self._pieces.append(piece.content)
+            piece.release()
+        else:
+            self._files += 1
+            self._pieces.append(piece)
 
     def write(self) -> bool:
         """Send what the socket takes, without waiting. True once nothing is left.

@@ -165,3 +165,12 @@ def test_empty_ranges_are_released_at_once(file: CountedFile) -> None:
     send, _ = connected()
     assert send.add([b"", file.range(0, 0)]) == 0
     assert (file.holders, send.unsent) == (0, 0)
+
+
+def test_a_range_that_was_read_already_leaves_with_the_rest(file: CountedFile, content: bytes) -> None:
+    send, client = connected()
+    file.retain()
+    send.add([b"head", FileRecords(file, 0, 100, content[:100]), b"tail"])
+    assert file.holders == 0
+    assert send.write()
+    assert client.take() == b"head" + content[:100] + b"tail"

@@ -58,7 +58,12 @@ LOG_KEYS = (
         scope=Scope.CLUSTER_WIDE,
     ),
     ConfigKey(
-        "log.cleaner.threads", ConfigType.INT, 1, "Threads that compact logs, each with a process.", AT_LEAST_0, scope=Scope.CLUSTER_WIDE
+        "log.cleaner.threads",
+        ConfigType.INT,
+        1,
+        "Threads that compact logs, each with a process.",
+        AT_LEAST_0,
+        scope=Scope.CLUSTER_WIDE,
     ),
     ConfigKey(
         "log.cleaner.io.max.bytes.per.second",

@@ -64,7 +64,7 @@ def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager
         "UnderMinIsrPartitionCount": count(lambda partition: partition.is_under_min_isr),
         "AtMinIsrPartitionCount": count(lambda partition: partition.is_at_min_isr),
         "ReassigningPartitions": count(lambda partition: partition.is_leader and partition.is_reassigning),
-        "ProducerIdCount": lambda: sum(len(each.log.active_producers()) for each in replicas.partitions()),
+        "ProducerIdCount": lambda: sum(each.log.producer_states.producer_id_count for each in replicas.partitions()),
     }
     for name, value in counts.items():
         registry.gauge(SERVER, REPLICA_MANAGER, name, value)

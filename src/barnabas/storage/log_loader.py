@@ -38,7 +38,7 @@ from barnabas.storage.log_segment import Batch, LogSegment
 from barnabas.storage.log_segments import LogSegments
 from barnabas.storage.partition_metadata import read_partition_metadata
 from barnabas.storage.producer_state_manager import ProducerStateManager
-from barnabas.storage.producer_state_rebuild import load_batch, rebuild_producer_state
+from barnabas.storage.producer_state_rebuild import load_batch, rebuild_producer_state, take_optional_snapshot
 from barnabas.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ class LogLoader:
                 segment.transaction_index.append(aborted)
 
         cut = segment.recover(take_in, gapless_from)
-        producers.take_snapshot(producers.end_offset, sync=False)
+        take_optional_snapshot(producers, producers.end_offset)
         if cut:
             logger.warning("Cut %d bytes off segment %s: no whole, valid batch", cut, segment.file.path)
         return cut

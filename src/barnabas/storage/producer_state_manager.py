@@ -64,6 +64,12 @@ class ProducerStateManager:
         states.remove_replicated(high_watermark)
         return states.first_unstable_offset
 
+    @property
+    def producer_id_count(self) -> int:
+        """Number of producers that are remembered; any thread."""
+        states = self.states
+        return 0 if states is None else len(states.entries)
+
     def active_producers(self) -> list[ActiveProducer]:
         """A copy of what is known of each producer."""
         return [] if self.states is None else [entry.describe() for entry in self.states.entries.values()]

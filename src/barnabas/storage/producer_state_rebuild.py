@@ -13,6 +13,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import NO_PRODUCER_ID, RecordBatch
 from barnabas.storage.batch_scan import scan_batches
+from barnabas.storage.errors import is_shortage
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_segment import Batch, LogSegment
@@ -41,7 +42,7 @@ def rebuild_producer_state(
     wanted = _wanted_snapshots(segments, end_offset)
     if after_clean_shutdown and not manager.snapshots:
         for offset in wanted:
-            manager.take_snapshot(offset, sync=False)
+            take_optional_snapshot(manager, offset)
         manager.end_offset = end_offset
         return
     knew_nothing = manager.is_empty and manager.end_offset >= end_offset
@@ -53,9 +54,19 @@ def rebuild_producer_state(
             start = max(segment.base_offset, manager.end_offset, log_start_offset)
             manager.end_offset = start
             if segment.base_offset in wanted and segment.base_offset == start:
-                manager.take_snapshot(start, sync=False)
+                take_optional_snapshot(manager, start)
             _read_segment(manager, segment, start, end_offset)
-    manager.take_snapshot(end_offset, sync=False)
+    take_optional_snapshot(manager, end_offset)
+
+
+def take_optional_snapshot(manager: ProducerStateManager, end_offset: int) -> None:
+    """A snapshot saves the next start some reading; a log on a full disk can do without."""
+    try:
+        manager.take_snapshot(end_offset, sync=False)
+    except OSError as error:
+        if not is_shortage(error):
+            raise
+        logger.warning("No room for a producer snapshot of %s at %d: %s", manager.partition, end_offset, error)
 
 
 def _wanted_snapshots(segments: LogSegments, end_offset: int) -> list[int]:

@@ -437,3 +437,21 @@ def test_a_snapshot_that_cannot_be_written_stops_the_roll_and_nothing_else() -> 
     bases = [segment.base_offset for segment in log.local.segments]
     assert snapshots(broker, log) == bases[1:]
     assert broker.failed_dirs == []
+
+
+def test_a_full_disk_keeps_no_log_from_opening_for_want_of_a_snapshot() -> None:
+    broker = Broker(config=SMALL)
+    log = broker.log()
+    for number in range(30):
+        send(log, 1, number)
+    assert isinstance(broker.files, SimulatedFiles)
+
+    def no_room(call: str, path: str) -> OSError | None:
+        return OSError(errno.ENOSPC, "full") if call == "write" and path.endswith(".snapshot") else None
+
+    broker.files.fault = no_room
+    log = broker.kill()
+    assert broker.failed_dirs == []
+    assert log.active_producers() == [ActiveProducer(1, 0, 29, NOW, -1, -1)]
+    log.truncate_to(20)
+    assert log.active_producers()[0].last_sequence == 19

@@ -52,6 +52,7 @@ from barnabas.purgatory.timer import SystemTimer
 from barnabas.replica.alter_partition_manager import ZkAlterPartitionManager
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.runtime.scheduler import ThreadScheduler
@@ -216,6 +217,7 @@ class BrokerServer:
         config = self._config
         topic_changes = TopicChanges(self._metadata, self._timer)
         self._metadata.subscribe(topic_changes.metadata_changed)
+        register_purgatory(self.metrics, topic_changes.purgatory)
         families = build_handler_families(
             config,
             self._broker_id,

@@ -11,7 +11,7 @@ Kafka: BrokerTopicStats, BrokerTopicMetrics.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from barnabas.metrics.meter import NO_RATES, Rates, decayed
 from barnabas.metrics.metrics_registry import MetricName, Sample
@@ -41,6 +41,9 @@ METRIC_NAMES = {
 ONLY_FOR_ALL_TOPICS = frozenset(
     {"replication_bytes_in", "replication_bytes_out", "reassignment_bytes_in", "reassignment_bytes_out"}
 )
+
+UNHOSTED = ""
+"""The topic under which topics that are not here are counted."""
 
 
 class TopicStats:
@@ -92,9 +95,14 @@ class _OfThread(threading.local):
 
 
 class BrokerTopicStats:
-    """Counters of all topics, with rates. A metric family."""
+    """Counters of all topics, with rates. A metric family.
 
-    def __init__(self) -> None:
+    is_hosted: whether this broker has partitions of a topic. Others are counted together, as UNHOSTED: their names are
+    what clients ask for, and would be without end.
+    """
+
+    def __init__(self, is_hosted: Callable[[str], bool] = lambda _: True) -> None:
+        self._is_hosted = is_hosted
         self._lock = threading.Lock()
         self._threads: list[dict[str, TopicStats]] = []
         self._gone = TopicStats()
@@ -109,8 +117,7 @@ class BrokerTopicStats:
         try:
             return topics[name]
         except KeyError:
-            stats = topics[name] = TopicStats()
-            return stats
+            return topics.setdefault(name if self._is_hosted(name) else UNHOSTED, TopicStats())
 
     def totals(self, topic: str) -> TopicStats:
         """A topic's counts, of all threads."""
@@ -128,7 +135,7 @@ class BrokerTopicStats:
 
     def topic_names(self) -> list[str]:
         """The topics something was counted of."""
-        return sorted({name for topics in self._snapshot() for name in list(topics)})
+        return sorted({name for topics in self._snapshot() for name in list(topics)} - {UNHOSTED})
 
     def remove_topic(self, name: str) -> None:
         """The topic's last partition has gone from this broker: its metrics go, too."""
@@ -153,7 +160,7 @@ class BrokerTopicStats:
     def tick(self, elapsed_seconds: float) -> None:
         """See MetricFamily. Topics without requests since, and without a rate left, cost a comparison."""
         events_of_all = dict.fromkeys(METRIC_NAMES, 0)
-        names = self.topic_names()
+        names = [*self.topic_names(), UNHOSTED]
         for topic in names:
             seen = self._seen.get(topic)
             if seen is None or topic in self._rates or seen.requests != self._requests(topic):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.broker_topic_stats import BrokerTopicStats
+from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
 from barnabas.replica.delayed_fetch import DelayedFetch
 from barnabas.replica.follower_state import Follower
 from barnabas.replica.isr_updates import IsrUpdates
@@ -60,15 +60,18 @@ class ReplicaReader:
             or not fetches
             or any(fetch.error is not ErrorCode.NONE or fetch.diverging_epoch is not None for fetch in fetches)
         ):
-            self._answer(terms, fetches, on_complete)
+            if size:
+                self._count_bytes_out(terms, fetches)
+            on_complete(fetches)
             return
         starts = [fetch.read_from for fetch in fetches if fetch.read_from is not None]
         for fetch in fetches:
             fetch.release()
 
         def read_and_answer() -> None:
-            self._read_from_logs(terms, fetches, update_followers=False)
-            self._answer(terms, fetches, on_complete)
+            if self._read_from_logs(terms, fetches, update_followers=False):
+                self._count_bytes_out(terms, fetches)
+            on_complete(fetches)
 
         waiting = self._waiting
         expirations = (
@@ -78,8 +81,18 @@ class ReplicaReader:
         keys = [TopicPartition(fetch.topic, fetch.partition) for fetch in fetches]
         waiting.fetches.try_complete_else_watch(operation, keys)
 
-    def _answer(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
-        """Count the bytes that go out, then answer: the callback may give what was read away."""
+    def _count_requests(self, fetches: Sequence[PartitionFetch]) -> None:
+        """Once per partition; partitions of one topic usually come together."""
+        stats: TopicStats | None = None
+        topic = ""
+        for fetch in fetches:
+            if stats is None or fetch.topic is not topic:
+                topic = fetch.topic
+                stats = self._stats_of(topic)
+            stats.total_fetch_requests += 1
+
+    def _count_bytes_out(self, terms: FetchTerms, fetches: Sequence[PartitionFetch]) -> None:
+        """Before the answer: whoever sends it may give away what was read."""
         is_from_follower = terms.is_from_follower
         for fetch in fetches:
             size = len(fetch.records)
@@ -89,7 +102,6 @@ class ReplicaReader:
                     stats.replication_bytes_out += size
                 else:
                     stats.bytes_out += size
-        on_complete(fetches)
 
     def _read_from_logs(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], *, update_followers: bool) -> int:
         """Fill every entry; returns the bytes read. The first batch found is returned whole, whatever the limits.
@@ -99,9 +111,9 @@ class ReplicaReader:
         left = terms.max_bytes
         min_one_message = not terms.hard_max_bytes
         total = 0
+        if update_followers:
+            self._count_requests(fetches)
         for fetch in fetches:
-            if update_followers:
-                self._stats_of(fetch.topic).total_fetch_requests += 1
             size = self._read_partition(
                 terms,
                 fetch,

@@ -62,8 +62,8 @@ class ReplicaManager:
         self._scheduler = scheduler
         self._files = files
         self._checkpoints = HighWatermarkCheckpoints(files, log_manager.directory_failed)
-        self.topic_stats = BrokerTopicStats()
         self.hosted = HostedPartitions(metadata)
+        self.topic_stats = BrokerTopicStats(self.hosted.hosts_topic)
         self.partition_or_error = self.hosted.partition_or_error
         """See `HostedPartitions.partition_or_error`."""
         self.waiting = waiting = WaitingRequests(config, timer, actions)

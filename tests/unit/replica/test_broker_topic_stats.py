@@ -74,6 +74,18 @@ def test_a_topic_s_metrics_go_with_its_last_partition_and_the_totals_stay() -> N
     assert stats.all_topics.messages_in == 5
 
 
+def test_names_that_clients_make_up_cost_nothing() -> None:
+    replicas = Replicas()
+    replicas.lead()
+    for number in range(100):
+        replicas.append((f"made-up-{number}", 0, batch()))
+        replicas.fetch(PartitionFetch(f"made-up-{number}", 0, 0, 1 << 20))
+    replicas.append(("topic", 0, batch()))
+    stats = replicas.manager.topic_stats
+    assert stats.topic_names() == ["topic"]
+    assert (stats.all_topics.total_produce_requests, stats.all_topics.total_fetch_requests) == (101, 100)
+
+
 def test_nothing_is_lost_between_threads() -> None:
     stats = BrokerTopicStats()
 

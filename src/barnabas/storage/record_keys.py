@@ -1,16 +1,20 @@
 """Where the records of a v2 batch lie, with their keys and offsets, and nothing else of them. Pure.
 
 The cleaner's walk over every record it looks at: no objects but key and offset are made. `record_reader` decodes whole
-records; this accepts what that accepts, but for what lies behind a record's key, which is not looked at.
+records; this accepts what that accepts, but for what lies behind a record's key, which is not looked at. `i64` makes
+machine integers of numbers in a compiled build (decisions/0009-compiled-build.md), and means nothing otherwise.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import CODEC_MASK, HEADER_SIZE, RecordBatch
 from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag, zigzag
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 
 class RecordKeys(NamedTuple):
@@ -38,45 +42,56 @@ def batch_keys(batch: RecordBatch) -> tuple[bytes, RecordKeys]:
     return body, scan_keys(body, batch.position + HEADER_SIZE, batch.end, batch.count, batch.base_offset)
 
 
-def scan_keys(body: bytes, position: int, end: int, count: int, base_offset: int) -> RecordKeys:
+def scan_keys(body: bytes, position: i64, end: i64, count: i64, base_offset: i64) -> RecordKeys:
     """Walk the `count` records that fill `body` from `position` to `end`. Raises CorruptRecord."""
+    # Numbers of one and two bytes are read in place: a call would double the time.
     starts: list[int] = []
     offsets: list[int] = []
     keys: list[bytes | None] = []
     tombstones: list[int] = []
-    keyless = 0
-    add_start, add_offset, add_key = starts.append, offsets.append, keys.append
+    low: i64
+    high: i64
+    start: i64
+    stop: i64
+    length: i64
+    index: i64
+    keyless: i64 = 0
     try:
         for index in range(count):
-            add_start(position)
-            byte = body[position]
-            if byte < 0x80:
-                length, start = (-1 if byte & 1 else byte >> 1), position + 1
+            starts.append(position)
+            low = body[position]
+            if low >= 0x80 and (high := body[position + 1]) < 0x80:
+                start = position + 2
+                stop = start + ((low & 0x7F) >> 1) + (high << 6) if not low & 1 else -1
             else:
                 length, start = decode_zigzag(body, position, MAX_VARINT_BYTES)
-            stop = start + length
-            if length < 0 or stop > end:
-                raise CorruptRecord(f"record {index} claims {length} bytes, {end - start} are there")
+                stop = start + length if length >= 0 else -1
+            if not start < stop <= end:
+                raise CorruptRecord(f"record {index} claims an impossible length, {end - start} bytes are there")
             position = start + 2
             while body[position - 1] > 0x7F:  # the timestamp, which is of no interest
                 position += 1
-            byte = body[position]
-            if byte < 0x80:
-                add_offset(base_offset + ((byte >> 1) ^ -(byte & 1)))
+            low = body[position]
+            if low < 0x80:
+                offsets.append(base_offset + ((low >> 1) ^ -(low & 1)))
                 position += 1
+            elif (high := body[position + 1]) < 0x80:
+                low = low & 0x7F | high << 7
+                offsets.append(base_offset + ((low >> 1) ^ -(low & 1)))
+                position += 2
             else:
-                delta, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
-                add_offset(base_offset + delta)
-            byte = body[position]
-            if byte < 0x80:
-                length, position = (-1 if byte & 1 else byte >> 1), position + 1
+                length, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+                offsets.append(base_offset + length)
+            low = body[position]
+            if low < 0x80:
+                length, position = (-1 if low & 1 else low >> 1), position + 1
             else:
                 length, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
             if length < 0:
-                add_key(None)
+                keys.append(None)
                 keyless += 1
             else:
-                add_key(body[position : position + length])
+                keys.append(body[position : position + length])
                 position += length
             if position >= stop:
                 raise CorruptRecord(f"the key of record {index} reaches beyond the record")
@@ -87,7 +102,7 @@ def scan_keys(body: bytes, position: int, end: int, count: int, base_offset: int
         raise CorruptRecord("the last record is cut off") from None
     if position != end:
         raise CorruptRecord(f"{end - position} bytes behind the last of {count} records")
-    add_start(end)
+    starts.append(end)
     return RecordKeys(starts, offsets, keys, tombstones, keyless)
 
 

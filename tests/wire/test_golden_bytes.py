@@ -8,16 +8,23 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest
-from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.sasl import SaslHandshakeRequest
-from barnabas.protocol.messages.topics import CreateTopicsRequest
-from barnabas.protocol.messages.transactions import InitProducerIdRequest
+from barnabas.protocol.messages.topics import CreateTopicsRequest, DeleteRecordsRequest, DeleteRecordsResponse
+from barnabas.protocol.messages.transactions import DescribeProducersResponse, InitProducerIdRequest
 
 _ID = bytes(range(16))
 _MINUS_ONE = b"\xff" * 8
@@ -27,6 +34,10 @@ def _produce_request() -> ProduceRequest:
     partition = ProduceRequest.PartitionProduceData(2, b"RECORDS")
     topic = ProduceRequest.TopicProduceData("tp", partition_data=[partition])
     return ProduceRequest(None, -1, 1500, [topic])
+
+
+def _stopped() -> StopReplicaRequest.StopReplicaTopicV1:
+    return StopReplicaRequest.StopReplicaTopicV1("t", [5])
 
 
 GOLDEN: list[tuple[str, Message, int, bytes]] = [
@@ -294,6 +305,134 @@ GOLDEN: list[tuple[str, Message, int, bytes]] = [
             b"\0\0\0\1"
             b"\0\1h"
             b"\0\0\0\x50"
+        ),
+    ),
+    (
+        "StopReplica request v1: topics without leader epochs, one mark for all",
+        StopReplicaRequest(1, controller_epoch=2, broker_epoch=3, delete_partitions=True, topics=[_stopped()]),
+        1,
+        (
+            b"\0\0\0\1"
+            b"\0\0\0\2"
+            b"\0\0\0\0\0\0\0\3"
+            b"\1"  # delete
+            b"\0\0\0\1"
+            b"\0\1t"
+            b"\0\0\0\1\0\0\0\5"
+        ),
+    ),
+    (
+        "UpdateMetadata request v0: a broker has one address",
+        UpdateMetadataRequest(
+            1,
+            controller_epoch=2,
+            live_brokers=[UpdateMetadataRequest.UpdateMetadataBroker(7, v0_host="h", v0_port=80)],
+        ),
+        0,
+        b"\0\0\0\1\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\7\0\1h\0\0\0\x50",
+    ),
+    (
+        "DeleteRecords request v1",
+        DeleteRecordsRequest(
+            [DeleteRecordsRequest.DeleteRecordsTopic("t", [DeleteRecordsRequest.DeleteRecordsPartition(1, -1)])], 9
+        ),
+        1,
+        b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\1" + _MINUS_ONE + b"\0\0\0\x09",
+    ),
+    (
+        "DeleteRecords response v2: flexible",
+        DeleteRecordsResponse(
+            0,
+            [
+                DeleteRecordsResponse.DeleteRecordsTopicResult(
+                    "t", [DeleteRecordsResponse.DeleteRecordsPartitionResult(1, 256, 44)]
+                )
+            ],
+        ),
+        2,
+        b"\0\0\0\0\2\2t\2\0\0\0\1\0\0\0\0\0\0\1\0\0\x2c\0\0\0",
+    ),
+    (
+        "OffsetForLeaderEpoch request v3: a follower, and the epoch it knows",
+        OffsetForLeaderEpochRequest(
+            5,
+            [
+                OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
+                    "t", [OffsetForLeaderEpochRequest.OffsetForLeaderPartition(1, 8, 7)]
+                )
+            ],
+        ),
+        3,
+        b"\0\0\0\5\0\0\0\1\0\1t\0\0\0\1\0\0\0\1\0\0\0\x08\0\0\0\7",
+    ),
+    (
+        "OffsetForLeaderEpoch response v0: the error comes first, no epoch",
+        OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                    "t", [OffsetForLeaderEpochResponse.EpochEndOffset(6, 1)]
+                )
+            ]
+        ),
+        0,
+        b"\0\0\0\1\0\1t\0\0\0\1\0\6\0\0\0\1" + _MINUS_ONE,
+    ),
+    ("DescribeLogDirs request v1: null is everything", DescribeLogDirsRequest(None), 1, b"\xff\xff\xff\xff"),
+    (
+        "DescribeLogDirs response v4: room",
+        DescribeLogDirsResponse(
+            results=[DescribeLogDirsResponse.DescribeLogDirsResult(0, "/d", total_bytes=512, usable_bytes=-1)]
+        ),
+        4,
+        b"\0\0\0\0\0\0\2\0\0\3/d\1\0\0\0\0\0\0\2\0" + _MINUS_ONE + b"\0\0",
+    ),
+    (
+        "IncrementalAlterConfigs request v1: delete has no value",
+        IncrementalAlterConfigsRequest(
+            [
+                IncrementalAlterConfigsRequest.AlterConfigsResource(
+                    2, "t", [IncrementalAlterConfigsRequest.AlterableConfig("k", 1, None)]
+                )
+            ],
+            True,
+        ),
+        1,
+        b"\2\2\2t\2\2k\1\0\0\0\1\0",
+    ),
+    (
+        "AlterConfigs request v0",
+        AlterConfigsRequest(
+            [AlterConfigsRequest.AlterConfigsResource(2, "t", [AlterConfigsRequest.AlterableConfig("k", "v")])]
+        ),
+        0,
+        b"\0\0\0\1\2\0\1t\0\0\0\1\0\1k\0\1v\0",
+    ),
+    (
+        "DescribeProducers response v0",
+        DescribeProducersResponse(
+            topics=[
+                DescribeProducersResponse.TopicResponse(
+                    "t",
+                    [
+                        DescribeProducersResponse.PartitionResponse(
+                            0,
+                            0,
+                            active_producers=[DescribeProducersResponse.ProducerState(256, 1, 9, 2, -1, -1)],
+                        )
+                    ],
+                )
+            ]
+        ),
+        0,
+        (
+            b"\0\0\0\0\2\2t\2"
+            b"\0\0\0\0\0\0\0"  # partition, error, no message
+            b"\2"
+            b"\0\0\0\0\0\0\1\0"
+            b"\0\0\0\1"
+            b"\0\0\0\x09"
+            b"\0\0\0\0\0\0\0\2"
+            b"\xff\xff\xff\xff" + _MINUS_ONE + b"\0\0\0\0"
         ),
     ),
 ]

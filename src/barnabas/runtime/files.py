@@ -233,8 +233,11 @@ class OperatingSystemFiles:
 
     def read_bytes(self, path: str) -> bytes:
         """See Files."""
-        with open(path, "rb") as file:
-            return file.read()
+        file = OperatingSystemFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        try:
+            return file.read(0, file.size())
+        finally:
+            file.close()
 
     def write_atomically(self, path: str, data: bytes) -> None:
         """See Files: write `path`.tmp, sync it, rename it over `path`, sync the directory (Kafka: CheckpointFile)."""

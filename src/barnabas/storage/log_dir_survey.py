@@ -140,7 +140,7 @@ def _survey_partition(
     """Epochs and producer ids are in small files up to `tail_from`, and from there on in the batches; None: no tail."""
     epochs = [epoch for epoch, _ in LeaderEpochCheckpointFile(path, files).read()]
     producer_ids: list[int] = []
-    snapshots = snapshot_offsets(files, path)
+    snapshots = snapshot_offsets(files.list_dir(path))
     if snapshots:
         newest = os.path.join(path, segment_file_name(snapshots[-1], SNAPSHOT_SUFFIX))
         with suppress(CorruptSnapshot):  # torn by a crash: then the batches are read, here as by whoever opens the log

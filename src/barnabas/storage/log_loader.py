@@ -94,6 +94,7 @@ class LogLoader:
             names = self._complete_swaps(names)
         self._load_epochs()
         self._load_segments(names)
+        self._producers.note_snapshots(names)
         self._check_indexes()
         recovery_point, end_offset = self._recover()
         active = self._segments.active
@@ -215,7 +216,6 @@ class LogLoader:
             gapless_from = self._terms.recovery_point
         producers = self._producers
         if producers.end_offset != segment.base_offset or not segment.base_offset:
-            producers.find_snapshots()
             rebuild_producer_state(
                 producers, self._segments, self._terms.log_start_offset, segment.base_offset, self._environment
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Files
@@ -145,16 +146,15 @@ class ProducerStateManager:
         finally:
             file.close()
 
-    def find_snapshots(self) -> None:
-        """Look which snapshots there are."""
-        self._snapshots = tuple(snapshot_offsets(self._files, self._directory)) or _NONE
+    def note_snapshots(self, names: Iterable[str]) -> None:
+        """The names in the log's directory are these. From now on snapshots come and go through this object only."""
+        self._snapshots = tuple(snapshot_offsets(names)) or _NONE
 
     def remove_stray_snapshots(self, base_offsets: tuple[int, ...]) -> None:
         """Delete the snapshots that belong to no segment, but the newest if it lies behind the last segment's start.
 
         That one was written at a clean stop.
         """
-        self.find_snapshots()
         belonging = set(base_offsets)
         strays = [offset for offset in self._snapshots if offset not in belonging]
         if strays and base_offsets and strays[-1] >= base_offsets[-1]:
@@ -223,7 +223,6 @@ class ProducerStateManager:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Nothing is left of the log; it begins anew at `offset`."""
         self.states = None
-        self.find_snapshots()
         self._delete(list(self._snapshots))
         self._last_snapshot_offset = offset
         self.end_offset = offset

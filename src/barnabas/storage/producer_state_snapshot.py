@@ -8,7 +8,7 @@ on any thread. Kafka: ProducerStateManager.readSnapshot, writeSnapshot.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from barnabas.records.crc import crc32c
 from barnabas.runtime.files import Files
@@ -28,10 +28,10 @@ class CorruptSnapshot(Exception):
     """The file is torn, or not a snapshot of this version."""
 
 
-def snapshot_offsets(files: Files, directory: str) -> list[int]:
-    """Offsets of the snapshots in a log's directory, rising. Raises OSError."""
-    names = (name for name in files.list_dir(directory) if name.endswith(SNAPSHOT_SUFFIX))
-    return sorted(offset for offset in map(base_offset_of, names) if offset is not None)
+def snapshot_offsets(names: Iterable[str]) -> list[int]:
+    """Offsets of the snapshots among the names in a log's directory, rising."""
+    snapshots = (name for name in names if name.endswith(SNAPSHOT_SUFFIX))
+    return sorted(offset for offset in map(base_offset_of, snapshots) if offset is not None)
 
 
 def read_snapshot(files: Files, path: str) -> list[ProducerStateEntry]:

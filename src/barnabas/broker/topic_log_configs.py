@@ -24,6 +24,7 @@ class TopicLogConfigs:
     def __init__(self, repository: ConfigRepository, broker: KafkaConfig) -> None:
         self._repository = repository
         self._broker = broker
+        self._defaults = LogConfig.of(broker)
         self._at_start: Mapping[str, Mapping[str, str]] | None = None
 
     def begin_loading(self) -> None:
@@ -42,11 +43,13 @@ class TopicLogConfigs:
 
     def log_config_of(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
         """The settings that these overrides give; unusable ones are logged, and the broker's own hold."""
+        if not overrides:
+            return self._defaults  # one for all the topics that set nothing
         try:
             return LogConfig.of(self._broker, overrides)
         except ConfigError:
             logger.exception("Ignoring the settings of topic %s", topic)
-            return LogConfig.of(self._broker)
+            return self._defaults
 
     def updater(self, update: Callable[[str, LogConfig], None]) -> Callable[[str, dict[str, str]], None]:
         """A callback for ConfigChangeListener that passes a topic's new LogConfig to `update`."""

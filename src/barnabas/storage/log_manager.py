@@ -1,8 +1,8 @@
 """All logs of a broker: opens them at start, makes and deletes them, runs their background tasks, closes them.
 
 The only way to a log. Start and shutdown run on the broker's thread; logs are made and deleted by the replica layer,
-looked up by every thread. `_creation_lock` makes sure that a log is made once; inside it only checkpoint locks and the
-locks of logs that nobody knows yet are taken. Kafka: LogManager.
+looked up by every thread. `_creation_lock` makes sure that a log is made once, and with its topic's settings of then;
+it comes before the locks of logs, and is never taken while one of them is held. Kafka: LogManager.
 """
 
 from __future__ import annotations
@@ -146,7 +146,12 @@ class LogManager:
 
     def _load_log(self, topic_partition: TopicPartition, path: str, directory: LogDirectory) -> UnifiedLog:
         terms = directory.load_terms(topic_partition)
-        return load_log(path, topic_partition, self._topic_config(topic_partition.topic), terms, self._environment)
+        return load_log(path, topic_partition, self._config_of(topic_partition.topic), terms, self._environment)
+
+    def _config_of(self, topic: str) -> LogConfig:
+        """The settings that the topic's other logs have, which are kept up to date; where there are none, asked for."""
+        sibling = self._table.any_of_topic(topic)
+        return self._topic_config(topic) if sibling is None else sibling.config
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close all logs, write the checkpoints, mark the directories as closed in order, unlock them.
@@ -218,7 +223,7 @@ class LogManager:
                 log = self.get_log(topic_partition)
                 if log is None:
                     self._refuse_if_offline(topic_partition, is_new=is_new)
-                    config = log_config or self._topic_config(topic_partition.topic)
+                    config = log_config or self._config_of(topic_partition.topic)
                     log = self._create_log(topic_partition, config)
                     self._table.add(log)
         if topic_id is not None and log.topic_id != topic_id:
@@ -257,14 +262,17 @@ class LogManager:
 
     def update_log_config(self, topic: str, log_config: LogConfig) -> None:
         """The topic has these settings now."""
-        with self._creation_lock:  # a log that is being made may have read the earlier ones; now it is in the table
-            logs = self.all_logs()
-        for log in logs:
-            if log.topic_partition.topic == topic:
-                was_compacted = log.config.is_compacted
+        no_longer_compacted = []
+        with (
+            self._creation_lock
+        ):  # a log that is being made takes its settings from the store, or from its topic's logs
+            for log in self._table.of_topic(topic):
+                if log.config.is_compacted and not log_config.is_compacted:
+                    no_longer_compacted.append(log.topic_partition)
                 log.update_config(log_config)
-                if self.cleaner is not None and was_compacted and not log_config.is_compacted:
-                    self.cleaner.abort_cleaning(log.topic_partition)
+        if self.cleaner is not None:
+            for topic_partition in no_longer_compacted:
+                self.cleaner.abort_cleaning(topic_partition)
 
     def async_delete(self, topic_partition: TopicPartition) -> None:
         """Take the log out and rename its directory; the files go after file.delete.delay.ms.

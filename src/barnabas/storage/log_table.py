@@ -1,4 +1,4 @@
-"""The logs that are open: by partition, and by log directory.
+"""The logs that are open: by partition, by topic, and by log directory.
 
 Owned by LogManager. Looked up by any thread without a lock (one look-up in a dictionary is atomic); changed one key at
 a time, and copied, under `_lock`, inside which nothing else is taken. Kafka: LogManager's pools of logs.
@@ -15,12 +15,13 @@ from barnabas.storage.unified_log import UnifiedLog
 class LogTable:
     """One log per partition. `get` is the look-up."""
 
-    __slots__ = ("_by_dir", "_lock", "_logs", "get")
+    __slots__ = ("_by_dir", "_by_topic", "_lock", "_logs", "get")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._by_dir: dict[str, dict[TopicPartition, UnifiedLog]] = {}
+        self._by_topic: dict[str, dict[int, UnifiedLog]] = {}
         self.get = self._logs.get
         """The partition's log, None when there is none."""
 
@@ -32,6 +33,7 @@ class LogTable:
             if present is not log:
                 return present
             self._by_dir.setdefault(log.parent_dir, {})[key] = log
+            self._by_topic.setdefault(key.topic, {})[key.partition] = log
             return None
 
     def remove(self, topic_partition: TopicPartition) -> UnifiedLog | None:
@@ -40,6 +42,7 @@ class LogTable:
             log = self._logs.pop(topic_partition, None)
             if log is not None:
                 self._by_dir[log.parent_dir].pop(topic_partition, None)
+                self._remove_from_topic(topic_partition)
             return log
 
     def remove_dir(self, log_dir: str) -> list[UnifiedLog]:
@@ -48,12 +51,23 @@ class LogTable:
             removed = self._by_dir.pop(log_dir, {})
             for key in removed:
                 del self._logs[key]
+                self._remove_from_topic(key)
             return list(removed.values())
 
     def all(self) -> list[UnifiedLog]:
         """Every log, as of now."""
         with self._lock:
             return list(self._logs.values())
+
+    def of_topic(self, topic: str) -> list[UnifiedLog]:
+        """The logs of a topic, as of now."""
+        with self._lock:
+            return list(self._by_topic.get(topic, {}).values())
+
+    def any_of_topic(self, topic: str) -> UnifiedLog | None:
+        """A log of the topic, None when there is none."""
+        with self._lock:
+            return next(iter(self._by_topic.get(topic, {}).values()), None)
 
     def in_dir(self, log_dir: str) -> list[UnifiedLog]:
         """The logs of a log directory, as of now."""
@@ -64,3 +78,9 @@ class LogTable:
         """Number of logs in a log directory."""
         with self._lock:
             return len(self._by_dir.get(log_dir, {}))
+
+    def _remove_from_topic(self, key: TopicPartition) -> None:
+        of_topic = self._by_topic[key.topic]
+        del of_topic[key.partition]
+        if not of_topic:
+            del self._by_topic[key.topic]

@@ -28,7 +28,7 @@ PARTITIONS = {CODECS: 1, APPEND_TIME: 1, IDEMPOTENT: 2, COMPACTED: 1, CLIENTS: 2
 CONFIGS: Mapping[str, Mapping[str, str]] = {
     CODECS: KEEP,
     APPEND_TIME: KEEP | {"message.timestamp.type": "LogAppendTime"},
-    IDEMPOTENT: KEEP | {"segment.bytes": "8192"},
+    IDEMPOTENT: KEEP | {"segment.bytes": "4096"},
     COMPACTED: KEEP
     | {
         "cleanup.policy": "compact",

@@ -26,6 +26,15 @@ def partition_counts(data_dir: Path) -> dict[str, int]:
     return {topic: len(directories) for topic, directories in partition_dirs(data_dir).items()}
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file but the lock, by its path in the directory."""
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
 def copy_data_dir(source: Path, target: Path) -> Path:
     """A copy as it is now, sparse files with holes as files with zeros."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(".lock"))

@@ -17,6 +17,7 @@ from barnabas.runtime.clock import SystemClock
 from barnabas.storage.directory_lock import DirectoryLock
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from tests.compatibility.data_dirs import contents
 from tests.compatibility.golden import COMPACTED, CONFIGS, ORDERS, TOPICS, TRANSACTIONS, unpack
 
 POLICY = ("--topic-config", f"{COMPACTED}:cleanup.policy=compact")
@@ -45,14 +46,6 @@ def store_of(data_dir: Path) -> Iterator[KafkaZkClient]:
         yield KafkaZkClient(store.new_session(), SystemClock())
     finally:
         store.close()
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(directory).as_posix(): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file() and path.name != ".lock"
-    }
 
 
 def test_the_plan_is_shown_and_a_dry_run_changes_nothing(data_dir: Path) -> None:

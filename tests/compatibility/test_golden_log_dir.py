@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.compatibility.data_dirs import adopt, barnabas_dump, partition_dirs
+from tests.compatibility.data_dirs import adopt, barnabas_dump, contents, partition_dirs
 from tests.compatibility.golden import ANSWERS, CONFIGS, PIECES_KEPT, PROPERTIES, TOPICS, kept_answers, unpack
 from tests.compatibility.observation import observe
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.server_process import ServerFailed
 
 ENDS = ("stopped", "crashed")
 
@@ -51,3 +52,17 @@ def test_every_file_can_be_shown(tmp_path: Path) -> None:
         "lz4",
     ):
         assert expected in shown
+
+
+def test_a_directory_that_was_not_adopted_is_not_served(tmp_path: Path) -> None:
+    ours = BarnabasProcess(tmp_path, PROPERTIES)
+    before = contents(unpack(ours.data_dir))
+    with pytest.raises(ServerFailed):
+        ours.start()
+    assert "`barnabas log adopt` makes it this broker's" in ours.log_text()
+    assert "Traceback" not in ours.log_text()
+    after = contents(ours.data_dir)
+    assert {name: after[name] for name in before} == before
+    adopt(ours.data_dir, configs=CONFIGS)
+    with ours.running():
+        assert ours.is_alive

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.broker_registration import get_or_generate_cluster_id
+from barnabas.storage.errors import InconsistentMetaProperties
 from barnabas.storage.log_manager import LogManager
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
@@ -43,6 +44,13 @@ def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, log_manage
             broker_id = zk_client.generate_broker_id() + config.integer("reserved.broker.max.id")
         else:
             raise ConfigError("broker.id is -1, and broker.id.generation.enable is false: set one of them", "broker.id")
+    if zk_client.cluster_id() is None:
+        for path, properties in log_manager.meta_properties().items():
+            if properties is not None and properties.cluster_id is not None:
+                raise InconsistentMetaProperties(
+                    f"{path} belongs to cluster {properties.cluster_id}, of which there are no metadata here. If an"
+                    " Apache Kafka left it, `barnabas log adopt` makes it this broker's."
+                )
     cluster_id = get_or_generate_cluster_id(zk_client)
     log_manager.check_and_write_meta_properties(cluster_id, broker_id)
     return BrokerIdentity(broker_id, cluster_id)

@@ -110,13 +110,14 @@ def read_config(
 def _run(config: KafkaConfig, stop: _StopRequest) -> int:
     """Start the broker, wait for a signal or its own end, stop it. Returns the exit status."""
     from barnabas.broker.broker_server import BrokerServer  # errors in settings show before the broker is imported
+    from barnabas.storage.errors import InconsistentMetaProperties, LogDirectoryLocked
 
     if config.optional_string("zookeeper.connect"):
         logger.warning("zookeeper.connect is ignored: metadata.store=embedded, this broker stands alone")
     server = BrokerServer(config)
     try:
         server.startup()
-    except (ConfigError, OSError) as error:
+    except (ConfigError, OSError, InconsistentMetaProperties, LogDirectoryLocked) as error:
         logger.error("the broker cannot start: %s", error)  # noqa: TRY400 the message says it all
         server.shutdown()
         return EXIT_FAILED

@@ -22,6 +22,7 @@ from barnabas.storage.log_append_info import AppendOrigin, RefusedBatch
 logger = logging.getLogger(__name__)
 
 VALID_ACKS = (-1, 0, 1)
+_REPLICATED = ErrorCode.NONE
 
 EXPECTED_ERRORS = frozenset(
     {
@@ -75,10 +76,13 @@ class ReplicaAppender:
             return
         for entry in entries:
             self._append_to_local_log(entry, required_acks, origin)
-        if required_acks == -1 and any(self._must_wait(entry) for entry in entries):
-            self._wait_for_replicas(entries, timeout_ms, on_complete)
-        else:
-            on_complete(entries)
+        if required_acks == -1:
+            for entry in entries:
+                partition = entry.hosted_by
+                if partition is not None and partition.is_replicated_up_to(entry.required_offset) is not _REPLICATED:
+                    self._wait_for_replicas(entries, timeout_ms, on_complete)
+                    return
+        on_complete(entries)
 
     def _append_to_local_log(self, entry: PartitionAppend, required_acks: int, origin: AppendOrigin) -> None:
         stats = self._stats_of(entry.topic)
@@ -123,11 +127,6 @@ class ReplicaAppender:
             entry.log_start_offset = self._partition_or_error(entry.topic, entry.partition).log.log_start_offset
         except ApiError:
             entry.log_start_offset = -1
-
-    @staticmethod
-    def _must_wait(entry: PartitionAppend) -> bool:
-        partition = entry.hosted_by
-        return partition is not None and partition.is_replicated_up_to(entry.required_offset) is not ErrorCode.NONE
 
     def _wait_for_replicas(
         self, entries: Sequence[PartitionAppend], timeout_ms: int, on_complete: AppendCallback

@@ -35,10 +35,14 @@ class LeaderState:
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
 
-    @property
-    def isr(self) -> frozenset[int]:
-        """The in-sync replicas the cluster agrees on."""
-        return self.isr_state.committed
+    isr: frozenset[int] = field(init=False)
+    """The in-sync replicas the cluster agrees on."""
+    maximal_isr: frozenset[int] = field(init=False)
+    """See IsrState.maximal. Plain fields, both: every produce with acks=all looks at them."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "isr", self.isr_state.committed)
+        object.__setattr__(self, "maximal_isr", self.isr_state.maximal)
 
     @property
     def replication_factor(self) -> int:
@@ -52,6 +56,11 @@ class LeaderState:
     def effective_min_isr(self, min_in_sync_replicas: int) -> int:
         """`min.insync.replicas`, but never more than there are replicas. Kafka: effectiveMinIsr."""
         return min(min_in_sync_replicas, len(self.followers) + 1)
+
+    def are_too_few(self, in_sync: frozenset[int], min_in_sync_replicas: int) -> bool:
+        """Whether so many replicas in sync are not enough for acks=all."""
+        size = len(in_sync)
+        return size < min_in_sync_replicas and size < self.effective_min_isr(min_in_sync_replicas)
 
     def out_of_sync(self, leader_end_offset: int, now_ms: int, max_lag_ms: int, leader_id: int) -> frozenset[int]:
         """In-sync replicas that did not keep up; none while a change is under way. Kafka: getOutOfSyncReplicas."""
@@ -77,7 +86,7 @@ class LeaderState:
         high watermark would run away from it otherwise. Kafka: maybeIncrementLeaderHW.
         """
         smallest = leader_end
-        maximal = self.isr_state.maximal
+        maximal = self.maximal_isr
         for replica, follower in self.followers.items():
             log_end = follower.state.log_end
             if log_end.message_offset < smallest.message_offset and (

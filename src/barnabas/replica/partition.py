@@ -166,7 +166,7 @@ class Partition:
         state = self.state
         if state is None or not state.is_leader:
             raise self._not_leader()
-        if required_acks == -1 and len(state.isr) < state.effective_min_isr(log.config.min_in_sync_replicas):
+        if required_acks == -1 and state.are_too_few(state.isr, log.config.min_in_sync_replicas):
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {sorted(state.isr)} is insufficient to satisfy the min.isr "
@@ -192,7 +192,7 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
             return None
-        if len(state.isr_state.maximal) < state.effective_min_isr(self.log.config.min_in_sync_replicas):
+        if state.are_too_few(state.maximal_isr, self.log.config.min_in_sync_replicas):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
@@ -392,7 +392,7 @@ class Partition:
                 return False
             if not state.followers:
                 return log.raise_high_watermark_to_end()
-            if self.is_under_min_isr:
+            if state.are_too_few(state.isr, log.config.min_in_sync_replicas):
                 return False
             environment = self._environment
             end = log.log_end_offset_metadata

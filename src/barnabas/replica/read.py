@@ -142,7 +142,7 @@ class ReplicaReader:
             if fetch.topic_id and partition.topic_id != fetch.topic_id:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             state = partition.check_leader_epoch(fetch.current_leader_epoch, leader_only=terms.leader_only)
-            if terms.is_from_follower:
+            if terms.replica_id >= 0:
                 follower = partition.follower_or_error(state, terms.replica_id, fetch.current_leader_epoch)
             log = partition.log
             fetch.log_start_offset = log.log_start_offset

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _ONE_BYTE_OFFSETS = 64
 """Offset deltas below take one byte."""
+_TWO_BYTE_OFFSETS = 8192
+"""Others below take two."""
 
 
 class RecordSummary(NamedTuple):
@@ -83,7 +85,11 @@ def scan_records(body: bytes, count: i64) -> RecordSummary:  # noqa: C901, PLR09
                     lowest = delta
             if index < _ONE_BYTE_OFFSETS and body[position] == index << 1:
                 position += 1
-            elif body[position] == (index << 1 & 0x7F | 0x80) and body[position + 1] == index >> 6 and index >= 64:
+            elif (
+                _ONE_BYTE_OFFSETS <= index < _TWO_BYTE_OFFSETS
+                and body[position] == (index << 1 & 0x7F | 0x80)
+                and body[position + 1] == index >> 6
+            ):
                 position += 2
             else:
                 delta, position = decode_zigzag(body, position, MAX_VARINT_BYTES)

@@ -52,3 +52,10 @@ def test_same_as_the_reader(
     except CorruptRecord:
         found = None
     assert found == expected
+
+
+def test_offsets_of_one_two_and_three_bytes() -> None:
+    builder = RecordBatchBuilder()
+    for _ in range(20_000):
+        builder.append(0, b"key", b"value")
+    assert scan_records(builder.build()[HEADER_SIZE:], 20_000) == RecordSummary(0, 0, True, False)

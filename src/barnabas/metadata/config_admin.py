@@ -24,6 +24,7 @@ from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.config_codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.zk.errors import StoreUnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -50,28 +51,37 @@ class ConfigAdmin:
     def replace_topic_config(self, topic: str, settings: Mapping[str, str], *, validate_only: bool = False) -> None:
         """Give a topic these settings, and no others.
 
-        Raises ApiError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
+        Raises ApiError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR.
         """
-        self._check_topic(topic)
-        with self._lock:
-            self._change(topic, settings, validate_only=validate_only)
+        self._change(topic, lambda: settings, validate_only=validate_only)
 
     def change_topic_config(self, topic: str, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> None:
         """Change some settings of a topic, in the order of `changes`; the others stay. Raises as replacing does."""
-        self._check_topic(topic)  # before its name becomes a path in the store
-        with self._lock:
+
+        def changed() -> Mapping[str, str]:
             settings = self._repository.topic_overrides(topic)
             for change in changes:
                 _apply(change, settings)
-            self._change(topic, settings, validate_only=validate_only)
+            return settings
 
-    def _check_topic(self, topic: str) -> None:
+        self._change(topic, changed, validate_only=validate_only)
+
+    def _change(self, topic: str, wanted: Callable[[], Mapping[str, str]], *, validate_only: bool) -> None:
         if not topic:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        if not self._metadata.contains(topic):
+        if not self._metadata.contains(topic):  # before its name becomes a path in the store
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+        with self._lock:
+            try:
+                settings = wanted()
+                self._check(topic, settings)
+                if not validate_only:
+                    logger.info("Updating topic %s with new configuration : %s", topic, dict(settings))
+                    self._repository.change_topic_config(topic, settings)
+            except StoreUnavailableError as error:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    def _change(self, topic: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
+    def _check(self, topic: str, settings: Mapping[str, str]) -> None:
         try:
             validate_topic_config(settings, self._broker())
         except InvalidConfiguration as error:
@@ -80,9 +90,6 @@ class ConfigAdmin:
             resource = f"ConfigResource(type=TOPIC, name='{topic}')"
             message = f"Invalid config value for resource {resource}: {error.message}"
             raise ApiError(ErrorCode.INVALID_CONFIG, message) from error
-        if not validate_only:
-            logger.info("Updating topic %s with new configuration : %s", topic, dict(settings))
-            self._repository.change_topic_config(topic, settings)
 
 
 def _apply(change: ConfigChange, settings: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ from barnabas.protocol.config_codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.uuid import random_uuid
+from barnabas.zk.errors import StoreUnavailableError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
@@ -101,6 +102,18 @@ def test_a_name_that_is_no_topic_is_never_looked_up(name: str) -> None:
     with pytest.raises(ApiError) as replaced:
         fixture.admin.replace_topic_config(name, {})
     assert {changed.value.code, replaced.value.code} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_a_store_that_is_gone_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixture = Fixture()
+
+    def gone(topic: str) -> dict[str, str]:
+        raise StoreUnavailableError("the disk is full")
+
+    monkeypatch.setattr(fixture.repository, "topic_overrides", gone)
+    with pytest.raises(ApiError, match="the disk is full") as raised:
+        fixture.change(("flush.ms", SET, "1"))
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_changes_at_once_lose_nothing() -> None:

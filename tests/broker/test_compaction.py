@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from tests.support.raw_client import RawClient, record_bytes
-from tests.support.server_fixtures import MODES, Server, make_server
+from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
 
 ALWAYS_DIRTY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "20000"}
 KEYS = 7
@@ -110,3 +111,60 @@ def test_a_tombstone_removes_its_key_and_then_itself(cleaning_server: Server) ->
             assert time.monotonic() < deadline
             fill()
         assert read_all(client, "table")[1] == (b"b", b"1")
+
+
+def children(server: Server) -> list[int]:
+    """Processes that the server has started."""
+    tasks = Path(f"/proc/{server.pid}/task").iterdir()
+    return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    """Also of a process whose parent is gone, and which nobody has waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka's cleaner is no process")
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the cleaner's process")
+def test_a_cleaning_without_end_holds_up_nobody(tmp_path: Path) -> None:
+    server = make_server(
+        "inline", tmp_path / "server", log_cleaner_io_max_bytes_per_second="1", log_cleaner_backoff_ms="20"
+    )
+    data = keyed_batch([(b"key-%d" % number, b"v" * 60) for number in range(10_000)])
+
+    def make_dirty(client: RawClient, topic: str) -> int:
+        """So much that the throttle stops it; returns the process."""
+        client.create_topic(topic, 1, ALWAYS_DIRTY | {"segment.bytes": "1000000"})
+        for _ in range(20):
+            assert not client.produce(topic, data).error_code
+        wait_until(lambda: f"Beginning cleaning of log {topic}-0" in server.log_text() and children(server))
+        (child,) = children(server)
+        return child
+
+    try:
+        server.start()
+        with RawClient(server) as client:
+            child = make_dirty(client, "deleted")
+            client.call(DeleteTopicsRequest([], ["deleted"], 10_000), 5, DeleteTopicsResponse)
+            wait_until(lambda: not children(server))  # nothing else is dirty
+            assert not is_running(child)
+            child = make_dirty(client, "stopped")
+        assert server.stop() == 0
+        assert not is_running(child)
+        server.start()
+        wait_until(lambda: children(server))
+        (child,) = children(server)
+        server.kill()
+        wait_until(lambda: not is_running(child))
+    finally:
+        server.close()

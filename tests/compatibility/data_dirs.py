@@ -41,15 +41,16 @@ def copy_data_dir(source: Path, target: Path) -> Path:
     return target
 
 
-def adopt(data_dir: Path, *options: str, configs: Mapping[str, Mapping[str, str]] = CONFIGS) -> str:
+def adopt(*data_dirs: Path, configs: Mapping[str, Mapping[str, str]] = CONFIGS) -> str:
     """`barnabas log adopt` with the settings of the topics that are there; what it printed."""
+    topics = dict.fromkeys(topic for data_dir in data_dirs for topic in partition_counts(data_dir))
     settings = [
         word
-        for topic in partition_counts(data_dir)
+        for topic in topics
         for name, value in configs.get(topic, {}).items()
         for word in ("--topic-config", f"{topic}:{name}={value}")
     ]
-    return _barnabas_log("adopt", str(data_dir), *settings, *options)
+    return _barnabas_log("adopt", *map(str, data_dirs), *settings)
 
 
 def barnabas_dump(*arguments: Path | str) -> str:

@@ -143,13 +143,16 @@ class ApacheKafka(ServerProcess):
 
     def start(self) -> None:
         """Start both and return when the broker answers and knows itself (seconds)."""
-        jars = fetch_jars(POM)
         if not self.zookeeper.is_alive:
             self.zookeeper.start()
         self.port = self.port or free_port()
         configuration = self.directory / "server.properties"
         configuration.write_text("".join(f"{key}={value}\n" for key, value in self._all_properties().items()))
-        java = _java(BROKER_HEAP, _write_log4j(self.directory, "INFO", "System.out"), jars)
+        self.launch_broker(configuration)
+
+    def launch_broker(self, configuration: Path) -> None:
+        """Start the broker alone, and return when it answers and knows itself."""
+        java = _java(BROKER_HEAP, _write_log4j(self.directory, "INFO", "System.out"), fetch_jars(POM))
         self.launch([*java, "kafka.Kafka", str(configuration)])
         self.wait_for_port(60)
         self.wait_for_brokers(60)

@@ -66,3 +66,20 @@ def test_a_directory_that_was_not_adopted_is_not_served(tmp_path: Path) -> None:
     adopt(ours.data_dir, configs=CONFIGS)
     with ours.running():
         assert ours.is_alive
+
+
+def test_recovery_makes_kafkas_own_files_again(tmp_path: Path) -> None:
+    """All indexes gone, nothing known to be flushed: what we rebuild from the batches is what Kafka had written."""
+    ours = BarnabasProcess(tmp_path, PROPERTIES | {"log.cleaner.enable": "false"})
+    original = contents(unpack(ours.data_dir))
+    rebuilt = {name for name in original if name.endswith((".index", ".timeindex", ".txnindex", ".snapshot"))}
+    for name in (*rebuilt, ".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+        (ours.data_dir / name).unlink()
+    adopt(ours.data_dir, configs=CONFIGS)
+    with ours.running():
+        pass
+    found = contents(ours.data_dir)
+    # producers of transactions are forgotten in time, and snapshots with them
+    compared = {name for name in original if name in rebuilt or name.endswith(".log")}
+    compared -= {name for name in compared if name.startswith("transactions-0") and name.endswith(".snapshot")}
+    assert [name for name in sorted(compared) if found.get(name) != original[name]] == []

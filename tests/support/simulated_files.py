@@ -93,6 +93,9 @@ class SimulatedFile:
         self._node: Node | None = node
         self.path = path
 
+    def is_cached(self, position: int) -> bool:
+        return True
+
     def fileno(self) -> int:
         raise OSError(errno.EBADF, "a simulated file has no descriptor")
 

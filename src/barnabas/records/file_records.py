@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+_PIECE_BYTES = 256 * 1024
+
 
 class CountedFile(Protocol):
     """An open file that closes when its last holder releases it. Any thread may call it."""
@@ -21,6 +23,9 @@ class CountedFile(Protocol):
 
     def release(self) -> None:
         """Remove a holder; the last one closes the file."""
+
+    def is_cached(self, position: int) -> bool:
+        """Whether the byte there can be read without waiting for the disk."""
 
     def read(self, position: int, size: int) -> bytes:
         """Read up to `size` bytes at `position`; fewer only at the end of the file."""
@@ -47,6 +52,16 @@ class FileRecords:
         """Read the range; fewer bytes only if the file was truncated meanwhile."""
         content = self.content
         return self.file.read(self.position, self.size) if content is None else content
+
+    def is_cached(self) -> bool:
+        """Whether sending it will not wait for the disk, as far as its last byte tells."""
+        return self.content is not None or self.file.is_cached(self.position + self.size - 1)
+
+    def bring_into_cache(self) -> None:
+        """Wait for the disk now, on a thread that may wait. Raises OSError."""
+        end = self.position + self.size
+        for position in range(self.position, end, _PIECE_BYTES):
+            self.file.read(position, min(_PIECE_BYTES, end - position))
 
     def release(self) -> None:
         """Give the file back. The range must not be used afterwards."""

@@ -16,6 +16,8 @@ from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
+_READ_WITHOUT_WAITING: int | None = getattr(os, "RWF_NOWAIT", None)  # Linux
+
 MAX_BUFFERS_PER_WRITE = 512
 """Fewer than any system's IOV_MAX (1024 on Linux)."""
 
@@ -31,6 +33,9 @@ class File(Protocol):
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
+
+    def is_cached(self, position: int) -> bool:
+        """Whether the byte there can be read without waiting for the disk; True where that cannot be told."""
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         """Write all of `buffers`, one after another, at `position`; returns the bytes written, always all of them.
@@ -134,6 +139,17 @@ class OperatingSystemFile:
             pieces.append(data)
             got += len(data)
         return b"".join(pieces)
+
+    def is_cached(self, position: int) -> bool:
+        """See File. Not every file system can tell."""
+        if _READ_WITHOUT_WAITING is not None:
+            try:
+                os.preadv(self._fd, (bytearray(1),), position, _READ_WITHOUT_WAITING)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True  # it cannot tell, or the disk has failed: whoever reads finds out
+        return True
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         """See File. One pwritev in all but the rarest cases."""

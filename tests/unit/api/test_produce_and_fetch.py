@@ -20,6 +20,7 @@ from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest
 from tests.support.recording_channel import RecordingChannel, connection
+from tests.support.simulated_files import SimulatedFile
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import batch
 
@@ -151,3 +152,19 @@ def test_an_error_of_acks_0_closes_the_connection() -> None:
     broker.produce(acks=0)
     broker.produce(acks=0, records=b"")
     assert broker.channel.events == ["no_op", "close"]
+
+
+def test_records_that_are_on_the_disk_only_are_read_by_a_handler_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that would wait for the disk while sending has other connections to serve."""
+    broker = Broker()
+    for size in (1000, 200_000):
+        broker.produce(records=batch(1, size=size))
+    resumed: list[Any] = []
+    monkeypatch.setattr(broker.channel, "resume", resumed.append)
+    broker.fetch(1)
+    assert (len(broker.channel.frames), len(resumed)) == (1 + 2, 0)
+    monkeypatch.setattr(SimulatedFile, "is_cached", lambda *_: False)
+    broker.fetch(1)
+    assert (len(broker.channel.frames), len(resumed)) == (3, 1)
+    resumed[0]()
+    assert broker.channel.frames[3] == broker.channel.frames[2]

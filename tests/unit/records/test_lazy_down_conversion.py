@@ -29,6 +29,9 @@ class BytesFile:
         self.holders = 0
         self.largest_read = 0
 
+    def is_cached(self, position: int) -> bool:
+        return True
+
     def fileno(self) -> int:
         raise AssertionError("converted records are never sent as a file")
 

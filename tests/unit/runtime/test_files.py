@@ -96,3 +96,11 @@ def test_read_only_files_cannot_be_written(path: str) -> None:
         file.write([b"lost"], 0)
     assert file.read(0, 10) == b"kept"
     file.close()
+
+
+def test_what_was_just_written_is_cached_and_what_cannot_be_told_counts_as_cached(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.write([bytes(10_000)], 0)
+    assert file.is_cached(9_999)
+    file.close()
+    assert file.is_cached(9_999)

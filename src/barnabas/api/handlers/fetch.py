@@ -12,6 +12,7 @@ Kafka: KafkaApis.handleFetchRequest.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.storage.fetch_data import FetchIsolation
 
+logger = logging.getLogger(__name__)
+
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = FetchResponse.PartitionData
 
@@ -38,6 +41,9 @@ FOLLOWER_FETCH, TOPIC_IDS, REPLICA_STATE, CURRENT_LEADER = 11, 13, 15, 16
 ZSTD_SINCE, STORAGE_ERROR_SINCE = 10, 6
 LAST_CONVERTED = 3
 """Versions from which on, or up to which, something holds."""
+
+LARGE_BYTES = 64 * 1024
+"""Of a range of a file: smaller ones are not worth a look whether they are in the page cache."""
 
 Refused = tuple[str, bytes, int, ErrorCode]
 
@@ -66,7 +72,7 @@ class FetchApi:
         terms = self._terms(body, version)
         fetches, refused = self._partitions_asked_for(body, version)
 
-        def answer(results: Sequence[PartitionFetch]) -> None:
+        def respond(results: Sequence[PartitionFetch]) -> None:
             try:
                 response = self._response(request, results, refused)
             except BaseException:
@@ -74,6 +80,22 @@ class FetchApi:
                     fetch.release()
                 raise
             request.respond(response)
+
+        def answer(results: Sequence[PartitionFetch]) -> None:
+            on_disk = [fetch.records for fetch in results if _waits_for_disk(fetch.records)]
+            if not on_disk:
+                respond(results)
+                return
+
+            def read_and_respond() -> None:
+                try:
+                    for records in on_disk:
+                        records.bring_into_cache()
+                except OSError as error:
+                    logger.warning("reading ahead of a fetch failed: %s", error)  # whoever sends it meets it again
+                respond(results)
+
+            request.channel.resume(read_and_respond)
 
         self._replicas.fetch_records(terms, fetches, answer)
 
@@ -237,6 +259,11 @@ class FetchApi:
         if request.api_version <= LAST_CONVERTED and is_consumer and not config.message_downconversion:
             return ErrorCode.UNSUPPORTED_VERSION
         return None
+
+
+def _waits_for_disk(records: FileRecords | bytes) -> bool:
+    """Whether sending it would make the network thread, and every other connection, wait for the disk."""
+    return isinstance(records, FileRecords) and len(records) >= LARGE_BYTES and not records.is_cached()
 
 
 def _refusal(partition: int, code: ErrorCode, records: bytes | None = b"") -> PartitionAnswer:

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import RecordBatch
@@ -163,9 +164,16 @@ def test_min_insync_replicas(own_server: Server, topic: str) -> None:
         client.create_topic(topic)
         controller = RawController(client)
         controller.lead(topic, leader_epoch=5, isr=(0,), replicas=(0, 7), is_new=False, topic_id=client.topic_id(topic))
-        batch = make_batch([b"a"])
-        assert produced(client, topic, batch) == ErrorCode.NONE
+
+        def soon_produced() -> int:
+            # what is appended right before the setting changes waits for a second replica, until its timeout
+            request = client.produce_request(topic, make_batch([b"a"]), version=9, acks=-1)
+            request.timeout_ms = 100
+            (answered,) = client.call(request, 9, ProduceResponse).responses
+            return answered.partition_responses[0].error_code
+
+        assert produced(client, topic, make_batch([b"a"])) == ErrorCode.NONE
         alter(client, topic, min_insync_replicas="2")
-        eventually(lambda: produced(client, topic, batch) == ErrorCode.NOT_ENOUGH_REPLICAS)
+        eventually(lambda: soon_produced() == ErrorCode.NOT_ENOUGH_REPLICAS)
         alter(client, topic, min_insync_replicas=None)
-        eventually(lambda: produced(client, topic, batch) == ErrorCode.NONE)
+        eventually(lambda: soon_produced() == ErrorCode.NONE)

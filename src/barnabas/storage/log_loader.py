@@ -226,7 +226,8 @@ class LogLoader:
             if aborted is not None:
                 segment.transaction_index.append(aborted)
 
-        cut = segment.recover(take_in, gapless_from)
+        stays_active = segment is self._segments.active and not self._terms.had_clean_shutdown
+        cut = segment.recover(take_in, gapless_from, stays_active=stays_active)
         take_optional_snapshot(producers, producers.end_offset)
         if cut:
             logger.warning("Cut %d bytes off segment %s: no whole, valid batch", cut, segment.file.path)

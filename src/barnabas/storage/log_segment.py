@@ -305,12 +305,16 @@ class LogSegment:
         ):
             raise CorruptIndex(f"index file {self.offset_index.path} ends in {entry}, where no such batch is")
 
-    def recover(self, on_batch: Callable[[Batch], None], gapless_from: int | None = None) -> int:
+    def recover(
+        self, on_batch: Callable[[Batch], None], gapless_from: int | None = None, *, stays_active: bool = False
+    ) -> int:
         """Check every batch, cut the file behind the last good one, rebuild the indexes; returns the bytes cut off.
 
         Good means whole, with its checksum, behind the batch before it in offset and leader epoch, within the segment's
         range, and from offset `gapless_from` on directly behind it: the checksum does not cover the base offset.
-        `on_batch` is called with every good batch, in order; it makes the entries of the transaction index.
+        `on_batch` is called with every good batch, in order; it makes the entries of the transaction index. The indexes
+        of a segment that `stays_active` reach the disk when it is flushed, rolls or closes, as if it had been written
+        to just now: making files is most of the time of a recovery of many small logs.
         """
         self.offset_index.reset()
         self.time_index.reset()
@@ -345,8 +349,9 @@ class LogSegment:
         self.size = valid_bytes
         self.rolling_timestamp = None
         self._enter_max_timestamp()
-        self.offset_index.write_pending()
-        self.time_index.write_pending()
+        if not stays_active:
+            self.offset_index.write_pending()
+            self.time_index.write_pending()
         return file_size - valid_bytes
 
     def _check_recovered(self, batch: Batch, next_offset: int, epoch: int) -> int:

@@ -181,3 +181,19 @@ def test_cleaning_meant_something(cleaned: tuple[Cleaned, Cleaned]) -> None:
         for topic in (MARKERS, OLD_MARKERS)
     }
     assert controls[OLD_MARKERS] < controls[MARKERS]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_same_bytes_are_written(cleaned: tuple[Cleaned, Cleaned], topic: str) -> None:
+    """But for delete horizons, which say when each was cleaned, and for what the codecs make of the same records."""
+    kafkas, ours = ([bytes.fromhex(stored) for _, stored in one.answers["stored_batches", topic, 0]] for one in cleaned)
+    for kafkas_bytes, our_bytes in zip(kafkas, ours, strict=True):
+        kafkas_batch, our_batch = RecordBatch(kafkas_bytes), RecordBatch(our_bytes)
+        if kafkas_batch.delete_horizon_ms is not None:
+            assert list(our_batch.records()) == list(kafkas_batch.records())
+            continue
+        assert our_batch.attributes == kafkas_batch.attributes
+        assert our_batch.base_timestamp == kafkas_batch.base_timestamp
+        assert our_batch.decompressed_records() == kafkas_batch.decompressed_records()
+        if not kafkas_batch.codec:
+            assert our_bytes == kafkas_bytes

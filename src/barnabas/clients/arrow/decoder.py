@@ -108,6 +108,9 @@ def decode_record_batches(
     offsets = np.repeat(_column(batches, "base_offset"), counts) + offset_deltas
     timestamps, timestamp_types = _timestamps(batches, counts, timestamp_deltas)
     keep = _inside(offsets, start_offset, end_offset)
+    if not isinstance(keep, slice):
+        # Rare: a fetch from the middle of a batch. What is left out is checked like the rest.
+        locate_headers(array, header_counts, header_positions, ends)
     gather = _Gatherer(data, array)
     return RecordArrays(
         keys=gather.binary(key_positions[keep], key_lengths[keep]) if wanted.keys else None,

@@ -1,9 +1,9 @@
 """Changes of in-sync replicas, from a partition's wish to its outcome.
 
 `IsrUpdates` is part of ReplicaManager: `submit` is called by whoever reads for a follower, `shrink_lagging` by the
-scheduler, the outcome arrives on AlterPartitionManager's thread; none of them holds a lock. The counters are guarded
-by nothing and changed rarely, under `_lock`. Kafka: Partition.submitAlterPartition, ReplicaManager.maybeShrinkIsr,
-AlterPartitionListener.
+scheduler, the outcome arrives on AlterPartitionManager's thread; none of them holds a lock. `_lock` guards the counters.
+
+Kafka: Partition.submitAlterPartition, ReplicaManager.maybeShrinkIsr, AlterPartitionListener.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.alter_partition_manager import AlterPartitionManager
+from barnabas.replica.isr_proposals import finish, propose_shrink
 from barnabas.replica.isr_state import IsrPhase
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
@@ -54,7 +55,7 @@ class IsrUpdates:
     def shrink_lagging(self, partitions: Iterable[Partition]) -> None:
         """Ask to remove followers that lag from the in-sync replicas of every partition led here."""
         for partition in partitions:
-            proposal = partition.propose_isr_shrink()
+            proposal = propose_shrink(partition)
             if proposal is not None:
                 self.submit(partition, proposal)
 
@@ -81,7 +82,7 @@ class IsrUpdates:
             return
         moved = None
         if outcome.leader_epoch == proposal.leader_epoch:
-            moved = partition.finish_isr_change(proposal, outcome.isr, outcome.partition_epoch)
+            moved = finish(partition, proposal, outcome.isr, outcome.partition_epoch)
         if moved is None:
             logger.debug("%s: ignoring new ISR %s, which comes too late", partition, outcome)
             self._count(self.failures)
@@ -94,7 +95,7 @@ class IsrUpdates:
     def _fail(self, partition: Partition, proposal: LeaderState, error: ApiError) -> None:
         self._count(self.failures)
         if error.code in CERTAINLY_NOT_WRITTEN:
-            partition.finish_isr_change(proposal, None, proposal.partition_epoch)
+            finish(partition, proposal, None, proposal.partition_epoch)
             logger.info("%s: the controller rejected the change of in-sync replicas: %s", partition, error)
         elif error.code in FINAL:
             logger.debug("%s: changing in-sync replicas failed, awaiting the controller's word: %s", partition, error)

@@ -1,10 +1,11 @@
-"""One partition on this broker: its leadership, its followers, its log, and the rules between them.
+"""One partition on this broker: its leadership, its log, and the rules between them.
 
-Called by ReplicaManager's parts on handler and processor threads, by the scheduler (lagging followers) and by the
-controller's channel when leadership changes. `_lock` serialises leadership changes. `state`, what is known of
-followers and the high watermark change under the log's lock, so that no watermark is computed from in-sync replicas
-that have just changed; appends re-check the state under it; reads hold nothing. Lock order: partition before log.
-Nothing is completed or submitted in here: methods say what moved, and callers act once they hold no lock.
+Called by ReplicaManager's parts on handler and processor threads, and by the controller's channel when leadership
+changes; what followers' fetches change is in `followers` and `isr_proposals`. `_lock` serialises leadership changes.
+`state`, what is known of followers and the high watermark change under the log's lock, so that no watermark is computed
+from in-sync replicas that have just changed; appends re-check the state under it; reads hold nothing. Lock order:
+partition before log. Nothing is completed or submitted in here: methods say what moved, and callers act once they hold
+no lock.
 
 Kafka: kafka.cluster.Partition.
 """
@@ -13,14 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.epoch_end_offset import EpochEndOffset
 from barnabas.replica.follower_state import Follower
-from barnabas.replica.isr_state import IsrEvent, IsrState, committed, next_state
+from barnabas.replica.isr_state import committed
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.runtime.lock_order import LockRank, ranked_lock
@@ -40,27 +41,14 @@ HIGH_WATERMARK = -1
 """DeleteRecords: everything below the high watermark."""
 
 
-class FollowerProgress(NamedTuple):
-    """What a follower's fetch moved. proposal: the state with it in the ISR, to be submitted; None if it does not join.
-
-    The low watermark may have moved where the follower's log start offset did.
-    """
-
-    high_watermark_moved: bool = False
-    log_start_offset_moved: bool = False
-    proposal: LeaderState | None = None
-
-
-NO_PROGRESS = FollowerProgress()
-
-
 class Partition:
     """A replica of a partition, leader or follower.
 
-    log: the local log; set before the first state and never changed while the partition lives.
+    log: the local log; set before the first state and never changed while the partition lives. state: replaced under
+    the log's lock only, here and in `isr_proposals`.
     """
 
-    __slots__ = ("_environment", "_lock", "log", "state", "topic_id", "topic_partition")
+    __slots__ = ("_lock", "environment", "log", "state", "topic_id", "topic_partition")
 
     def __init__(
         self, topic_partition: TopicPartition, topic_id: bytes, environment: PartitionEnvironment, log: UnifiedLog
@@ -69,13 +57,13 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.state: LeaderState | None = None
-        self._environment = environment
+        self.environment = environment
         self._lock = ranked_lock(LockRank.PARTITION)
 
     @property
     def local_broker_id(self) -> int:
         """This broker."""
-        return self._environment.broker_id
+        return self.environment.broker_id
 
     @property
     def is_leader(self) -> bool:
@@ -107,7 +95,7 @@ class Partition:
                 start_offset = before.start_offset
                 followers = self._followers(told, before)
             self.state = self._state_of(told, controller_epoch, start_offset=start_offset, followers=followers)
-            self._increment_high_watermark()
+            self.increment_high_watermark()
 
     def make_follower(self, told: PartitionState, controller_epoch: int) -> None:
         """Stop leading. Appends that wait for the log lock find the new state."""
@@ -179,7 +167,7 @@ class Partition:
 
         info = log.append_as_leader(records, state.leader_epoch, origin=origin, guard=still_leads_alone)
         if not info.leader_hw_increased:
-            info.leader_hw_increased = self._increment_high_watermark()
+            info.leader_hw_increased = self.increment_high_watermark()
         return info
 
     def is_replicated_up_to(self, required_offset: int) -> ErrorCode | None:
@@ -232,137 +220,6 @@ class Partition:
 
     # -- followers
 
-    def follower_or_error(self, state: LeaderState, replica_id: int, current_leader_epoch: int) -> Follower:
-        """The follower that fetches; ApiError when it is no replica: it, or this broker, has yet to hear of that.
-
-        Kafka: followerReplicaOrThrow.
-        """
-        follower = state.followers.get(replica_id)
-        if follower is None:
-            code = (
-                ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
-            )
-            raise ApiError(
-                code,
-                f"Replica {replica_id} is not recognized as a valid replica of {self} in leader epoch "
-                f"{state.leader_epoch} with partition epoch {state.partition_epoch}",
-            )
-        return follower
-
-    def update_follower(
-        self,
-        follower: Follower,
-        read_under: LeaderState,
-        fetched_from: LogOffsetMetadata,
-        *,
-        log_start_offset: int,
-        leader_end_offset: int,
-        broker_epoch: int,
-    ) -> FollowerProgress:
-        """Note where a follower is: it fetches from there. It may join the ISR, and may move the high watermark.
-
-        read_under: the state its fetch was read under; one of another leader epoch says nothing about this one.
-        leader_end_offset: this log's end before the read. Kafka: updateFollowerFetchState.
-        """
-        now_ms = self._environment.clock.milliseconds()
-        with self.log.lock:
-            state = self.state
-            if (
-                state is None
-                or state.leader_epoch != read_under.leader_epoch
-                or state.followers.get(follower.broker_id) is not follower
-            ):
-                return NO_PROGRESS
-            before = follower.state
-            follower.state = before.after_fetch(fetched_from, log_start_offset, now_ms, leader_end_offset, broker_epoch)
-            proposal = None
-            if follower.broker_id not in state.isr and self._may_join(state, follower):
-                proposal = self._propose(state, IsrEvent.EXPAND, (follower.broker_id,))
-            moved = before.log_end.message_offset != fetched_from.message_offset
-            return FollowerProgress(
-                moved and self._increment_high_watermark(), log_start_offset != before.log_start_offset, proposal
-            )
-
-    def propose_isr_shrink(self) -> LeaderState | None:
-        """The state that leaves lagging followers out of the ISR, to be submitted; None when none lags.
-
-        Kafka: maybeShrinkIsr.
-        """
-        state = self.state
-        if state is None or not state.followers or not self._out_of_sync(state):
-            return None
-        with self.log.lock:
-            state = self.state
-            if state is None or not state.is_leader:
-                return None
-            lagging = self._out_of_sync(state)
-            if not lagging:
-                return None
-            logger.info(
-                "[Partition %s broker=%d] Shrinking ISR from %s to %s. Leader: (highWatermark: %d, endOffset: %d). Out "
-                "of sync replicas: %s.",
-                self,
-                self.local_broker_id,
-                sorted(state.isr),
-                sorted(state.isr - lagging),
-                self.log.high_watermark,
-                self.log.log_end_offset,
-                {
-                    replica: (follower.state.log_end.message_offset, follower.state.last_caught_up_ms)
-                    for replica, follower in state.followers.items()
-                    if replica in lagging
-                },
-            )
-            return self._propose(state, IsrEvent.SHRINK, lagging)
-
-    def finish_isr_change(
-        self, proposal: LeaderState, isr: tuple[int, ...] | None, partition_epoch: int
-    ) -> bool | None:
-        """What came of a proposal: the ISR as written, or None when it certainly was not and never will be.
-
-        True if the high watermark moved; None if the answer was too late: leadership or ISR changed since.
-        Kafka: handleAlterPartitionUpdate, handleAlterPartitionError.
-        """
-        with self.log.lock:
-            state = self.state
-            if state is None or state.isr_state is not proposal.isr_state or partition_epoch < state.partition_epoch:
-                return None
-            event = IsrEvent.REFUSE if isr is None else IsrEvent.COMMIT
-            changed = next_state(state.isr_state, event, isr or ())
-            if changed is None:
-                return None
-            self.state = state.with_isr(changed, partition_epoch)
-            return self._increment_high_watermark()
-
-    def _out_of_sync(self, state: LeaderState) -> frozenset[int]:
-        environment = self._environment
-        return state.out_of_sync(
-            self.log.log_end_offset, environment.clock.milliseconds(), environment.max_lag_ms, environment.broker_id
-        )
-
-    def _may_join(self, state: LeaderState, follower: Follower) -> bool:
-        """Whether a follower may join the ISR: it has what is acknowledged, of this epoch, and its broker is alive.
-
-        It must have reached this epoch's start: elected before, it would lose what a former leader acknowledged.
-        Kafka: canAddReplicaToIsr, isFollowerInSync.
-        """
-        end = follower.state.log_end.message_offset
-        return (
-            not state.isr_state.is_pending
-            and end >= self.log.high_watermark
-            and end >= state.start_offset
-            and self._environment.is_alive(follower.broker_id)
-        )
-
-    def _propose(self, state: LeaderState, event: IsrEvent, replicas: Any) -> LeaderState | None:
-        """Begin a change of the ISR; under the log's lock."""
-        changed = next_state(state.isr_state, event, replicas)
-        if changed is None:
-            return None
-        proposal = state.with_isr(changed, state.partition_epoch)
-        self.state = proposal
-        return proposal
-
     def _followers(self, told: PartitionState, before: LeaderState | None) -> Mapping[int, Follower]:
         """The followers as assigned now; those known keep what is known of them."""
         known: Mapping[int, Follower] = {} if before is None else before.followers
@@ -372,7 +229,7 @@ class Partition:
     def _reset_followers(
         self, followers: Mapping[int, Follower], end_offset: int, isr: list[int], *, is_new_leader: bool
     ) -> None:
-        now_ms = self._environment.clock.milliseconds()
+        now_ms = self.environment.clock.milliseconds()
         for replica, follower in followers.items():
             follower.state = follower.state.after_election(
                 now_ms, end_offset, is_new_leader=is_new_leader, is_in_sync=replica in isr
@@ -380,7 +237,7 @@ class Partition:
 
     # -- watermarks, deletion
 
-    def _increment_high_watermark(self) -> bool:
+    def increment_high_watermark(self) -> bool:
         """Raise the high watermark to what all in-sync replicas have, and those about to join; True if it moved.
 
         Kafka: maybeIncrementLeaderHW.
@@ -394,7 +251,7 @@ class Partition:
                 return log.raise_high_watermark_to_end()
             if state.are_too_few(state.isr, log.config.min_in_sync_replicas):
                 return False
-            environment = self._environment
+            environment = self.environment
             end = log.log_end_offset_metadata
             now_ms = environment.clock.milliseconds()
 
@@ -413,7 +270,7 @@ class Partition:
         if state is not None:
             for replica, follower in state.followers.items():
                 start = follower.state.log_start_offset
-                if start < lowest and self._environment.is_alive(replica):
+                if start < lowest and self.environment.is_alive(replica):
                     lowest = start
         return lowest
 
@@ -476,14 +333,13 @@ class Partition:
         self, told: PartitionState, controller_epoch: int, *, start_offset: int, followers: Mapping[int, Follower]
     ) -> LeaderState:
         is_leader = told.leader == self.local_broker_id
-        isr: IsrState = committed(told.isr)
         return LeaderState(
             is_leader=is_leader,
             leader_id=told.leader,
             leader_epoch=told.leader_epoch,
             partition_epoch=told.partition_epoch,
             controller_epoch=controller_epoch,
-            isr_state=isr,
+            isr_state=committed(told.isr),
             replicas=tuple(told.replicas),
             start_offset=start_offset,
             followers=followers,

@@ -17,6 +17,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
 from barnabas.replica.delayed_fetch import DelayedFetch
 from barnabas.replica.follower_state import Follower
+from barnabas.replica.followers import follower_or_error, update_follower
 from barnabas.replica.isr_updates import IsrUpdates
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
@@ -143,7 +144,7 @@ class ReplicaReader:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             state = partition.check_leader_epoch(fetch.current_leader_epoch, leader_only=terms.leader_only)
             if terms.replica_id >= 0:
-                follower = partition.follower_or_error(state, terms.replica_id, fetch.current_leader_epoch)
+                follower = follower_or_error(partition, state, terms.replica_id, fetch.current_leader_epoch)
             log = partition.log
             fetch.log_start_offset = log.log_start_offset
             fetch.high_watermark = log.high_watermark
@@ -189,7 +190,8 @@ class ReplicaReader:
         """A follower has everything below the offset it fetches from: what follows from that."""
         if fetch.read_from is None:
             return
-        progress = partition.update_follower(
+        progress = update_follower(
+            partition,
             follower,
             state,
             fetch.read_from,

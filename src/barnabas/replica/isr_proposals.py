@@ -1,0 +1,105 @@
+"""What a leader wants its in-sync replicas to be: proposals made, and taken over or back.
+
+Functions on a Partition, called by `followers` (who joins), and by IsrUpdates on the scheduler's and
+AlterPartitionManager's threads (who leaves, and what came of it). They replace `Partition.state` under the log's lock.
+A proposal is the state with the change pending; whoever gets one submits it once no lock is held.
+
+Kafka: maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionUpdate, handleAlterPartitionError of kafka.cluster.Partition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from barnabas.replica.follower_state import Follower
+from barnabas.replica.isr_state import IsrEvent, next_state
+from barnabas.replica.leader_state import LeaderState
+from barnabas.replica.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+
+def propose_expand(partition: Partition, state: LeaderState, follower: Follower) -> LeaderState | None:
+    """The state with a follower in the ISR, None if it must not join (yet). The caller holds the log's lock.
+
+    It must have what is acknowledged, of this epoch, and its broker must be alive. It must have reached this epoch's
+    start: elected before, it would lose what a former leader acknowledged.
+    """
+    if state.isr_state.is_pending or follower.broker_id in state.isr:
+        return None
+    end = follower.state.log_end.message_offset
+    if (
+        end < partition.log.high_watermark
+        or end < state.start_offset
+        or not partition.environment.is_alive(follower.broker_id)
+    ):
+        return None
+    return _propose(partition, state, IsrEvent.EXPAND, (follower.broker_id,))
+
+
+def propose_shrink(partition: Partition) -> LeaderState | None:
+    """The state that leaves lagging followers out of the ISR, None when none lags."""
+    state = partition.state
+    if state is None or not state.followers or not _lagging(partition, state):
+        return None
+    log = partition.log
+    with log.lock:
+        state = partition.state
+        if state is None or not state.is_leader:
+            return None
+        lagging = _lagging(partition, state)
+        if not lagging:
+            return None
+        logger.info(
+            "[Partition %s broker=%d] Shrinking ISR from %s to %s. Leader: (highWatermark: %d, endOffset: %d). Out of "
+            "sync replicas (end offset, last caught up): %s.",
+            partition,
+            partition.local_broker_id,
+            sorted(state.isr),
+            sorted(state.isr - lagging),
+            log.high_watermark,
+            log.log_end_offset,
+            {
+                replica: (follower.state.log_end.message_offset, follower.state.last_caught_up_ms)
+                for replica, follower in state.followers.items()
+                if replica in lagging
+            },
+        )
+        return _propose(partition, state, IsrEvent.SHRINK, lagging)
+
+
+def finish(
+    partition: Partition, proposal: LeaderState, isr: tuple[int, ...] | None, partition_epoch: int
+) -> bool | None:
+    """What came of a proposal: the ISR as written, or None when it certainly was not and never will be.
+
+    True if the high watermark moved; None if the answer was too late: leadership or ISR changed since.
+    """
+    with partition.log.lock:
+        state = partition.state
+        if state is None or state.isr_state is not proposal.isr_state or partition_epoch < state.partition_epoch:
+            return None
+        event = IsrEvent.REFUSE if isr is None else IsrEvent.COMMIT
+        changed = next_state(state.isr_state, event, isr or ())
+        if changed is None:
+            return None
+        partition.state = state.with_isr(changed, partition_epoch)
+        return partition.increment_high_watermark()
+
+
+def _propose(
+    partition: Partition, state: LeaderState, event: IsrEvent, replicas: Collection[int]
+) -> LeaderState | None:
+    changed = next_state(state.isr_state, event, replicas)
+    if changed is None:
+        return None
+    partition.state = proposal = state.with_isr(changed, state.partition_epoch)
+    return proposal
+
+
+def _lagging(partition: Partition, state: LeaderState) -> frozenset[int]:
+    environment = partition.environment
+    return state.out_of_sync(
+        partition.log.log_end_offset, environment.clock.milliseconds(), environment.max_lag_ms, environment.broker_id
+    )

@@ -96,6 +96,9 @@ class SimulatedFile:
     def is_cached(self, position: int) -> bool:
         return True
 
+    def prefetch(self, position: int, size: int) -> None:
+        pass
+
     def fileno(self) -> int:
         raise OSError(errno.EBADF, "a simulated file has no descriptor")
 

@@ -27,6 +27,9 @@ class CountedFile(Protocol):
     def is_cached(self, position: int) -> bool:
         """Whether the byte there can be read without waiting for the disk."""
 
+    def prefetch(self, position: int, size: int) -> None:
+        """Let the disk begin to read a range."""
+
     def read(self, position: int, size: int) -> bytes:
         """Read up to `size` bytes at `position`; fewer only at the end of the file."""
 
@@ -58,8 +61,12 @@ class FileRecords:
         return self.content is not None or self.file.is_cached(self.position + self.size - 1)
 
     def bring_into_cache(self) -> None:
-        """Wait for the disk now, on a thread that may wait. Raises OSError."""
+        """Wait for the disk now, on a thread that may wait. Raises OSError.
+
+        The range behind this one is what the same reader will ask for next: it is read meanwhile.
+        """
         end = self.position + self.size
+        self.file.prefetch(self.position, 2 * self.size)
         for position in range(self.position, end, _PIECE_BYTES):
             self.file.read(position, min(_PIECE_BYTES, end - position))
 

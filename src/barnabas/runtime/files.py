@@ -37,6 +37,9 @@ class File(Protocol):
     def is_cached(self, position: int) -> bool:
         """Whether the byte there can be read without waiting for the disk; True where that cannot be told."""
 
+    def prefetch(self, position: int, size: int) -> None:
+        """Say that this range will be read soon; the disk may begin now, and nobody waits for it."""
+
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         """Write all of `buffers`, one after another, at `position`; returns the bytes written, always all of them.
 
@@ -150,6 +153,11 @@ class OperatingSystemFile:
             except OSError:
                 return True  # it cannot tell, or the disk has failed: whoever reads finds out
         return True
+
+    def prefetch(self, position: int, size: int) -> None:
+        """See File."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_WILLNEED)
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         """See File. One pwritev in all but the rarest cases."""

@@ -15,12 +15,13 @@ from barnabas.runtime.files import File
 class OpenFile:
     """A counted open file; implements `records.file_records.CountedFile`. Its maker is the first holder."""
 
-    __slots__ = ("_holders", "_lock", "file", "fileno", "is_cached", "read")
+    __slots__ = ("_holders", "_lock", "file", "fileno", "is_cached", "prefetch", "read")
 
     def __init__(self, file: File) -> None:
         self.file = file
         self.fileno = file.fileno
         self.is_cached = file.is_cached
+        self.prefetch = file.prefetch
         self.read = file.read
         self._lock = threading.Lock()
         self._holders = 1

@@ -198,6 +198,9 @@ def test_a_long_file_leaves_in_turns_and_others_have_theirs(harness: NetworkHarn
     descriptor = os.open(tmp_path / "segment", os.O_RDONLY)
 
     class File:
+        def prefetch(self, position: int, size: int) -> None:
+            pass
+
         def is_cached(self, position: int) -> bool:
             return True
 

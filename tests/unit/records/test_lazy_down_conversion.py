@@ -29,6 +29,9 @@ class BytesFile:
         self.holders = 0
         self.largest_read = 0
 
+    def prefetch(self, position: int, size: int) -> None:
+        pass
+
     def is_cached(self, position: int) -> bool:
         return True
 

@@ -75,10 +75,11 @@ class FetchApi:
         def respond(results: Sequence[PartitionFetch]) -> None:
             try:
                 response = self._response(request, results, refused)
-            except BaseException:
+            except Exception:
+                logger.exception("no answer to a fetch could be made of what was read")
                 for fetch in results:
                     fetch.release()
-                raise
+                response = self.error(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
             request.respond(response)
 
         def answer(results: Sequence[PartitionFetch]) -> None:

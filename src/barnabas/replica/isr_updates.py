@@ -1,7 +1,7 @@
 """Changes of in-sync replicas, from a partition's wish to its outcome.
 
 `IsrUpdates` is part of ReplicaManager: `submit` is called by whoever reads for a follower, `shrink_lagging` by the
-scheduler, the outcome arrives on AlterPartitionManager's thread; none of them holds a lock. `_lock` guards the counters.
+scheduler, the outcome arrives on AlterPartitionManager's thread; none of them holds a lock. `_lock` guards counters.
 
 Kafka: Partition.submitAlterPartition, ReplicaManager.maybeShrinkIsr, AlterPartitionListener.
 """

@@ -143,3 +143,32 @@ def test_exactly_once_under_racing_completers_and_timeouts() -> None:
     executor.shutdown()
     assert [operation.completions for operation in operations] == [1] * len(operations)
     assert len(timer) == 0
+
+
+def test_nobody_is_forgotten_when_the_purgatory_shuts_down_meanwhile() -> None:
+    """Threads register operations while another shuts the purgatory down; their timers never run."""
+    for round_number in range(20):
+        purgatory, timer = make_purgatory(MockClock())
+        operations = [Waiting(10_000) for _ in range(80)]
+        begin = threading.Barrier(5)
+
+        def register(
+            own: list[Waiting],
+            number: int,
+            purgatory: DelayedOperationPurgatory[Waiting] = purgatory,
+            begin: threading.Barrier = begin,
+        ) -> None:
+            begin.wait()
+            for operation in own:
+                purgatory.try_complete_else_watch(operation, ["shared", f"own-{number}"])
+
+        threads = [threading.Thread(target=register, args=(operations[number::4], number)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        begin.wait()
+        threading.Event().wait(round_number / 20_000)
+        purgatory.shutdown()
+        for thread in threads:
+            thread.join()
+        assert [operation.completions for operation in operations] == [1] * len(operations)
+        assert len(timer) == 0

@@ -129,6 +129,8 @@ class BatchCleaner:
             newest = self._map.newest(cast("Sequence[bytes]", keys))
         else:
             newest = self._newest_of_some(keys, offsets, latest)
+        if not drops_tombstones and offsets[-1] <= latest and all(map(ge, offsets, newest)):
+            return None
         kept = list(map(ge, offsets, newest))
         if drops_tombstones:
             for place in found.tombstones:

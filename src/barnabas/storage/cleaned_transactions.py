@@ -62,7 +62,8 @@ class CleanedTransactions:
 
     def on_batch(self, batch: RecordBatch) -> bool:
         """A batch of records was read; True if it belongs to an aborted transaction, so that its records go."""
-        self._begin_aborted(batch.last_offset)
+        if self._aborted:
+            self._begin_aborted(batch.last_offset)
         if not batch.is_transactional:
             return False
         if batch.producer_id in self._ongoing_aborted:

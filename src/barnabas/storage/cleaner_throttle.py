@@ -10,6 +10,8 @@ from collections.abc import Callable
 from barnabas.runtime.clock import Clock
 
 CHECK_INTERVAL_NS = 300_000_000
+NO_LIMIT = 1e15
+"""Bytes per second that nothing reaches; the setting's default is the largest number there is."""
 
 
 class CleanerThrottle:
@@ -29,6 +31,8 @@ class CleanerThrottle:
 
     def add(self, size: int) -> None:
         """`size` bytes were read or written; returns when the next may be."""
+        if self.bytes_per_second >= NO_LIMIT:
+            return
         self._bytes_so_far += size
         elapsed_ns = self._clock.nanoseconds() - self._period_start_ns
         if elapsed_ns > CHECK_INTERVAL_NS and self._bytes_so_far:

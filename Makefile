@@ -52,10 +52,15 @@ types: $(VENV)/.installed-test ## check types
 	$(BIN)/mypy
 
 .PHONY: bench
-bench: $(VENV)/.installed-test ## measure: cold start, codec, broker against Apache Kafka (needs Java and Maven)
+bench: compiled ## measure everything against Apache Kafka (an hour; needs Java, Maven and a quiet machine)
 	$(BIN)/python -m benchmarks.cold_start
 	$(BIN)/python -m benchmarks.codec
 	$(BIN)/python -m benchmarks.broker $(ARGS)
+	$(BIN)/python -m benchmarks.cleaner
+	$(BIN)/python -m benchmarks.startup --rounds 5
+	$(BIN)/python -m benchmarks.partition_count
+	$(BIN)/python -m benchmarks.time_by_layer
+	$(BIN)/python -m benchmarks.system_calls --systems barnabas barnabas-compiled
 
 .PHONY: compiled
 compiled: $(VENV)/.installed-test ## build a wheel whose hot modules are compiled, and unpack it into build/compiled

@@ -139,9 +139,15 @@ def _warm(name: str, server: ServerProcess, cells: list[Cell]) -> None:
                 _write_everywhere(server, cell)
             run_load(server, "produce", topic, _seconds_to_warm(name), *cell.arguments, *limit)
         else:
-            size = ("--batch-bytes", str(cell.loaded_batch_bytes), "--value-bytes", "1000", "--depth", "5")
-            run_load(server, "produce", cell.name, LOAD_SECONDS, *size, "--max-total-bytes", str(cell.loaded_bytes))
+            load_topic(server, cell)
             run_load(server, "fetch", cell.name, _seconds_to_warm(name), *cell.arguments)
+
+
+def load_topic(server: ServerProcess, cell: Cell) -> None:
+    """Fill the topic that a fetch reads; nothing for a produce."""
+    if cell.loaded_bytes:
+        size = ("--batch-bytes", str(cell.loaded_batch_bytes), "--value-bytes", "1000", "--depth", "5")
+        run_load(server, "produce", cell.name, LOAD_SECONDS, *size, "--max-total-bytes", str(cell.loaded_bytes))
 
 
 def _write_everywhere(server: ServerProcess, cell: Cell) -> None:

@@ -173,6 +173,22 @@ def test_a_log_of_an_earlier_topic_is_put_aside() -> None:
     assert [log.topic_id for log in manager.all_logs()] == [OTHER_ID]
 
 
+def test_a_deletion_is_not_undone_under_the_log_that_follows() -> None:
+    """Killed between the rename and its sync; a log of the same name is made; then the power goes off."""
+    for seed in range(20):
+        files = SimulatedFiles()
+        broker = Broker(files, seed=seed)
+        log = broker.log()
+        log.append_as_leader(batch(5), 0)
+        log.flush()
+        files.fault = fault_once("sync_dir", BROKEN)
+        with pytest.raises(ApiError):
+            broker.manager.async_delete(PARTITION)
+        broker.kill().append_as_leader(batch(2), 0)
+        assert offsets(read_all(broker.log())) == [(0, 1)]
+        assert offsets(read_all(broker.crash())) in ([], [(0, 1)])
+
+
 def test_deleting_what_may_lie_in_a_failed_directory_fails() -> None:
     broker = Broker(log_dirs=("/a", "/b"))
     broker.log(_partition(0))

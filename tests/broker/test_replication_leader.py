@@ -14,22 +14,24 @@ from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from tests.support.raw_client import SECONDS, RawClient, make_batch, only_partition, record_bytes
 from tests.support.raw_controller import RawController, broker_entry
-from tests.support.server_fixtures import MODES, Server, make_server
+from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
 
 US, FOLLOWER = 0, 7
 BOTH = (US, FOLLOWER)
-LAG_MS = 1000
-STORED_TOPICS = {"too-few": 2, "lagging": 1, "returning": 2}
+LAG_MS = 2000
+PROPERTIES = {"inter_broker_protocol_version": "2.6"} if AGAINST_KAFKA else {}
+"""A newer Apache Kafka has its controller change in-sync replicas, which knows of no broker 7."""
+STORED_TOPICS = {"too-few": 2, "lagging": 1, "returning": 2, "shrunk": 2}
 """Made by the real controller while it is one: a leader can write their state. With `min.insync.replicas`."""
 FETCH = 12
 PRODUCE = 9
 
 
-@pytest.fixture(scope="module", params=[mode for mode in MODES if mode != "apache-kafka"])
+@pytest.fixture(scope="module", params=MODES)
 def ruled_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose own controller is deposed. Not Apache Kafka: it asks its controller, which knows no broker 7."""
+    """A server whose own controller is deposed."""
     directory = tmp_path_factory.mktemp("leader")
-    server = make_server(request.param, directory, replica_lag_time_max_ms=str(LAG_MS))
+    server = make_server(request.param, directory, replica_lag_time_max_ms=str(LAG_MS), **PROPERTIES)
     with server.running():
         with RawClient(server) as client:
             for name, min_isr in STORED_TOPICS.items():
@@ -66,11 +68,11 @@ class Cluster:
         self.know(*BOTH)
         self.controller.lead(self.topic, leader=leader, leader_epoch=leader_epoch, isr=isr, replicas=BOTH)
 
-    def lead_stored(self, topic: str, isr: tuple[int, ...]) -> None:
+    def lead_stored(self, topic: str, isr: tuple[int, ...], leader_epoch: int = 1) -> None:
         """The same of one of STORED_TOPICS."""
         self.topic = topic
         self.know(*BOTH)
-        self.controller.lead(topic, leader_epoch=1, isr=isr, replicas=BOTH, partition_epoch=0)
+        self.controller.lead(topic, leader_epoch=leader_epoch, isr=isr, replicas=BOTH, partition_epoch=0)
 
     def start_produce(self, *values: bytes, client: RawClient | None = None, timeout_ms: int = SECONDS * 1000) -> int:
         """Send a produce with acks=all; the correlation id of its answer."""
@@ -207,6 +209,22 @@ def test_too_few_in_sync_replicas_before_the_append(cluster: Cluster) -> None:
     refused = cluster.client.produce(cluster.topic, make_batch([b"one"]))
     assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert cluster.client.produce(cluster.topic, make_batch([b"one"]), acks=1).base_offset == 0, "nothing was written"
+
+
+def test_too_few_in_sync_replicas_after_the_append(cluster: Cluster) -> None:
+    """The high watermark stands still then (KAFKA-15583), and the produce waits until there are enough again."""
+    cluster.lead_stored("shrunk", isr=BOTH)
+    late = cluster.connect()
+    waiting = cluster.start_produce(b"one")
+    timing_out = cluster.start_produce(b"two", client=late, timeout_ms=300)
+    cluster.wait_for_end(2)
+    cluster.lead_stored("shrunk", isr=(US,), leader_epoch=2)
+    assert cluster.finish_produce(timing_out, late)[0] is ErrorCode.REQUEST_TIMED_OUT
+    assert cluster.seen_by_consumers() == (0, 0)
+    cluster.lead_stored("shrunk", isr=BOTH, leader_epoch=3)
+    cluster.follow(2)
+    assert cluster.finish_produce(waiting)[0] is ErrorCode.NONE
+    assert cluster.seen_by_consumers()[0] == 2
 
 
 def test_a_lagging_follower_leaves_and_comes_back(cluster: Cluster) -> None:

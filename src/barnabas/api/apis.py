@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.api.request import Request
+from barnabas.api.request import Request, WorksLong
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.purgatory.action_queue import ActionQueue
 
@@ -30,8 +30,13 @@ class Apis:
 
     def handle(self, request: Request[Any]) -> None:
         """Answer `request`, now or through whatever its handler left waiting. Ordinary exceptions end here."""
+        moved = False
         try:
             request.handler.handle(request)
+        except WorksLong:
+            moved = True
+            request.brief = False
+            request.channel.resume(lambda: self.handle(request))
         except ApiError as error:
             self._fail(request, error.code, error.message)
         except Exception as error:
@@ -44,9 +49,10 @@ class Apis:
             )
             self._fail(request, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         finally:
-            if request.local_complete_ns == 0:
-                request.local_complete_ns = self._nanoseconds()
-            request.release_buffer()
+            if not moved:
+                if request.local_complete_ns == 0:
+                    request.local_complete_ns = self._nanoseconds()
+                request.release_buffer()
             if self._pending_actions:
                 self._actions.run_all()
 

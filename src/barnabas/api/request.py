@@ -60,6 +60,11 @@ class ConnectionContext:
         self.client_software_version = "unknown"
 
 
+class WorksLong(Exception):
+    """Raised by a brief API's handler that finds much work in a request, before it has begun: a handler thread shall
+    do it, not the network thread. `Apis.handle` sees to that; the request comes again with `brief` unset."""
+
+
 class ResponseChannel(Protocol):
     """The way back. Each call may come from any thread; exactly one of the first three per request."""
 

@@ -83,6 +83,7 @@ class RequestHandler:
             self._run_callback(item)
             return True
         item.dequeued_ns = taken_ns
+        item.brief = False  # it may take its time here
         try:
             self._handle(item)
         except Exception:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Final
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -43,7 +44,9 @@ from barnabas.storage.batch_rebuild import TargetCompression, rebuild_batch, rec
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords, RefusedBatch
 from barnabas.storage.record_checks import RecordChecks, append_time_of_client
 
-UNLIMITED_MS = 2**63 - 1
+UNLIMITED_MS: Final = 2**63 - 1
+MANY_RECORDS: Final = 1000
+"""A look at each takes about a millisecond."""
 
 StorableBatch = tuple[Sequence[Buffer], int, int, int, int, int, bool]
 """A batch ready to be stored: what follows its first 16 bytes (base offset, length, leader epoch), its whole size,
@@ -51,12 +54,12 @@ last offset delta, record count, max timestamp, log append time (-1: create time
 ValidatedBatch = tuple[Sequence[Buffer], int, int, int, int, int, bool, tuple[int, ...] | None]
 """The same, with the fields of its header (as in `record_batch.HEADER`) if it has a producer id, else None."""
 
-_UNPACK = HEADER.unpack_from
-_MIN_SIZE = HEADER_SIZE
-_CLIENT = AppendOrigin.CLIENT
-_REWRITTEN = struct.Struct(">bIhiqq")
+_UNPACK: Final = HEADER.unpack_from
+_MIN_SIZE: Final = HEADER_SIZE
+_CLIENT: Final = AppendOrigin.CLIENT
+_REWRITTEN: Final = struct.Struct(">bIhiqq")
 """Magic, CRC, attributes, last offset delta, base and max timestamp: bytes 16 to 43 of the header."""
-_REWRITTEN_CRC_START = 5
+_REWRITTEN_CRC_START: Final = 5
 
 
 class LogValidator:
@@ -149,6 +152,15 @@ class LogValidator:
         if self._plain and not attributes & TIMESTAMP_TYPE_MASK:
             return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False, producer
         return (*self._apply_settings(RecordBatch(view[:size]), origin), producer)
+
+    def takes_long(self, records: Buffer) -> bool:
+        """Whether a batch that is not small means work of milliseconds: another codec, or a look at many records."""
+        if self._plain or len(records) < HEADER_SIZE:
+            return False
+        header = _UNPACK(records, 0)
+        if self._target is not None and self._target.codec != header[5] & CODEC_MASK:
+            return True
+        return self._look_closer and bool(header[12] > MANY_RECORDS)
 
     def _apply_settings(self, batch: RecordBatch, origin: AppendOrigin) -> StorableBatch:
         """The batch as the topic's settings want it, where they are not the default ones."""

@@ -11,6 +11,7 @@ import logging
 import os
 import struct
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -41,8 +42,8 @@ from barnabas.storage.transaction_index import AbortedTransactionEntry
 
 logger = logging.getLogger(__name__)
 
-_CLIENT = AppendOrigin.CLIENT
-_PREFIX = struct.Struct(">qii")
+_CLIENT: Final = AppendOrigin.CLIENT
+_PREFIX: Final = struct.Struct(">qii")
 """Base offset, length, leader epoch: what an append writes anew."""
 
 
@@ -162,6 +163,11 @@ class UnifiedLog:
     def segment_count(self) -> int:
         """Number of segments."""
         return len(self._local.segments)
+
+    @property
+    def validator(self) -> LogValidator:
+        """What checks produced batches; replaced with the settings."""
+        return self._validator
 
     @property
     def local(self) -> LocalLog:

@@ -15,10 +15,10 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from barnabas.api.current_leader import CurrentLeaders
-from barnabas.api.request import Request
+from barnabas.api.request import Request, WorksLong
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_name import INTERNAL_TOPICS
@@ -37,17 +37,20 @@ logger = logging.getLogger(__name__)
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
 
-BATCH_START = struct.Struct(">qiibIh")
+BATCH_START: Final = struct.Struct(">qiibIh")
 """Base offset, length of what follows, leader epoch, magic, checksum, attributes of a batch of magic 2."""
-LENGTH_PREFIX_SIZE = 12
-SMALLEST_BATCH = 14
-HEADER_UP_TO_MAGIC = 17
-MAGIC_POSITION = 16
-ATTRIBUTES_LOW_BYTE = 22
+LENGTH_PREFIX_SIZE: Final = 12
+SMALLEST_BATCH: Final = 14
+HEADER_UP_TO_MAGIC: Final = 17
+MAGIC_POSITION: Final = 16
+ATTRIBUTES_LOW_BYTE: Final = 22
 PRODUCER_START, PRODUCER_END = 43, 53
 """Producer id and epoch in a batch of magic 2."""
 
-ADMIN_CLIENT_ID = "__admin_client"
+LARGE_BYTES: Final = 64 * 1024
+"""Of a request: what is smaller never takes long."""
+
+ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client that may write to the broker's own topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 
 
@@ -64,6 +67,8 @@ class ProduceApi:
         Raises ApiError for the whole request: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_PRODUCER_ID_MAPPING.
         """
         body = request.body
+        if request.brief and request.request_size > LARGE_BYTES and self._takes_long(body):
+            raise WorksLong
         version = request.api_version
         acks = body.acks
         image = self._metadata.image
@@ -117,6 +122,19 @@ class ProduceApi:
                 for topic in request.body.topic_data
             ]
         )
+
+    def _takes_long(self, body: ProduceRequest) -> bool:
+        """Whether a topic's settings ask for much work on its batch."""
+        for topic in body.topic_data:
+            name = topic.name or self._metadata.image.topic_names.get(topic.topic_id, "")
+            for partition in topic.partition_data:
+                try:
+                    log = self._replicas.partition_or_error(name, partition.index).log
+                except ApiError:
+                    continue
+                if partition.records is not None and log.validator.takes_long(partition.records):
+                    return True
+        return False
 
     def _refused_topic(self, request: Request[ProduceRequest], name: str) -> ApiError | None:
         """Why nothing of the topic may be appended, in Kafka's order."""

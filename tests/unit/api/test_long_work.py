@@ -1,0 +1,81 @@
+"""A produce that turns out to be much work is done by a handler thread, once, and its frame is kept until then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from barnabas.api.apis import Apis
+from barnabas.api.handlers.produce import LARGE_BYTES, ProduceApi
+from barnabas.api.registry import Handler, Registry
+from barnabas.api.request_parser import RequestParser
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import encode_request_header
+from barnabas.protocol.messages.produce import ProduceRequest
+from tests.support.recording_channel import RecordingChannel, connection
+from tests.unit.replica.replica_harness import Replicas
+from tests.unit.storage.log_harness import Broker, batch, log_config
+
+
+class WaitingChannel(RecordingChannel):
+    """Keeps continuations until the test runs them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.continuations: list[Callable[[], None]] = []
+
+    def resume(self, continuation: Callable[[], None]) -> None:
+        self.continuations.append(continuation)
+
+
+MANY = 5000
+
+
+@pytest.mark.parametrize(
+    ("settings", "produced", "is_long"),
+    [
+        ({}, batch(MANY), False),
+        ({"record_validation": "full"}, batch(MANY), True),
+        ({"record_validation": "full"}, batch(100, size=LARGE_BYTES // 50), False),
+        ({"cleanup_policy": "compact"}, batch(MANY), True),
+        ({"compression_type": "gzip"}, batch(100, size=LARGE_BYTES // 50), True),
+        ({"compression_type": "gzip"}, batch(100), False),
+        ({"message_timestamp_type": "LogAppendTime"}, batch(MANY), False),
+    ],
+)
+def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: bytes, is_long: bool) -> None:
+    replicas = Replicas(Broker(config=log_config(**settings)))
+    replicas.lead()
+    replicas.announce("topic", 0, 0)
+    api = ProduceApi(replicas.manager, replicas.metadata)
+    registry = Registry([Handler(ApiKey.PRODUCE, 0, 13, api.produce, api.error, brief=True, brief_from=3)])
+    channel, released = WaitingChannel(), []
+    data = ProduceRequest.TopicProduceData(
+        name="topic", partition_data=[ProduceRequest.PartitionProduceData(0, produced)]
+    )
+    body = ProduceRequest(None, 1, 1000, [data])
+    frame = encode_request_header(ApiKey.PRODUCE, 9, 1, "tester") + b"".join(map(bytes, body.encode(9)))
+    request = RequestParser(registry).parse(
+        frame, connection(), channel=channel, received_ns=1, release=lambda: released.append(True)
+    )
+    Apis(replicas.actions, lambda: 1).handle(request)
+    assert len(channel.continuations) == is_long
+    if is_long:
+        assert (channel.frames, released, replicas.partition().log.log_end_offset) == ([], [], 0)
+        channel.continuations[0]()
+    assert channel.answer().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert (len(released), len(channel.frames), len(channel.continuations)) == (1, 1, int(is_long))
+    assert replicas.partition().log.log_end_offset > 0
+
+
+def test_an_old_version_is_never_brief() -> None:
+    replicas = Replicas()
+    api = ProduceApi(replicas.manager, replicas.metadata)
+    registry = Registry([Handler(ApiKey.PRODUCE, 0, 13, api.produce, api.error, brief=True, brief_from=3)])
+    for version, brief in ((2, False), (3, True)):
+        body = ProduceRequest(None, 1, 1000, [])
+        frame = encode_request_header(ApiKey.PRODUCE, version, 1, "t") + b"".join(map(bytes, body.encode(version)))
+        request = RequestParser(registry).parse(frame, connection(), channel=WaitingChannel(), received_ns=1)
+        assert request.brief is brief

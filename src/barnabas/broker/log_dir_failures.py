@@ -24,10 +24,18 @@ RETRY_SECONDS = 1.0
 class LogDirFailures:
     """fail: ends the broker, told why. timeout_ms: how long the controller may be out of reach."""
 
-    def __init__(self, fail: Callable[[BaseException], None], clock: Clock, *, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        fail: Callable[[BaseException], None],
+        clock: Clock,
+        *,
+        timeout_ms: int,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
         self._fail = fail
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._retry_seconds = retry_seconds
         self._failed: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -95,5 +103,5 @@ class LogDirFailures:
                     return
             else:
                 return
-            if self._stopped.wait(RETRY_SECONDS):
+            if self._stopped.wait(self._retry_seconds):
                 return

@@ -74,11 +74,6 @@ class TopicStats:
         for name in METRIC_NAMES:
             setattr(self, name, 0)
 
-    @property
-    def requests(self) -> int:
-        """Produces and fetches: a topic that had none since is not looked at."""
-        return self.total_produce_requests + self.total_fetch_requests
-
     def add(self, other: TopicStats) -> None:
         """Add another one's counts."""
         for name in METRIC_NAMES:
@@ -108,6 +103,7 @@ class BrokerTopicStats:
         self._gone = TopicStats()
         self._of_thread = _OfThread(self._threads, self._lock)
         self._seen: dict[str, TopicStats] = {}
+        self._seen_requests: dict[str, int] = {}
         self._rates: dict[str, dict[str, Rates]] = {}
         self._rates_of_all = dict.fromkeys(METRIC_NAMES, NO_RATES)
 
@@ -160,21 +156,21 @@ class BrokerTopicStats:
     def tick(self, elapsed_seconds: float) -> None:
         """See MetricFamily. Topics without requests since, and without a rate left, cost a comparison."""
         events_of_all = dict.fromkeys(METRIC_NAMES, 0)
-        names = [*self.topic_names(), UNHOSTED]
-        for topic in names:
-            seen = self._seen.get(topic)
-            if seen is None or topic in self._rates or seen.requests != self._requests(topic):
-                self._tick_topic(topic, seen or TopicStats(), elapsed_seconds, events_of_all)
+        requests = self._requests()
+        seen = self._seen_requests
+        changed = [topic for topic, number in requests.items() if seen.get(topic) != number]
+        for topic in {*changed, *list(self._rates)}:
+            self._tick_topic(topic, elapsed_seconds, events_of_all)
+        self._seen_requests = requests
         with self._lock:
-            for gone in self._seen.keys() - set(names):
+            for gone in self._seen.keys() - requests.keys():
                 del self._seen[gone]
         self._rates_of_all = {
             name: decayed(rates, events_of_all[name], elapsed_seconds) for name, rates in self._rates_of_all.items()
         }
 
-    def _tick_topic(
-        self, topic: str, before: TopicStats, elapsed_seconds: float, events_of_all: dict[str, int]
-    ) -> None:
+    def _tick_topic(self, topic: str, elapsed_seconds: float, events_of_all: dict[str, int]) -> None:
+        before = self._seen.get(topic) or TopicStats()
         now = self.totals(topic)
         rates = self._rates.get(topic, {})
         updated = {}
@@ -192,8 +188,13 @@ class BrokerTopicStats:
             else:
                 self._rates.pop(topic, None)
 
-    def _requests(self, topic: str) -> int:
-        return sum(topics[topic].requests for topics in self._snapshot() if topic in topics)
+    def _requests(self) -> dict[str, int]:
+        """Produces and fetches by topic: what tells a topic that is used from thousands that are not."""
+        requests: dict[str, int] = {}
+        for topics in self._snapshot():
+            for name, stats in list(topics.items()):
+                requests[name] = requests.get(name, 0) + stats.total_produce_requests + stats.total_fetch_requests
+        return requests
 
     @staticmethod
     def _samples_of(

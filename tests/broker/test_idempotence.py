@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.records.compression import Codec
 from tests.support.raw_client import RawClient, make_batch
@@ -105,6 +106,17 @@ def test_a_duplicate_tells_the_time_of_the_batch(client: RawClient, topic: str) 
     answers = [client.produce(topic, make_batch([b"value"], timestamp_ms=STAMP, **fields)) for _ in range(2)]
     assert [answer.log_append_time_ms for answer in answers] == [-1, STAMP]
     assert [answer.base_offset for answer in answers] == [0, 0]
+
+
+def test_a_transaction_that_no_coordinator_knows_is_not_written(client: RawClient, topic: str) -> None:
+    client.create_topic(topic)
+    fields: dict[str, Any] = {"producer_id": take_producer_id(client), "producer_epoch": 0, "base_sequence": 0}
+    request = client.produce_request(topic, make_batch([b"value"], is_transactional=True, **fields), 9, -1)
+    request.transactional_id = topic
+    (result,) = client.call(request, 9, ProduceResponse).responses[0].partition_responses
+    assert result.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert "Unable to verify the partition has been added to the transaction" in (result.error_message or "")
+    assert client.end_offset(topic) == 0
 
 
 @pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka cannot be restarted within ZooKeeper's session time-out")

@@ -95,6 +95,7 @@ class ProduceApi:
                 by_topic.append((name, topic.topic_id, entries))
         if body.transactional_id is not None:
             _refuse_several_producers(to_append)
+            to_append = _without_transactions(to_append)
 
         def answer(_: Sequence[PartitionAppend]) -> None:
             if acks == 0:
@@ -256,13 +257,30 @@ def _first_of(
     return error or refusal or ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+def _is_transactional(entry: PartitionAppend) -> bool:
+    return len(entry.records) >= PRODUCER_END and bool(entry.records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK)
+
+
+def _without_transactions(entries: Sequence[PartitionAppend]) -> list[PartitionAppend]:
+    """Fail transactional batches, as Kafka does when it reaches no coordinator to verify them with (KIP-890).
+
+    Nobody would ever end such a transaction, and readers of committed records would wait behind it.
+    """
+    others: list[PartitionAppend] = []
+    text = (
+        "Unable to verify the partition has been added to the transaction. Underlying error: COORDINATOR_NOT_AVAILABLE"
+    )
+    for entry in entries:
+        if _is_transactional(entry):
+            entry.fail(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text))
+        else:
+            others.append(entry)
+    return others
+
+
 def _refuse_several_producers(entries: Sequence[PartitionAppend]) -> None:
     """Raise INVALID_PRODUCER_ID_MAPPING when the transactional batches of a request are of several producers."""
-    producers = {
-        bytes(entry.records[PRODUCER_START:PRODUCER_END])
-        for entry in entries
-        if len(entry.records) >= PRODUCER_END and entry.records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK
-    }
+    producers = {bytes(entry.records[PRODUCER_START:PRODUCER_END]) for entry in filter(_is_transactional, entries)}
     if len(producers) > 1:
         text = "Transactional records contained more than one producer ID"
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)

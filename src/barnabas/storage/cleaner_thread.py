@@ -99,6 +99,8 @@ class CleanerThread:
             self._delete_old_segments()
         except LogCleaningError as error:
             log = error.log
+            if self._logs.get(log.topic_partition) is not log:
+                return False  # deleted meanwhile: no wonder, and nothing to be held against another log of this name
             logger.warning(
                 "Unexpected exception thrown when cleaning log %s. Marking its partition (%s) as uncleanable",
                 log,

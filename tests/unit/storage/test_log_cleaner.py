@@ -129,6 +129,45 @@ def test_timestamps_headers_and_codec_survive(codec: Codec) -> None:
     ]
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_log_append_time_stays(codec: Codec) -> None:
+    broker = CleanedBroker(message_timestamp_type="LogAppendTime", delete_retention_ms=RETENTION_MS)
+    log = broker.log()
+    broker.clock.advance(500)
+    appended_ms = broker.clock.milliseconds()
+    append(log, (b"a", b"1"), (b"b", b"1"), (b"c", None), codec=codec, timestamp=NOW - 77_000)
+    append(log, (b"a", b"2"), codec=codec, timestamp=NOW - 77_000)
+    log.roll()
+    for horizon_ms in (appended_ms + RETENTION_MS, None):
+        broker.clock.advance(RETENTION_MS if horizon_ms is None else 0)
+        assert broker.clean()
+        first = RecordBatch(read_all(log)[0])
+        first.check()
+        assert first.delete_horizon_ms in (horizon_ms, appended_ms + RETENTION_MS)
+        assert (first.timestamp_type, first.max_timestamp) == (1, appended_ms)
+        kept = [(record.key, record.timestamp) for record in first.records()]
+        assert kept == [(b"b", appended_ms), (b"c", appended_ms)][: 2 if horizon_ms else 1]
+        append(log, (b"x", b"1"), timestamp=NOW)
+        log.roll()
+
+
+def test_records_without_a_key_go() -> None:
+    """They are from the time before the topic was compacted."""
+    broker = CleanedBroker()
+    log = broker.log()
+    compacted = log.config
+    log.update_config(log_config(cleanup_policy="delete"))
+    builder = RecordBatchBuilder()
+    for key in (b"a", None, b"b", None):
+        builder.append(NOW, key, b"1")
+    append_batch(log, builder)
+    log.roll()
+    assert not broker.clean()
+    log.update_config(compacted)
+    assert broker.clean()
+    assert stored(log) == [(0, b"a", b"1"), (2, b"b", b"1")]
+
+
 def test_a_batch_that_stays_whole_is_copied_byte_for_byte() -> None:
     broker = CleanedBroker()
     log = broker.log()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request import ConnectionContext, Request, ResponseChannel
@@ -19,7 +19,7 @@ from barnabas.protocol.errors import DecodeError, InvalidRequest
 from barnabas.protocol.headers import RequestHeader, parse_request_header
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 
-SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def valid_software(body: ApiVersionsRequest) -> bool:

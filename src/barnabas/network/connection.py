@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.api.request import ConnectionContext, Request
 from barnabas.network.mute_states import (
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_NOT_MUTED = MuteState.NOT_MUTED
-_PENDING = MuteState.MUTED_AND_RESPONSE_PENDING
+_NOT_MUTED: Final = MuteState.NOT_MUTED
+_PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
 
-UNSENT_BYTES_LIMIT = 64 * 1024
+UNSENT_BYTES_LIMIT: Final = 64 * 1024
 """With more than this unsent, an answer counts as sent only once its bytes have left: a peer that asks without
 reading is not served any further."""
 

@@ -20,7 +20,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any
+from typing import Any, Final
 
 from barnabas.api.request import ConnectionContext, Request
 from barnabas.network.connection import Connection, Response, ResponseKind
@@ -38,16 +38,16 @@ from barnabas.transport.selector import Selector
 from barnabas.transport.transport_layer import StreamSocket
 
 logger = logging.getLogger(__name__)
-_TRACE = 5  # Kafka's TRACE; Python has no name for it
+_TRACE: Final = 5  # Kafka's TRACE; Python has no name for it
 
-CONNECTION_QUEUE_SIZE = 20
+CONNECTION_QUEUE_SIZE: Final = 20
 """New connections that may wait for a Processor, and that it configures in one turn."""
-POLL_MS = 300
-_NOT_MUTED = MuteState.NOT_MUTED
-_PENDING = MuteState.MUTED_AND_RESPONSE_PENDING
-TURN_NS = 1_000_000
+POLL_MS: Final = 300
+_NOT_MUTED: Final = MuteState.NOT_MUTED
+_PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
+TURN_NS: Final = 1_000_000
 """What a turn of the loop may spend on requests run at once."""
-SLOW_REQUEST_NS = 5_000_000
+SLOW_REQUEST_NS: Final = 5_000_000
 """A single request that takes this long is waiting for something: others must not wait behind it. (Being descheduled
 for a time slice on a busy machine takes up to 4 ms, and proves nothing.)"""
 

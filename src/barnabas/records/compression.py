@@ -13,7 +13,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import cramjam
 
@@ -22,17 +22,17 @@ from barnabas.records.xxhash32 import xxhash32
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-DEFAULT_LIMIT_BYTES = 256 << 20
+DEFAULT_LIMIT_BYTES: Final = 256 << 20
 """The most a single batch may decompress to, unless the caller says otherwise: 8 KB of zstd can claim 256 MB."""
 
-XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
-_XERIAL_MAGIC = XERIAL_HEADER[:8]
-_XERIAL_BLOCK_SIZE = 32 * 1024
-_SNAPPY_MAX_RATIO = 24  # a three-byte copy element yields 64 bytes, and nothing yields more per byte
-_GZIP_WBITS = 31
-_LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_FIRST_GUESS_BYTES = 64 * 1024
-_OUTPUT_FULL = "failed to write whole buffer"
+XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_XERIAL_MAGIC: Final = XERIAL_HEADER[:8]
+_XERIAL_BLOCK_SIZE: Final = 32 * 1024
+_SNAPPY_MAX_RATIO: Final = 24  # a three-byte copy element yields 64 bytes, and nothing yields more per byte
+_GZIP_WBITS: Final = 31
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_FIRST_GUESS_BYTES: Final = 64 * 1024
+_OUTPUT_FULL: Final = "failed to write whole buffer"
 
 
 class Codec(IntEnum):

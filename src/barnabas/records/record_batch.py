@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Buffer, Codec, decompress
 from barnabas.records.crc import crc32c
@@ -17,34 +17,34 @@ from barnabas.records.record_reader import Record, read_records
 
 __all__ = ["HEADER", "HEADER_SIZE", "Buffer", "ControlRecord", "Record", "RecordBatch", "batches", "is_whole_batch"]
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp, producer id,
 producer epoch, base sequence, record count."""
-HEADER_SIZE = 61
-LOG_OVERHEAD = 12
+HEADER_SIZE: Final = 61
+LOG_OVERHEAD: Final = 12
 """Base offset and length, which the length does not count; the same in all formats."""
-MAGIC_POSITION = 16
-CRC_POSITION = 17
-ATTRIBUTES_POSITION = 21
+MAGIC_POSITION: Final = 16
+CRC_POSITION: Final = 17
+ATTRIBUTES_POSITION: Final = 21
 """Where the checksum begins to cover: offset and leader epoch can change without a new checksum."""
 
-CODEC_MASK = 0x07
-TIMESTAMP_TYPE_MASK = 0x08
-TRANSACTIONAL_MASK = 0x10
-CONTROL_MASK = 0x20
-DELETE_HORIZON_MASK = 0x40
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_MASK: Final = 0x08
+TRANSACTIONAL_MASK: Final = 0x10
+CONTROL_MASK: Final = 0x20
+DELETE_HORIZON_MASK: Final = 0x40
 
-CREATE_TIME = 0
-LOG_APPEND_TIME = 1
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_LEADER_EPOCH = -1
-MAX_SEQUENCE = 2**31 - 1
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+MAX_SEQUENCE: Final = 2**31 - 1
 
-_CONTROL_KEY = struct.Struct(">hh")
-_CODECS = tuple(Codec)
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_CODECS: Final = tuple(Codec)
 
 
 class ControlRecord(NamedTuple):

@@ -16,13 +16,13 @@ from barnabas.records.varint import MAX_VARINT_BYTES
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-MIN_RECORD_SIZE = 6
+MIN_RECORD_SIZE: Final = 6
 """Attributes, timestamp delta, offset delta, key length, value length, header count: a byte each."""
 
 _PIECE_BYTES: Final = 1 << 16
 # Bytes to skip, by the first byte of a length: its own bytes and what it says. Impossible ones jump out of any buffer,
 # which ends the quick walk; the careful one then finds out what is wrong.
-_FAR = 1 << 48
+_FAR: Final = 1 << 48
 _SKIP_ONE: Final = tuple(_FAR if low & 1 or low >> 1 < MIN_RECORD_SIZE else 1 + (low >> 1) for low in range(128))
 _SKIP_TWO: Final = tuple(_FAR if low & 1 else 2 + ((low & 0x7F) >> 1) for low in range(256))
 _SKIP_HIGH: Final = tuple(high << 6 if high else _FAR for high in range(128))

@@ -13,8 +13,8 @@ from barnabas.records.errors import CorruptRecord
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-MAX_VARINT_BYTES = 5
-MAX_VARLONG_BYTES = 10
+MAX_VARINT_BYTES: Final = 5
+MAX_VARLONG_BYTES: Final = 10
 
 
 def encode_zigzag(value: int) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
@@ -21,10 +22,10 @@ from barnabas.storage.log_append_info import AppendOrigin, RefusedBatch
 
 logger = logging.getLogger(__name__)
 
-VALID_ACKS = (-1, 0, 1)
-_REPLICATED = ErrorCode.NONE
+VALID_ACKS: Final = (-1, 0, 1)
+_REPLICATED: Final = ErrorCode.NONE
 
-EXPECTED_ERRORS = frozenset(
+EXPECTED_ERRORS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest
@@ -34,10 +34,10 @@ logger = logging.getLogger(__name__)
 
 PartitionState = LeaderAndIsrRequest.LeaderAndIsrPartitionState
 
-NO_EPOCH = -1
+NO_EPOCH: Final = -1
 """A client that knows no leader epoch sends this, and is not fenced."""
 
-HIGH_WATERMARK = -1
+HIGH_WATERMARK: Final = -1
 """DeleteRecords: everything below the high watermark."""
 
 

@@ -12,13 +12,13 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
 _READ_WITHOUT_WAITING: int | None = getattr(os, "RWF_NOWAIT", None)  # Linux
 
-MAX_BUFFERS_PER_WRITE = 512
+MAX_BUFFERS_PER_WRITE: Final = 512
 """Fewer than any system's IOV_MAX (1024 on Linux)."""
 
 
@@ -295,4 +295,4 @@ class OperatingSystemFiles:
 
 
 # macOS has no fdatasync.
-_sync_data = getattr(os, "fdatasync", os.fsync)
+_sync_data: Final = getattr(os, "fdatasync", os.fsync)

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import batch_at
 from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, RecordBatch
 
-MIN_BATCH_SIZE = 26
+MIN_BATCH_SIZE: Final = 26
 """Of magic 0: offset, size, and the 14 bytes every message has."""
-SEARCH_CHUNK_BYTES = 8192
+SEARCH_CHUNK_BYTES: Final = 8192
 """An index entry is at most `index.interval.bytes` (4096) and one batch before what is looked for."""
-SCAN_CHUNK_BYTES = 1 << 20
+SCAN_CHUNK_BYTES: Final = 1 << 20
 
-_PLACE = struct.Struct(">qi4xb6xi")
+_PLACE: Final = struct.Struct(">qi4xb6xi")
 """Base offset, length, magic, last offset delta (which in magic 0 and 1 is something else)."""
-_LENGTH = struct.Struct(">8xi")
+_LENGTH: Final = struct.Struct(">8xi")
 
 
 class Readable(Protocol):

@@ -13,14 +13,15 @@ import struct
 import threading
 from array import array
 from bisect import bisect_right
+from typing import Final
 
 from barnabas.storage.index_pages import PAGE_ENTRIES, IndexPages
 from barnabas.storage.segment_file import SegmentFile
 
 logger = logging.getLogger(__name__)
 
-WRITE_AT_ENTRIES = PAGE_ENTRIES
-KEEP_ENTRIES = PAGE_ENTRIES
+WRITE_AT_ENTRIES: Final = PAGE_ENTRIES
+KEEP_ENTRIES: Final = PAGE_ENTRIES
 """Written entries kept in memory as well: readers are mostly at the end of the log."""
 
 

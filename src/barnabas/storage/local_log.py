@@ -6,9 +6,12 @@ lock where both are held, and never takes the log's lock: an fsync need not stop
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
@@ -23,7 +26,7 @@ from barnabas.storage.log_segments import LogSegments
 
 logger = logging.getLogger(__name__)
 
-_new_tuple = tuple.__new__
+_new_tuple: Final = tuple.__new__
 
 
 class LocalLog:
@@ -264,13 +267,22 @@ class LocalLog:
         present = set(self.segments)
         replaced = [segment for segment in old if segment in present]
         files = self._environment.files
-        new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
-        files.sync_dir(self.directory)
+        try:
+            new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+            files.sync_dir(self.directory)
+        except OSError:
+            with suppress(OSError):  # a start must not find it, when the old ones have been cleaned otherwise
+                new.delete()
+            raise
         self.segments.replace(new, replaced)
-        for segment in replaced:
-            segment.change_suffix("", DELETED_SUFFIX)
-        new.change_suffix(SWAP_SUFFIX, "")
-        files.sync_dir(self.directory)
+        try:
+            for segment in replaced:
+                segment.change_suffix("", DELETED_SUFFIX)
+            new.change_suffix(SWAP_SUFFIX, "")
+            files.sync_dir(self.directory)
+        except OSError as error:
+            # A full disk too: only a start can finish this.
+            raise OSError(errno.EIO, f"segment {new.base_offset} is half swapped in: {error}") from error
         self._delete_later(replaced)
         return replaced
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.file_records import FileRecords
@@ -25,8 +26,8 @@ from barnabas.storage.sequential_reads import MAX_BYTES, SequentialReads
 from barnabas.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from barnabas.storage.transaction_index import AbortedTransactionEntry, TransactionIndex
 
-MAX_RELATIVE_OFFSET = 2**31 - 1
-RECENT_BATCHES = 128
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+RECENT_BATCHES: Final = 128
 """Places of the newest batches kept in memory, so that a consumer at the end of the log is served without a search."""
 
 Batch = RecordBatch | LegacyBatch

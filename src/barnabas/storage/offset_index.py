@@ -6,14 +6,14 @@ lock: see `index_file`. Kafka: OffsetIndex.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.storage.index_file import CorruptIndex, IndexFile
 from barnabas.storage.index_pages import IndexPages
 from barnabas.storage.segment_file import SegmentFile
 
-ENTRY_FORMAT = ">ii"
-ENTRY_SIZE = 8
+ENTRY_FORMAT: Final = ">ii"
+ENTRY_SIZE: Final = 8
 
 
 class OffsetPosition(NamedTuple):

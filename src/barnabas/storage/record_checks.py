@@ -5,7 +5,7 @@ Part of LogValidator, for the batches it must look into. Pure. Kafka: LogValidat
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -15,7 +15,7 @@ from barnabas.records.record_reader import Record
 from barnabas.storage.log_append_info import InvalidRecords, RecordError
 from barnabas.storage.record_scan import scan_records
 
-UNLIMITED_MS = 2**63 - 1
+UNLIMITED_MS: Final = 2**63 - 1
 _MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1
 
 

@@ -8,7 +8,7 @@ Kafka: DefaultRecord.readFrom, DefaultRecordBatch.skipKeyValueIterator.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag
@@ -16,9 +16,9 @@ from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-_ONE_BYTE_OFFSETS = 64
+_ONE_BYTE_OFFSETS: Final = 64
 """Offset deltas below take one byte."""
-_TWO_BYTE_OFFSETS = 8192
+_TWO_BYTE_OFFSETS: Final = 8192
 """Others below take two."""
 
 

@@ -9,6 +9,7 @@ cut: what a slow reader still enters, it enters into the old one.
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from barnabas.records.file_records import FileRecords
 from barnabas.records.record_batch import LOG_OVERHEAD
@@ -16,9 +17,9 @@ from barnabas.storage.segment_file import SegmentFile
 
 MAX_BYTES: int = 64 * 1024
 """Reads of at most this size are made at once; larger ones go by sendfile, and one search more does not matter."""
-MAX_PLACES = 64
+MAX_PLACES: Final = 64
 
-_HEADER = struct.Struct(">qi4xb6xi")
+_HEADER: Final = struct.Struct(">qi4xb6xi")
 """Base offset, length, magic, last offset delta."""
 
 

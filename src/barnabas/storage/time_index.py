@@ -6,15 +6,15 @@ the offset is the last one of the batch that has it. Threads and lock: see `inde
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.storage.index_file import CorruptIndex, IndexFile
 from barnabas.storage.index_pages import IndexPages
 from barnabas.storage.segment_file import SegmentFile
 
-ENTRY_FORMAT = ">qi"
-ENTRY_SIZE = 12
-NO_TIMESTAMP = -1
+ENTRY_FORMAT: Final = ">qi"
+ENTRY_SIZE: Final = 12
+NO_TIMESTAMP: Final = -1
 
 
 class TimestampOffset(NamedTuple):

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Final
 
 from barnabas.transport.frame_buffer_pool import FrameBufferPool, PooledFrame
 
-_LENGTH = struct.Struct(">i")
-_PREFIX_BYTES = 4
-RECEIVE_BYTES = 65536
-LARGE_FRAME_BYTES = 65536
-_LARGE_RECEIVE_BYTES = 1 << 20  # at most so much of one channel at a time
-_PIECES_BEFORE_JOIN = 64
+_LENGTH: Final = struct.Struct(">i")
+_PREFIX_BYTES: Final = 4
+RECEIVE_BYTES: Final = 65536
+LARGE_FRAME_BYTES: Final = 65536
+_LARGE_RECEIVE_BYTES: Final = 1 << 20  # at most so much of one channel at a time
+_PIECES_BEFORE_JOIN: Final = 64
 
 Frame = bytes | memoryview
 

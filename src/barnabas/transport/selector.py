@@ -27,7 +27,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.wakeup import Wakeup
@@ -43,8 +43,8 @@ from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSo
 
 logger = logging.getLogger(__name__)
 
-USE_DEFAULT_BUFFER_SIZE = -1
-_ORDINARY_EVENTS = (READABLE, READABLE | WRITABLE)
+USE_DEFAULT_BUFFER_SIZE: Final = -1
+_ORDINARY_EVENTS: Final = (READABLE, READABLE | WRITABLE)
 
 ChannelBuilder = Callable[[StreamSocket], tuple[TransportLayer, Authenticator]]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
@@ -18,18 +18,18 @@ from barnabas.transport.truncated_file import TruncatedFile
 
 logger = logging.getLogger(__name__)
 
-_MAX_PIECES = 1024  # IOV_MAX of Linux: more in one call is an error
+_MAX_PIECES: Final = 1024  # IOV_MAX of Linux: more in one call is an error
 
-READ_INSTEAD_BYTES = 16 * 1024
+READ_INSTEAD_BYTES: Final = 16 * 1024
 """Below this a file range is read, and leaves in one call with what is around it. Measured on loopback, sender's CPU
 per range, read / sendfile: 4 KiB 5.1 / 5.5 us, 16 KiB 7.5 / 5.7, 64 KiB 23 / 16, 256 KiB 101 / 63."""
 
-CONVERSION_STEPS_PER_TURN = 2
+CONVERSION_STEPS_PER_TURN: Final = 2
 """Of records for old clients, for one channel before the others have their turn: about a millisecond."""
 
 _HOLDING_FILES: frozenset[Any] = frozenset({FileRecords, LazyDownConversionRecords})
 
-FILE_BYTES_PER_TURN = 1 << 20
+FILE_BYTES_PER_TURN: Final = 1 << 20
 """At most so much of files for one channel before the others have their turn: one `sendfile` of 50 MB was slower
 than Kafka's pieces, and would hold up everybody else."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from barnabas.api.current_leader import CurrentLeaders
 from barnabas.api.request import Request
@@ -33,16 +33,16 @@ logger = logging.getLogger(__name__)
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = FetchResponse.PartitionData
 
-NO_SESSION = 0
-LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+NO_SESSION: Final = 0
+LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 FOLLOWER_FETCH, TOPIC_IDS, REPLICA_STATE, CURRENT_LEADER = 11, 13, 15, 16
 ZSTD_SINCE, STORAGE_ERROR_SINCE = 10, 6
-LAST_CONVERTED = 3
+LAST_CONVERTED: Final = 3
 """Versions from which on, or up to which, something holds."""
 
-LARGE_BYTES = 64 * 1024
+LARGE_BYTES: Final = 64 * 1024
 """Of a range of a file: smaller ones are not worth a look whether they are in the page cache."""
 
 Refused = tuple[str, bytes, int, ErrorCode]

@@ -175,8 +175,12 @@ class LeadershipOrders:
             key, topic_id=topic_id if topic_id != ZERO_UUID else None, is_new=is_new
         )
         if not is_new:
-            checkpointed = self._checkpoints.read(log.parent_dir).get(key, 0)
-            log.update_high_watermark(min(checkpointed, log.log_end_offset))
+            try:
+                checkpointed = self._checkpoints.read(log.parent_dir).get(key, 0)
+                log.update_high_watermark(min(checkpointed, log.log_end_offset))
+            except OSError as error:
+                self._log_manager.directory_failed(log.parent_dir, f"finding the high watermark of {key}", error)
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.parent_dir}: {error}") from error
         return Partition(key, topic_id, self._environment, log)
 
     def _stop_replica(self, topic: str, state: StopReplicaRequest.StopReplicaPartitionState) -> ErrorCode:

@@ -18,6 +18,7 @@ from functools import partial
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
@@ -26,6 +27,7 @@ from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, write_clean_shutdown
 from barnabas.storage.directory_lock import DirectoryLock
 from barnabas.storage.directory_threads import run_per_directory
+from barnabas.storage.index_file import CorruptIndex
 from barnabas.storage.index_pages import IndexPages
 from barnabas.storage.log_checkpoints import LogCheckpoints
 from barnabas.storage.log_cleaner import LogCleaner
@@ -44,6 +46,8 @@ from barnabas.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
 
+BEHIND_EVERYTHING = 2**63 - 2
+"""A recovery point that leaves only the active segment to be recovered."""
 CLOSING_THREADS = 8
 """Per directory, at least: closing waits for the disk, which takes syncs of several threads together (12 times as fast
 for 1,000 logs that were written to)."""
@@ -146,7 +150,15 @@ class LogManager:
 
     def _load_log(self, topic_partition: TopicPartition, path: str, directory: LogDirectory) -> UnifiedLog:
         terms = directory.load_terms(topic_partition)
-        return load_log(path, topic_partition, self._config_of(topic_partition.topic), terms, self._environment)
+        config = self._config_of(topic_partition.topic)
+        try:
+            return load_log(path, topic_partition, config, terms, self._environment)
+        except (CorruptRecord, CorruptIndex) as error:
+            if not terms.had_clean_shutdown:
+                raise
+            logger.warning("%s was closed in order and is damaged (%s): recovering its active segment", path, error)
+            damaged = LoadTerms(False, BEHIND_EVERYTHING, terms.log_start_offset)
+            return load_log(path, topic_partition, config, damaged, self._environment)
 
     def _config_of(self, topic: str) -> LogConfig:
         """The settings that the topic's other logs have, which are kept up to date; where there are none, asked for."""

@@ -106,6 +106,22 @@ def test_a_partition_that_may_lie_in_a_dead_directory_is_not_made_anew() -> None
     assert stopped.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_a_high_watermark_that_cannot_be_read_is_a_failed_directory() -> None:
+    replicas, *_ = _two_dirs()
+    replicas.append(("topic", 0, batch()), ("topic", 1, batch()))
+    replicas.manager.checkpoint_high_watermarks()
+    again = Replicas(replicas.broker)
+    _disk(replicas).fault = lambda _call, path: BROKEN if path == "/a/replication-offset-checkpoint" else None
+    codes = {
+        again.broker.manager.get_log(TopicPartition("topic", number)).parent_dir: _code(  # type: ignore[union-attr]
+            again.lead(partition=number, is_new=False)
+        )
+        for number in (0, 1)
+    }
+    assert codes == {"/a": ErrorCode.KAFKA_STORAGE_ERROR, "/b": ErrorCode.NONE}
+    assert again.broker.failed_dirs == ["/a"]
+
+
 def test_log_dirs_are_described() -> None:
     replicas, failing, working = _two_dirs()
     replicas.append(("topic", 0, batch()), ("topic", 1, batch(3)))

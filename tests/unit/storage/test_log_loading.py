@@ -203,6 +203,25 @@ def test_deleting_what_may_lie_in_a_failed_directory_fails() -> None:
     assert not broker.manager.all_logs()
 
 
+def test_a_damaged_log_that_was_closed_in_order_keeps_no_broker_from_starting() -> None:
+    files = SimulatedFiles()
+    broker = Broker(files)
+    log = broker.log()
+    for _ in range(3):
+        log.append_as_leader(batch(2), 0)
+    broker.log(_partition(1)).append_as_leader(batch(), 0)
+    broker.manager.shutdown()
+    path = "/data/topic-0/00000000000000000000.log"
+    data = bytearray(files.read_bytes(path))
+    size = len(data) // 3
+    data[size * 2 + 8 : size * 2 + 12] = bytes(4)  # the last batch claims no length
+    files.write_bytes(path, bytes(data))
+    broker.start()
+    assert offsets(read_all(broker.log())) == [(0, 1), (2, 3)]
+    assert broker.log(_partition(1)).log_end_offset == 1
+    assert broker.log().append_as_leader(batch(), 0).first_offset == 4
+
+
 def test_what_goes_wrong_on_a_thread_reaches_the_caller() -> None:
     met = threading.Barrier(2, timeout=10)
     done: list[str] = []

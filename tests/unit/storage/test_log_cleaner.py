@@ -454,6 +454,28 @@ def test_a_full_disk_is_waited_for_and_a_broken_one_goes_offline(number: int, fa
         assert [offset for offset, _, _ in stored(log)] == [1]
 
 
+@pytest.mark.parametrize(("at", "fails"), [(".log.cleaned", False), (".timeindex.cleaned", False), (".log", True)])
+def test_a_swap_without_room_is_undone_or_left_to_the_next_start(at: str, fails: bool) -> None:
+    broker = CleanedBroker()
+    assert isinstance(broker.files, SimulatedFiles)
+    log = broker.log()
+    append(log, (b"a", b"1"), timestamp=NOW)
+    append(log, (b"a", b"2"), timestamp=NOW)
+    log.roll()
+    before = stored(log)
+    broker.files.fault = fault_once("rename", OSError(errno.ENOSPC, "injected"), at)
+    broker.clean()
+    assert broker.failed_dirs == ([LOG_DIR] if fails else [])
+    if fails:
+        log = broker.kill()
+        assert [offset for offset, _, _ in stored(log)] == [1]
+        return
+    assert stored(log) == before
+    assert not [name for name in broker.files.list_dir(log.directory) if name.endswith((".cleaned", ".swap"))]
+    assert broker.clean()
+    assert [offset for offset, _, _ in stored(log)] == [1]
+
+
 def test_a_deleted_partition_leaves_the_checkpoint() -> None:
     broker = CleanedBroker()
     for name in ("one", "two"):

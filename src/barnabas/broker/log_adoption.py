@@ -110,7 +110,7 @@ class LogAdoption:
     def plan(self) -> AdoptionPlan:
         """Look at everything and compare it with the store; changes nothing."""
         survey = survey_log_dirs(self.log_dirs, self._files)
-        refusals = [*survey.problems, *self._refused_leftovers(survey), *self._unknown_policies(survey)]
+        refusals = [*survey.problems, *self._refused_leftovers(survey)]
         broker_id = self._one_of(survey, lambda found: found.broker_id, "broker id", refusals)
         cluster_id = self._one_of(survey, lambda found: found.cluster_id, "cluster id", refusals)
         if broker_id is None:
@@ -123,9 +123,11 @@ class LogAdoption:
                 f"{self.metadata_dir} holds the metadata of another cluster, {known_cluster_id}; the log directories"
                 f" are of cluster {cluster_id}"
             )
-        changes = self._compare(TopicAdoption(self._zk, broker_id), survey, refusals)
+        adoption = TopicAdoption(self._zk, broker_id)
+        refusals += self._unknown_policies(survey, adoption.known_topics)
+        changes = self._compare(adoption, survey, refusals)
         highest = max(
-            highest_transaction_producer_id(survey.partitions_of(TRANSACTION_STATE_TOPIC), self._files),
+            highest_transaction_producer_id(survey.topics.get(TRANSACTION_STATE_TOPIC, ()), self._files),
             *(found.highest_producer_id for found in survey.partitions.values()),
             -1,
         )
@@ -143,8 +145,7 @@ class LogAdoption:
             cluster_id = get_or_generate_cluster_id(self._zk)
         adoption = TopicAdoption(self._zk, plan.broker_id)
         adoption.reserve_producer_ids(plan.highest_producer_id)
-        for change in plan.changed_topics:
-            adoption.write(change)
+        adoption.write(plan.changed_topics)
         for directory, present in plan.survey.meta_properties.items():
             wanted = MetaProperties(cluster_id, plan.broker_id, present.directory_id if present else None)
             if present != wanted:
@@ -176,19 +177,19 @@ class LogAdoption:
             for path in survey.leftovers
         ]
 
-    def _unknown_policies(self, survey: LogDirSurvey) -> list[str]:
+    def _unknown_policies(self, survey: LogDirSurvey, known_topics: frozenset[str]) -> list[str]:
         """With the wrong policy a broker would delete what must be kept: no guesses."""
-        topics = survey.compacted_topics & set(survey.topics)
+        topics = survey.compacted_topics & survey.topics.keys() - known_topics
         return [
             f"topic {topic} was compacted (cleaner-offset-checkpoint): say how it is to be cleaned from now on, as"
             f" --topic-config {topic}:{CLEANUP_POLICY}=compact"
             for topic in sorted(topics)
-            if CLEANUP_POLICY not in self._configs(topic) and not self._zk.topics.exists(topic)
+            if CLEANUP_POLICY not in self._configs(topic, is_new=True)
         ]
 
-    def _configs(self, topic: str) -> Mapping[str, str]:
+    def _configs(self, topic: str, *, is_new: bool) -> Mapping[str, str]:
         """The settings asked for, over those that Kafka's own topics begin with."""
-        initial = {} if self._zk.topics.exists(topic) else INTERNAL_TOPIC_CONFIGS.get(topic, {})
+        initial = INTERNAL_TOPIC_CONFIGS.get(topic, {}) if is_new else {}
         return {**initial, **self._order.topic_configs.get(topic, {})}
 
     def _compare(self, adoption: TopicAdoption, survey: LogDirSurvey, refusals: list[str]) -> list[TopicChange]:
@@ -198,14 +199,14 @@ class LogAdoption:
             if topic not in survey.topics
         ]
         changes = []
-        for topic in survey.topics:
-            partitions = survey.partitions_of(topic)
+        for topic, partitions in survey.topics.items():
             topic_id = next((found.topic_id for found in partitions if found.topic_id is not None), None)
             epochs = {found.topic_partition.partition: found.latest_epoch for found in partitions}
+            configs = self._configs(topic, is_new=topic not in adoption.known_topics)
             try:
                 validate_topic_name(topic)
-                validate_topic_config(self._configs(topic))
-                changes.append(adoption.compare(AdoptedTopic(topic, topic_id, epochs, self._configs(topic))))
+                validate_topic_config(configs)
+                changes.append(adoption.compare(AdoptedTopic(topic, topic_id, epochs, configs)))
             except (ApiError, ConfigError, TopicConflict) as error:
                 refusals.append(f"topic {topic}: {error}")
         return changes

@@ -119,7 +119,7 @@ def _describe(adoption: LogAdoption, plan: AdoptionPlan) -> Iterator[str]:
     for path in survey.leftovers:
         yield f"{path}: of a log that was being deleted, moved or set aside"
     for change in plan.changes:
-        yield _describe_topic(change, sum(found.segment_count for found in survey.partitions_of(change.topic.name)))
+        yield _describe_topic(change, sum(found.segment_count for found in survey.topics[change.topic.name]))
     if any(not change.topic.configs for change in plan.changed_topics):
         yield (
             "topics without settings get the broker's: with log.retention.hours=168, records older than a week will be"

@@ -8,6 +8,7 @@ Kafka has no counterpart; the znodes are those its controller writes for a topic
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from barnabas.metadata.producer_ids import BLOCK_SIZE
@@ -18,6 +19,8 @@ from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
 from barnabas.zk.store import ANY_VERSION
 from barnabas.zk.zk_data import ConfigType, ProducerIdsBlock, TopicIdReplicaAssignment
+
+PARTITIONS_PER_BATCH = 1000
 
 
 class AdoptedTopic(NamedTuple):
@@ -52,20 +55,24 @@ class TopicConflict(Exception):
 
 
 class TopicAdoption:
-    """Compares topics with the store and writes what is missing; every partition has its one replica on `broker_id`."""
+    """Compares topics with the store and writes what is missing; every partition has its one replica on `broker_id`.
+
+    `known_topics` are those of the store when this was made.
+    """
 
     def __init__(self, zk_client: KafkaZkClient, broker_id: int) -> None:
         self._zk = zk_client
         self._broker_id = broker_id
+        self.known_topics = frozenset(zk_client.topics.all_topics())
 
     def compare(self, topic: AdoptedTopic) -> TopicChange:
         """What is to be written for a topic. Raises TopicConflict."""
         name = topic.name
-        if self._zk.topics.is_marked_for_deletion(name):
-            raise TopicConflict(f"topic {name} is being deleted: start the broker to have that finished")
-        found = next(iter(self._zk.topics.assignments([name])), None)
+        found = next(iter(self._zk.topics.assignments([name])), None) if name in self.known_topics else None
         if found is None:
             return TopicChange(topic, True, sorted(topic.latest_epochs), sorted(topic.latest_epochs), topic.configs)
+        if self._zk.topics.is_marked_for_deletion(name):
+            raise TopicConflict(f"topic {name} is being deleted: start the broker to have that finished")
         self._check(topic, found)
         known = {key.partition for key in found.assignment}
         states = self._states(topic.name, topic.latest_epochs)
@@ -77,17 +84,25 @@ class TopicAdoption:
         new_partitions = sorted(topic.latest_epochs.keys() - known)
         return TopicChange(topic, False, new_partitions, led_anew, self._changed_configs(topic))
 
-    def write(self, change: TopicChange) -> None:
-        """Write it: the topic first, then its leaders, each in one batch. StoreError."""
-        topic = change.topic
-        if change.is_new:
-            assignment = dict.fromkeys(sorted(topic.latest_epochs), (self._broker_id,))
-            self._zk.topics.create(topic.name, topic.topic_id or random_uuid(), assignment, topic.configs)
-        else:
-            self._grow(topic, change.new_partitions)
-            if change.configs is not None:
-                self._zk.configs.set_or_create(ConfigType.TOPIC, topic.name, change.configs)
-        self._lead(topic, change.led_anew)
+    def write(self, changes: Sequence[TopicChange]) -> None:
+        """Write them: a topic first, in one batch; then the leaders of all, in few. StoreError."""
+        for change in changes:
+            topic = change.topic
+            if change.is_new:
+                assignment = dict.fromkeys(sorted(topic.latest_epochs), (self._broker_id,))
+                self._zk.topics.create(topic.name, topic.topic_id or random_uuid(), assignment, topic.configs)
+            else:
+                self._grow(topic, change.new_partitions)
+                if change.configs is not None:
+                    self._zk.configs.set_or_create(ConfigType.TOPIC, topic.name, change.configs)
+        latest = {
+            TopicPartition(change.topic.name, number): change.topic.latest_epochs[number]
+            for change in changes
+            for number in change.led_anew
+        }
+        waiting = iter(latest.items())
+        while batch := dict(islice(waiting, PARTITIONS_PER_BATCH)):
+            self._lead(batch)
 
     def reserve_producer_ids(self, highest: int) -> int | None:
         """See that no producer id up to `highest` is handed out again; the first that may be, None if it was so.
@@ -120,17 +135,16 @@ class TopicAdoption:
             (found,) = self._zk.topics.assignments([topic.name])
             self._zk.topics.set_assignment(topic.name, found.topic_id, {**found.assignment, **added})
 
-    def _lead(self, topic: AdoptedTopic, partitions: Sequence[int]) -> None:
+    def _lead(self, latest_epochs: Mapping[TopicPartition, int]) -> None:
         """Let this broker lead in the next epochs: states that don't exist are created, others raised."""
         controller_epoch, _ = self._zk.controller_epoch() or (0, 0)
-        present = self._states(topic.name, partitions)
+        present = self._zk.topics.partition_states(latest_epochs.keys())
         new: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         raised: dict[TopicPartition, LeaderAndIsr] = {}
-        for number in partitions:
-            key = TopicPartition(topic.name, number)
-            leadership = LeaderAndIsr(self._broker_id, topic.latest_epochs[number] + 1, (self._broker_id,))
-            if number in present:
-                raised[key] = leadership.with_partition_epoch(present[number].leader_and_isr.partition_epoch)
+        for key, latest in latest_epochs.items():
+            leadership = LeaderAndIsr(self._broker_id, latest + 1, (self._broker_id,))
+            if key in present:
+                raised[key] = leadership.with_partition_epoch(present[key].leader_and_isr.partition_epoch)
             else:
                 new[key] = LeaderIsrAndControllerEpoch(leadership, controller_epoch)
         created = self._zk.topics.create_partition_states(new, ANY_VERSION)

@@ -64,6 +64,8 @@ class LogDirSurvey:
     """What was found. `problems` say what keeps the directories from being opened, a line each."""
 
     partitions: dict[TopicPartition, FoundPartition] = field(default_factory=dict)
+    topics: dict[str, list[FoundPartition]] = field(default_factory=dict)
+    """The same by topic, in the order of names and numbers."""
     meta_properties: dict[str, MetaProperties | None] = field(default_factory=dict)
     clean: dict[str, bool] = field(default_factory=dict)
     """By directory: whether its broker stopped in order."""
@@ -75,23 +77,16 @@ class LogDirSurvey:
     """Directories of KRaft's metadata log."""
     problems: list[str] = field(default_factory=list)
 
-    def partitions_of(self, topic: str) -> list[FoundPartition]:
-        """The topic's partitions in the order of their numbers."""
-        return [found for key, found in sorted(self.partitions.items()) if key.topic == topic]
-
-    @property
-    def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
-        return sorted({key.topic for key in self.partitions})
-
 
 def survey_log_dirs(directories: Sequence[str], files: Files) -> LogDirSurvey:
     """Look into the log directories of one broker. What is malformed is a problem of the survey; raises OSError."""
     survey = LogDirSurvey()
     for directory in directories:
         _survey_directory(directory, files, survey)
-    for topic in survey.topics:
-        survey.problems += _problems_of_topic(topic, survey.partitions_of(topic))
+    for key, found in sorted(survey.partitions.items()):
+        survey.topics.setdefault(key.topic, []).append(found)
+    for topic, partitions in survey.topics.items():
+        survey.problems += _problems_of_topic(topic, partitions)
     return survey
 
 

@@ -6,8 +6,7 @@ FetchRequest.PartitionData, LogReadResult.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.file_records import FileRecords
@@ -15,9 +14,8 @@ from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
-@dataclass(frozen=True, slots=True)
-class FetchTerms:
-    """What holds for all partitions of one fetch.
+class FetchTerms(NamedTuple):
+    """What holds for all partitions of one fetch. (A tuple: one is made for every fetch.)
 
     max_bytes: limit of the whole answer; the first batch is returned even when it is larger, unless
     `hard_max_bytes` (Fetch v0-2). replica_id: -1 for consumers, a broker's id for followers; then replica_epoch is its

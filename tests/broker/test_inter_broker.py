@@ -14,7 +14,7 @@ from barnabas.protocol.uuid import ZERO_UUID, random_uuid
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.raw_controller import RawController, broker_entry
-from tests.support.server_fixtures import MODES, Server, make_server
+from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
 
 BY_ID = 5
 
@@ -127,3 +127,25 @@ def test_a_partition_elsewhere_or_of_an_earlier_leader_epoch_is_refused_alone(
         ErrorCode.NONE,
         ErrorCode.FENCED_LEADER_EPOCH,
     )
+
+
+@pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka trusts whoever may send this")
+@pytest.mark.parametrize("name", ["../outside", "a/b", "..", "", "x" * 250])
+def test_no_name_becomes_a_directory_that_no_topic_could_have(
+    ruled_server: Server, controller: RawController, name: str
+) -> None:
+    for version in (0, 7):
+        refused = controller.lead(name, version=version)
+        assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    for version in (4, 8):
+        assert controller.tell(name, [], version=version).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert not (ruled_server.data_dir.parent / "outside-0").exists()
+
+
+@pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka trusts whoever may send this")
+def test_no_number_becomes_a_directory_that_no_partition_could_have(
+    ruled_server: Server, controller: RawController, topic: str
+) -> None:
+    assert controller.lead(topic, partition=-1).error_code == ErrorCode.INVALID_REQUEST
+    assert controller.lead(topic, leader_epoch=-7).error_code == ErrorCode.INVALID_REQUEST
+    assert not list(ruled_server.data_dir.glob(f"{topic}*"))

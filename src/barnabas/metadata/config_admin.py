@@ -22,6 +22,7 @@ from barnabas.config.log_config import validate_topic_config
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.config_codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.zk.errors import StoreUnavailableError
@@ -71,6 +72,7 @@ class ConfigAdmin:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         if not self._metadata.contains(topic):  # before its name becomes a path in the store
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+        validate_topic_name(topic)
         with self._lock:
             try:
                 settings = wanted()

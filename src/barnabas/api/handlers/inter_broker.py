@@ -5,7 +5,8 @@ earlier life of this broker is refused whole (STALE_BROKER_EPOCH), one of an ear
 (STALE_CONTROLLER_EPOCH). Old versions are brought into the layout of the newest before anybody acts on them:
 LeaderAndIsr v2 and UpdateMetadata v5 group partitions by topic, StopReplica v1 does, and v3 says for each partition
 whether it is to be deleted; UpdateMetadata v1 has endpoints, v3 the listeners' names. LeaderAndIsr v5 answers by topic
-id. The controller in this process calls ReplicaManager without coming by here.
+id. Names that no topic can have are refused: they would become directories. The controller in this process calls
+ReplicaManager without coming by here.
 
 Kafka: KafkaApis.handleLeaderAndIsrRequest, handleStopReplicaRequest, handleUpdateMetadataRequest; the layouts:
 LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest.normalize.
@@ -14,13 +15,14 @@ LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest.normalize.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
 from barnabas.api.request import Request
 from barnabas.config.listeners import SECURITY_PROTOCOLS
-from barnabas.protocol.errors import ErrorCode
+from barnabas.metadata.topic_name import validate_topic_name
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -60,6 +62,7 @@ class InterBrokerApi:
             request.respond(self.leader_and_isr_error(request, ErrorCode.STALE_BROKER_EPOCH, None))
             return
         body.topic_states = _leader_and_isr_by_topic(body)
+        _check_partitions(body.topic_states)
         response = self._replicas.apply_leader_and_isr(body)
         if response.error_code != ErrorCode.NONE:
             response = self.leader_and_isr_error(request, ErrorCode(response.error_code), None)
@@ -94,6 +97,8 @@ class InterBrokerApi:
         if request.api_version < 3:
             for broker in request.body.live_brokers:
                 _name_listeners(broker, request.api_version)
+        for name in {state.topic_name for state in _update_metadata_topics(request.body)}:
+            validate_topic_name(name)
         request.respond(self._replicas.update_metadata(request.body))
 
     @staticmethod
@@ -156,6 +161,21 @@ class InterBrokerApi:
         return True
 
 
+def _check_partitions(topic_states: Iterable[LeaderAndIsrRequest.LeaderAndIsrTopicState]) -> None:
+    """ApiError for a partition that cannot be: its name and number would become a directory.
+
+    No controller sends that; whoever else can connect may.
+    """
+    for topic_state in topic_states:
+        validate_topic_name(topic_state.topic_name)
+        for state in topic_state.partition_states:
+            if state.partition_index < 0 or state.leader_epoch < 0:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"No partition {topic_state.topic_name}-{state.partition_index} of epoch {state.leader_epoch}",
+                )
+
+
 def _leader_and_isr_by_topic(body: LeaderAndIsrRequest) -> list[LeaderAndIsrRequest.LeaderAndIsrTopicState]:
     if not body.ungrouped_partition_states:
         return body.topic_states
@@ -165,6 +185,13 @@ def _leader_and_isr_by_topic(body: LeaderAndIsrRequest) -> list[LeaderAndIsrRequ
             grouped[state.topic_name] = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name=state.topic_name)
         grouped[state.topic_name].partition_states.append(state)
     return list(grouped.values())
+
+
+def _update_metadata_topics(
+    body: UpdateMetadataRequest,
+) -> Sequence[UpdateMetadataRequest.UpdateMetadataTopicState | UpdateMetadataRequest.UpdateMetadataPartitionState]:
+    """What names topics: since v5 the topics' states, before each partition's."""
+    return body.topic_states or body.ungrouped_partition_states
 
 
 def _stop_replica_by_topic(body: StopReplicaRequest) -> list[StopReplicaRequest.StopReplicaTopicState]:

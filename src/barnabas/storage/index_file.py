@@ -25,6 +25,10 @@ KEEP_ENTRIES: Final = PAGE_ENTRIES
 """Written entries kept in memory as well: readers are mostly at the end of the log."""
 
 
+_ENTRY_STRUCTS = {entry_format: struct.Struct(entry_format) for entry_format in (">ii", ">qi")}
+"""Shared: there are two indexes a segment, and thousands of segments."""
+
+
 class CorruptIndex(Exception):
     """The index cannot belong to its segment and must be rebuilt from it."""
 
@@ -64,7 +68,7 @@ class IndexFile:
         is_new: bool = False,
     ) -> None:
         self.base_offset = base_offset
-        self._entry = struct.Struct(entry_format)
+        self._entry = _ENTRY_STRUCTS[entry_format]
         self.max_entries = max_bytes // self._entry.size
         self._file = file
         self._pages = pages

@@ -96,15 +96,16 @@ class Replicas:
         controller_epoch: int = 1,
         topic_id: bytes = TOPIC_ID,
         is_new: bool = True,
+        partition_epoch: int | None = None,
     ) -> LeaderAndIsrResponse:
-        """What the controller says of one partition."""
+        """What the controller says of one partition; its partition epoch is the leader epoch unless it is given."""
         state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
             partition_index=partition,
             controller_epoch=controller_epoch,
             leader=leader,
             leader_epoch=leader_epoch,
             isr=list(isr),
-            partition_epoch=leader_epoch,
+            partition_epoch=leader_epoch if partition_epoch is None else partition_epoch,
             replicas=list(replicas if replicas is not None else isr),
             is_new=is_new,
         )

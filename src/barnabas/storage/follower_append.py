@@ -33,7 +33,9 @@ def append_as_follower(log: UnifiedLog, records: Buffer) -> LogAppendInfo:
     if not batches:
         return LogAppendInfo(-1, -1, -1, -1, log.log_start_offset, 0, 0)
     view = memoryview(records)
-    first, last = batches[0].base_offset, batches[-1].last_offset
+    # A compressed message of an old format says where it ends only; Kafka compares that.
+    first = batches[0].base_offset if isinstance(batches[0], RecordBatch) else batches[0].last_offset
+    last = batches[-1].last_offset
     with log.lock:
         end_offset = log.log_end_offset
         if first < end_offset:

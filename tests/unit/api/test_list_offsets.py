@@ -12,6 +12,8 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.records.errors import CorruptRecord
+from barnabas.storage.index_file import CorruptIndex
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
 from tests.unit.storage.log_harness import NOW, batch
@@ -67,3 +69,18 @@ def test_a_new_leader_does_not_tell_what_it_does_not_know(version: int) -> None:
     assert broker.ask(LATEST, version, DEBUGGING) == (ErrorCode.NONE, 3)
     broker.replicas.partition().log.raise_high_watermark_to_end()
     assert broker.ask(LATEST, version) == (ErrorCode.NONE, 3)
+
+
+def test_damage_on_disk_is_the_partitions_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    for raised, code in (
+        (CorruptRecord("damaged"), ErrorCode.CORRUPT_MESSAGE),
+        (CorruptIndex("damaged"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ):
+
+        def fail(*_: object, error: Exception = raised) -> None:
+            raise error
+
+        monkeypatch.setattr("barnabas.storage.unified_log.find_offset", fail)
+        assert broker.ask(NOW) == (code, -1)
+        assert broker.ask(LATEST) == (ErrorCode.NONE, 0)

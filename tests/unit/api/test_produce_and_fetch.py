@@ -19,6 +19,7 @@ from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.records.errors import CorruptRecord
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.support.simulated_files import SimulatedFile
 from tests.unit.replica.replica_harness import Replicas
@@ -170,3 +171,19 @@ def test_records_that_are_on_the_disk_only_are_read_by_a_handler_first(monkeypat
     assert (len(broker.channel.frames), len(resumed)) == (3, 1)
     resumed[0]()
     assert broker.channel.frames[3] == broker.channel.frames[2]
+
+
+def test_damage_on_disk_is_the_partitions_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    broker.produce()
+    for raised, code in (
+        (CorruptRecord("damaged"), ErrorCode.CORRUPT_MESSAGE),
+        (RuntimeError("a defect"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ):
+
+        def fail(*_: object, error: Exception = raised, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr("barnabas.storage.unified_log.UnifiedLog.read", fail)
+        broker.fetch(0)
+        assert broker.channel.answer().responses[0].partitions[0].error_code == code

@@ -10,6 +10,7 @@ Kafka: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 from barnabas.api.request import Request
@@ -29,6 +30,8 @@ from barnabas.storage.timestamp_search import (
     MAX_TIMESTAMP,
     offsets_before,
 )
+
+logger = logging.getLogger(__name__)
 
 PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -113,6 +116,9 @@ class ListOffsetsApi:
             return _failed(asked.partition_index, code)
         except CorruptRecord:
             return _failed(asked.partition_index, ErrorCode.CORRUPT_MESSAGE)
+        except Exception:
+            logger.exception("looking up offsets of %s-%d failed", topic, asked.partition_index)
+            return _failed(asked.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)
         return PartitionAnswer(
             partition_index=asked.partition_index,
             error_code=ErrorCode.NONE,

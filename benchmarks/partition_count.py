@@ -98,6 +98,25 @@ def interval_of_median(values: Sequence[float], chance: random.Random) -> tuple[
     return medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
 
 
+def report(few: Broker, many: Broker) -> str:
+    """A table: costs with their ratio, idle share, memory."""
+    chance = random.Random(1)
+    lines = [f"| | {few.partitions} partitions | {many.partitions} partitions | ratio (95 %) |", "|---|---|---|---|"]
+    for what in ("produce", "fetch"):
+        ratios = [of_many / of_few for of_few, of_many in zip(few.cost[what], many.cost[what], strict=True)]
+        low, high = interval_of_median(ratios, chance)
+        cost = f"{median(few.cost[what]):.1f} | {median(many.cost[what]):.1f}"
+        lines.append(f"| {what}, CPU us a request | {cost} | {median(ratios):.2f} ({low:.2f}-{high:.2f}) |")
+    lines.append(f"| created in s | {few.create_seconds:.2f} | {many.create_seconds:.2f} | |")
+    written_mib = [resident_mib(broker.server.pid) for broker in (few, many)]
+    lines.append(f"| resident MiB | {written_mib[0]:.0f} | {written_mib[1]:.0f} | |")
+    for what, resident in (("created", many.created_mib), ("written to", written_mib[1])):
+        per_partition = (resident - many.empty_mib) * 1024 / many.partitions
+        lines.append(f"| KiB a partition, {what} | | {per_partition:.1f} | |")
+    lines.append(f"| idle, share of a core | {few.idle_share():.2%} | {many.idle_share():.2%} | |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -117,27 +136,8 @@ def main() -> None:
             for what in ("produce", "fetch"):
                 for broker in brokers:
                     broker.run(what, options.requests)
-        few, many = brokers
-        chance = random.Random(1)
-        print(
-            f"{few.partitions} and {many.partitions} partitions, {options.rounds} rounds of {options.requests} requests"
-        )
-        for what in ("produce", "fetch"):
-            ratios = [of_many / of_few for of_few, of_many in zip(few.cost[what], many.cost[what], strict=True)]
-            low, high = interval_of_median(ratios, chance)
-            print(
-                f"{what:8} CPU us per request: {median(few.cost[what]):6.1f} {median(many.cost[what]):6.1f}   "
-                f"ratio {median(ratios):.2f} ({low:.2f} to {high:.2f})"
-            )
-        for broker in brokers:
-            resident = resident_mib(broker.server.pid)
-            print(
-                f"{broker.partitions:6} partitions: created in {broker.create_seconds:.2f} s, idle "
-                f"{broker.idle_share():.2%} of a core, {resident:.0f} MiB resident"
-            )
-        for what, resident in (("created", many.created_mib), ("written to", resident_mib(many.server.pid))):
-            per_partition = (resident - many.empty_mib) * 1024 / many.partitions
-            print(f"KiB per partition, {what}: {per_partition:.1f}")
+        print(f"\n{options.rounds} rounds of {options.requests} requests, medians\n")
+        print(report(*brokers))
 
 
 if __name__ == "__main__":

@@ -129,13 +129,14 @@ class Candidate:
 def report(found: Mapping[str, Figures]) -> str:
     """A table of medians, with ratios to the reference."""
     names = list(next(iter(found.values())))
-    lines = [f"{'':24}" + "".join(f"{system:>16}{'ratio':>8}" for system in found)]
+    lines = [f"| | {' | '.join(f'{system} | ratio' for system in found)} |", "|" + "---|" * (1 + 2 * len(found))]
     for name in names:
-        line = f"{name:24}"
+        line = f"| {name} |"
         for figures in found.values():
             value = median(figures[name])
             reference = median(found[REFERENCE][name]) if REFERENCE in found else 0.0
-            line += f"{value:16.2f}" + (f"{value / reference:8.2f}" if reference else f"{'-':>8}")
+            ratio = f"{value / reference:.2f}" if reference else "-"
+            line += f" {value:.2f} | {ratio} |"
         lines.append(line)
     return "\n".join(lines)
 
@@ -160,7 +161,7 @@ def main() -> None:
         for _ in range(options.rounds):
             for candidate in candidates.values():
                 candidate.run_round()
-        print(f"{options.partitions} partitions, {options.rounds} rounds, medians")
+        print(f"\n{options.partitions} partitions, {options.rounds} rounds, medians\n")
         print(report({name: candidate.figures for name, candidate in candidates.items()}))
 
 

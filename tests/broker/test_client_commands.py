@@ -160,6 +160,6 @@ def test_the_log_can_be_looked_into(run: Run, running: BrokerProcess) -> None:
     assert "baseOffset: 0 lastOffset: 0 count: 1" in dumped.stdout
     assert dumped.stdout.count("key: a payload: 1") == 1
     missing = run("log", "dump", str(segment.with_name("00000000000000000009.log")))
-    assert missing.exit_code == 1
-    assert missing.stderr.endswith("No such file or directory\n")
-    assert run("log", "dump", str(segment.with_name("partition.metadata"))).exit_code == 1
+    assert missing.exit_code == 2
+    assert "does not exist" in missing.stderr
+    assert run("log", "dump", str(segment.with_name("partition.metadata"))).exit_code == 0

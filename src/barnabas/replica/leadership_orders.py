@@ -147,8 +147,10 @@ class LeadershipOrders:
                 partition.make_follower(state, controller_epoch)
             changed.append(key)  # a smaller ISR may complete a produce just as a lost leadership does
         except ApiError as refused:
-            logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             error = refused.code
+            # What we know already is nothing to worry about: a controller elected anew tells everything again.
+            level = logging.INFO if error is ErrorCode.STALE_CONTROLLER_EPOCH else logging.WARNING
+            logger.log(level, "LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             if error is ErrorCode.KAFKA_STORAGE_ERROR and self._log_manager.offline_log_dirs:
                 self._hosted.offline.add([key])  # its log may be where nobody can look
         except InconsistentTopicId as refused:
@@ -168,6 +170,8 @@ class LeadershipOrders:
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if hosted.state is not None and state.leader_epoch <= hosted.state.leader_epoch:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)  # of the same epoch the leader knows more by now
+        if self._environment.broker_id not in state.replicas:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return hosted
 
     def _open_partition(self, key: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:

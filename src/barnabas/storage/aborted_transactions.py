@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from barnabas.storage.fetch_data import AbortedTransaction, FetchDataInfo
+from barnabas.storage.index_file import CorruptIndex
 from barnabas.storage.local_log import LocalLog
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_segment import LogSegment
@@ -38,7 +39,7 @@ def read_committed(
         if segment is not None:
             try:
                 data.aborted_transactions = _aborted_among(local, segment, data)
-            except OSError:
+            except (OSError, CorruptIndex):
                 data.release()
                 raise
             if _segment_at(local.segments.all(), base_offset) in (segment, None):  # None: retention has removed it

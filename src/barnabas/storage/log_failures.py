@@ -12,8 +12,12 @@ import os
 from typing import NoReturn
 
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.records.errors import CorruptRecord
+from barnabas.storage.index_file import CorruptIndex
 from barnabas.storage.local_log import LocalLog
 from barnabas.storage.log_environment import LogEnvironment
+
+READ_ERRORS = (OSError, CorruptRecord, CorruptIndex)
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +61,14 @@ class LogFailures:
             f"Message batch size is {size} bytes in append to partition {self._local.topic_partition}, which exceeds"
             f" the maximum configured segment size of {self._local.config.segment_bytes}.",
         )
+
+    def fail_reading(self, doing: str, error: OSError | CorruptRecord | CorruptIndex) -> NoReturn:
+        """The same for readers, who may also find a log file or an index damaged: CORRUPT_MESSAGE."""
+        if isinstance(error, OSError):
+            self.fail(doing, error)
+        text = f"{error} in topic partition {self._local.topic_partition}"
+        logger.error("Error while %s: %s", doing, text)
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, text) from error
 
     def out_of_range(self, offset: int, start: int) -> ApiError:
         """The error for a read at `offset` of a log that starts at `start`."""

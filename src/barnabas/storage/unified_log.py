@@ -27,7 +27,7 @@ from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochCache
 from barnabas.storage.local_log import LocalLog
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.log_failures import LogFailures
+from barnabas.storage.log_failures import READ_ERRORS, LogFailures
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_segment import LogSegment
 from barnabas.storage.log_truncation import truncate_fully_and_start_at, truncate_to
@@ -311,7 +311,7 @@ class UnifiedLog:
         """Whole batches from the one that holds `start_offset`, up to the end that `isolation` sets.
 
         At most `max_bytes`, and the last batch may be cut off there; the first one is whole with `min_one_message`.
-        Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         end = self._local.end
         if start_offset < self.log_start_offset or start_offset > end.message_offset:
@@ -335,8 +335,8 @@ class UnifiedLog:
             if start_offset < self.log_start_offset:
                 raise self.failures.out_of_range(start_offset, self.log_start_offset) from None
             self.failures.fail("reading records", error)
-        except OSError as error:
-            self.failures.fail("reading records", error)
+        except READ_ERRORS as error:
+            self.failures.fail_reading("reading records", error)
         data.aborted_transactions = [] if isolation is FetchIsolation.TXN_COMMITTED else None
         return data
 
@@ -347,12 +347,12 @@ class UnifiedLog:
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """The first record that is not older, or the answer to a special timestamp of ListOffsets (negative).
 
-        None when there is no such record. Raises ApiError: KAFKA_STORAGE_ERROR.
+        None when there is no such record. Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         try:
             return find_offset(self, timestamp_ms)
-        except OSError as error:
-            self.failures.fail("searching an offset by timestamp", error)
+        except READ_ERRORS as error:
+            self.failures.fail_reading("searching an offset by timestamp", error)
 
     # -- watermarks and start
 

@@ -455,3 +455,25 @@ def test_a_full_disk_keeps_no_log_from_opening_for_want_of_a_snapshot() -> None:
     assert log.active_producers() == [ActiveProducer(1, 0, 29, NOW, -1, -1)]
     log.truncate_to(20)
     assert log.active_producers()[0].last_sequence == 19
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [(".log", b"\0" * 11 + b"\1"), (".txnindex", b"\x7f")],
+    ids=["impossible size", "unknown version"],
+)
+def test_damage_under_a_running_broker_is_told_to_readers(suffix: str, damage: bytes) -> None:
+    broker = Broker()
+    log = broker.log()
+    send(log, 1, 0, transactional=True)
+    end_transaction(log, 1, abort=True)
+    log.raise_high_watermark_to_end()
+    log.local.segments.active.recent.clear()
+    path = f"{log.directory}/{0:020d}{suffix}"
+    assert isinstance(broker.files, SimulatedFiles)
+    content = broker.files.read_bytes(path)
+    broker.files.open(path).write([damage, content[len(damage) :]], 0)
+    with pytest.raises(ApiError) as raised:
+        log.read(0, 1000, COMMITTED)
+    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert broker.failed_dirs == []

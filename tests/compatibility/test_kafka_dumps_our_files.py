@@ -114,7 +114,7 @@ def test_no_log_is_complained_of(dumps: Dumps, end: str) -> None:
 @pytest.mark.parametrize("check", ["--verify-index-only", "--index-sanity-check"])
 @pytest.mark.parametrize("end", ENDS)
 def test_indexes_agree_with_their_logs(dumps: Dumps, end: str, check: str) -> None:
-    assert len(dumps.files(end, ".index", ".timeindex")) > 30
+    assert len(dumps.files(end, ".index", ".timeindex")) > 20
     assert dumps.dump(end, (".index", ".timeindex"), check).complaints == []
 
 

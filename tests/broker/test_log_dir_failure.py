@@ -163,3 +163,21 @@ def test_a_directory_of_another_cluster_is_fatal(two_dirs: Server, tmp_path: Pat
     properties.write_text("\n".join([*lines, "cluster.id=somebody-elses", ""]))
     with pytest.raises(Exception, match="somebody-elses"):
         two_dirs.start()
+
+
+@only_ours
+def test_a_log_of_an_earlier_topic_of_the_same_name_is_put_aside(own_server: Server) -> None:
+    own_server.start()
+    with RawClient(own_server) as client:
+        client.create_topic("topic", 2)
+        for partition in (0, 1):
+            client.produce_values("topic", b"a record", partition=partition)
+    own_server.stop()
+    metadata = own_server.data_dir / "topic-0" / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAEg\n")
+    own_server.start()
+    with RawClient(own_server) as client:
+        client.wait_for_leaders("topic", 2)
+        assert (client.end_offset("topic", 0), client.end_offset("topic", 1)) == (0, 1)
+    (aside,) = own_server.data_dir.glob("topic-0.*-stray")
+    assert (aside / "00000000000000000000.log").stat().st_size

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.errors import CorruptRecord
 from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
 from barnabas.replica.delayed_fetch import DelayedFetch
 from barnabas.replica.follower_state import Follower
@@ -162,11 +161,10 @@ class ReplicaReader:
         except ApiError as error:
             fetch.fail(error)
             return 0
-        except Exception as error:
+        except Exception:
             logger.exception("reading %s-%d at %d failed", fetch.topic, fetch.partition, fetch.fetch_offset)
             self._stats_of(fetch.topic).failed_fetch_requests += 1
-            is_damaged = isinstance(error, CorruptRecord)
-            fetch.fail(ApiError(ErrorCode.CORRUPT_MESSAGE if is_damaged else ErrorCode.UNKNOWN_SERVER_ERROR))
+            fetch.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
             return 0
         fetch.error = ErrorCode.NONE
         if data.first_entry_incomplete and not terms.hard_max_bytes:

@@ -75,7 +75,8 @@ def test_damage_on_disk_is_the_partitions_error(monkeypatch: pytest.MonkeyPatch)
     broker = Broker()
     for raised, code in (
         (CorruptRecord("damaged"), ErrorCode.CORRUPT_MESSAGE),
-        (CorruptIndex("damaged"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (CorruptIndex("damaged"), ErrorCode.CORRUPT_MESSAGE),
+        (RuntimeError("a defect"), ErrorCode.UNKNOWN_SERVER_ERROR),
     ):
 
         def fail(*_: object, error: Exception = raised) -> None:

@@ -20,6 +20,7 @@ from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.errors import CorruptRecord
+from barnabas.storage.index_file import CorruptIndex
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.support.simulated_files import SimulatedFile
 from tests.unit.replica.replica_harness import Replicas
@@ -178,12 +179,13 @@ def test_damage_on_disk_is_the_partitions_error(monkeypatch: pytest.MonkeyPatch)
     broker.produce()
     for raised, code in (
         (CorruptRecord("damaged"), ErrorCode.CORRUPT_MESSAGE),
+        (CorruptIndex("damaged"), ErrorCode.CORRUPT_MESSAGE),
         (RuntimeError("a defect"), ErrorCode.UNKNOWN_SERVER_ERROR),
     ):
 
         def fail(*_: object, error: Exception = raised, **__: object) -> None:
             raise error
 
-        monkeypatch.setattr("barnabas.storage.unified_log.UnifiedLog.read", fail)
+        monkeypatch.setattr("barnabas.storage.local_log.LocalLog.read", fail)
         broker.fetch(0)
         assert broker.channel.answer().responses[0].partitions[0].error_code == code

@@ -16,7 +16,6 @@ from collections import Counter
 from barnabas.api.request import Request
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from barnabas.records.errors import CorruptRecord
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
@@ -114,8 +113,6 @@ class ListOffsetsApi:
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
                 code = ErrorCode.LEADER_NOT_AVAILABLE
             return _failed(asked.partition_index, code)
-        except CorruptRecord:
-            return _failed(asked.partition_index, ErrorCode.CORRUPT_MESSAGE)
         except Exception:
             logger.exception("looking up offsets of %s-%d failed", topic, asked.partition_index)
             return _failed(asked.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -89,6 +89,10 @@ class LogLoader:
 
     def load(self) -> UnifiedLog:
         """Temporary files, interrupted swaps, segments, recovery, epochs, producers: in this order."""
+        if not self._terms.had_clean_shutdown:
+            # A broker killed between a rename and its sync left that to us: what it took out must not come back, after
+            # a power failure, in the place of what is written from here on.
+            self._files.sync_dir(self._directory)
         names = self._remove_temporary_files(self._files.list_dir(self._directory))
         if any(name.endswith(SWAP_SUFFIX) for name in names):
             names = self._complete_swaps(names)

@@ -32,6 +32,7 @@ from barnabas.records.record_batch import (
     MAGIC_POSITION,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
     RecordBatch,
     is_whole_batch,
 )
@@ -43,6 +44,7 @@ from barnabas.runtime.files import Buffer
 from barnabas.storage.batch_rebuild import TargetCompression, rebuild_batch, recompress
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords, RefusedBatch
 from barnabas.storage.record_checks import RecordChecks, append_time_of_client
+from barnabas.storage.record_scan import scan_records
 
 UNLIMITED_MS: Final = 2**63 - 1
 MANY_RECORDS: Final = 1000
@@ -74,6 +76,7 @@ class LogValidator:
         "_max_after_ms",
         "_max_message_bytes",
         "_plain",
+        "_scans",
         "_target",
         "_topic_partition",
     )
@@ -95,6 +98,8 @@ class LogValidator:
             self._look_closer or self._append_time or self._target is not None or self._max_after_ms != UNLIMITED_MS
         )
         """Whether a batch that passed the checks of its header is stored as it is: by default so."""
+        self._scans = self._look_closer and not self._append_time and self._target is None
+        """Whether an uncompressed batch may be stored as it is when all its records have been looked at."""
         self._checks = RecordChecks(
             topic_partition,
             compacted=compacted,
@@ -138,6 +143,9 @@ class LogValidator:
             raise ApiError(ErrorCode.INVALID_RECORD, "Compressed outer record has more than one batch")
         if count != last_delta + 1 or count <= 0 or attributes & CONTROL_MASK or header[9] >= 0 > header[11]:
             self._check_claims(RecordBatch(view), origin)
+        producer = header if header[9] >= 0 else None
+        if self._scans and not attributes & ~TRANSACTIONAL_MASK and origin is _CLIENT and self._scan(view, header):
+            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False, producer
         codec = attributes & CODEC_MASK
         if codec > Codec.ZSTD:
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}")
@@ -148,10 +156,25 @@ class LogValidator:
                 raise self._invalid(str(error)) from None
             if counted != count:
                 raise self._invalid(f"The batch holds {counted} records, its header says {count}")
-        producer = header if header[9] >= 0 else None
         if self._plain and not attributes & TIMESTAMP_TYPE_MASK:
             return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False, producer
         return (*self._apply_settings(RecordBatch(view[:size]), origin), producer)
+
+    def _scan(self, view: memoryview, header: tuple[int, ...]) -> bool:
+        """Whether every record of an uncompressed batch is as the topic wants it, so that it is stored as it is.
+
+        False says nothing yet: whoever looks more closely finds out what is wrong, and raises it.
+        """
+        try:
+            summary = scan_records(bytes(view[HEADER_SIZE : header[1] + LOG_OVERHEAD]), header[12])
+        except CorruptRecord:
+            return False
+        earliest, latest = header[7] + summary.min_timestamp_delta, header[7] + summary.max_timestamp_delta
+        if not summary.offsets_consecutive or earliest < NO_TIMESTAMP or latest != header[8] or latest < 0:
+            return False
+        return not self._checks.any_limits or self._checks.allow(
+            earliest, latest, self._clock.milliseconds(), null_key=summary.has_null_key
+        )
 
     def takes_long(self, records: Buffer) -> bool:
         """Whether a batch that is not small means work of milliseconds: another codec, or a look at many records."""

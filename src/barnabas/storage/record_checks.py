@@ -72,6 +72,10 @@ class RecordChecks:
             self._refuse_records(batch, now_ms, keys_needed=keys_needed, check_time=strict)
         return CheckedRecords(latest, summary.offsets_consecutive, body)
 
+    def allow(self, earliest: int, latest: int, now_ms: int, *, null_key: bool) -> bool:
+        """Whether records from `earliest` to `latest` of a client that stamped them itself need no closer look."""
+        return not (self._compacted and null_key) and not self._is_suspicious(earliest, latest, now_ms, 0)
+
     def _is_suspicious(self, earliest: int, latest: int, now_ms: int, stamped: int) -> bool:
         """Whether a look at the single timestamps may find one to refuse."""
         if self._append_time:

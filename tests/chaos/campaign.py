@@ -143,8 +143,11 @@ class Campaign:
         self.entries_checked += verification.check_indexes(self._server.data_dir)
 
     def _count_phases(self) -> None:
-        text = self._server.log_text()
-        new, self._log_read = text[self._log_read :], len(text)
+        with self._server.log_file.open("rb") as log:
+            log.seek(self._log_read)
+            read = log.read()
+        self._log_read += len(read)
+        new = read.decode(errors="replace")
         for phase, pattern in PHASES.items():
             self.phases[phase] += len(pattern.findall(new))
 

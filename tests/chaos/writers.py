@@ -74,7 +74,7 @@ class ConfluentClient:
                 self._producer.poll(0.05)
 
     def serve(self) -> None:
-        self._producer.poll(0.001)
+        self._producer.poll(0.01)
 
     def close(self) -> None:
         self._producer.flush(GIVE_UP_SECONDS)
@@ -103,7 +103,7 @@ class KafkaPythonClient:
         future.add_errback(lambda _error: self._delivered(partition, value, None))
 
     def serve(self) -> None:
-        time.sleep(0.001)
+        time.sleep(0.005)
 
     def close(self) -> None:
         self._producer.close(GIVE_UP_SECONDS)

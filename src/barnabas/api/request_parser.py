@@ -66,6 +66,7 @@ class RequestParser:
                 raise InvalidRequest(
                     f"unreadable body of {handler.api_key.name} v{version} from client {header.client_id!r}: {error}"
                 ) from error
+        size = len(buffer)
         request = Request(
             header,
             body,
@@ -74,8 +75,8 @@ class RequestParser:
             channel,
             received_ns=received_ns,
             processor_id=processor_id,
-            brief=handler.brief and version >= handler.brief_from,
-            request_size=len(buffer),
+            brief=handler.brief and version >= handler.brief_from and size <= handler.brief_limit_bytes,
+            request_size=size,
             release=release,
         )
         if handler.api_key is ApiKey.API_VERSIONS:

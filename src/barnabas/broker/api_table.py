@@ -6,6 +6,7 @@ Called by BrokerServer once, at start. Version floors are those of Kafka 3.9, ce
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.api_versions import ApiVersionsApi
@@ -25,6 +26,8 @@ from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.registry import Handler, Registry
 from barnabas.protocol.api_keys import ApiKey
+
+MAX_REQUEST_BYTES: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,16 @@ def build_registry(api: HandlerFamilies) -> Registry:
     versions = ApiVersionsApi(lambda: registry)
     registry = Registry(
         [
-            Handler(ApiKey.PRODUCE, 0, 13, api.produce.produce, api.produce.error, brief=True, brief_from=3),
+            Handler(
+                ApiKey.PRODUCE,
+                0,
+                13,
+                api.produce.produce,
+                api.produce.error,
+                brief=True,
+                brief_from=3,
+                brief_limit_bytes=MAX_REQUEST_BYTES,  # records, mostly: the handler looks how much work they are
+            ),
             Handler(ApiKey.FETCH, 0, 18, api.fetch.fetch, api.fetch.error, brief=True, brief_from=4),
             Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets.list_offsets, api.list_offsets.error, brief=True),
             Handler(ApiKey.METADATA, 0, 13, api.metadata.metadata, api.metadata.error, brief=True),

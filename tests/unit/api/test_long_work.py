@@ -7,12 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.api.apis import Apis
+from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.produce import LARGE_BYTES, ProduceApi
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request_parser import RequestParser
+from barnabas.broker.api_table import MAX_REQUEST_BYTES
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
@@ -50,7 +53,10 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
     replicas.lead()
     replicas.announce("topic", 0, 0)
     api = ProduceApi(replicas.manager, replicas.metadata)
-    registry = Registry([Handler(ApiKey.PRODUCE, 0, 13, api.produce, api.error, brief=True, brief_from=3)])
+    handler = Handler(
+        ApiKey.PRODUCE, 0, 13, api.produce, api.error, brief=True, brief_from=3, brief_limit_bytes=MAX_REQUEST_BYTES
+    )
+    registry = Registry([handler])
     channel, released = WaitingChannel(), []
     data = ProduceRequest.TopicProduceData(
         name="topic", partition_data=[ProduceRequest.PartitionProduceData(0, produced)]
@@ -79,3 +85,16 @@ def test_an_old_version_is_never_brief() -> None:
         frame = encode_request_header(ApiKey.PRODUCE, version, 1, "t") + b"".join(map(bytes, body.encode(version)))
         request = RequestParser(registry).parse(frame, connection(), channel=WaitingChannel(), received_ns=1)
         assert request.brief is brief
+
+
+@pytest.mark.parametrize(("partitions", "brief"), [(100, True), (100_000, False)])
+def test_a_request_for_very_many_partitions_is_not_brief(partitions: int, brief: bool) -> None:
+    """It would hold up every connection of the network thread for seconds."""
+    replicas = Replicas()
+    api = ListOffsetsApi(replicas.manager, replicas.clock)
+    registry = Registry([Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets, api.error, brief=True)])
+    asked = [ListOffsetsRequest.ListOffsetsPartition(partition_index=number) for number in range(partitions)]
+    body = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("topic", asked)])
+    frame = encode_request_header(ApiKey.LIST_OFFSETS, 4, 1, "tester") + b"".join(map(bytes, body.encode(4)))
+    request = RequestParser(registry).parse(frame, connection(), channel=WaitingChannel(), received_ns=1)
+    assert request.brief is brief

@@ -115,13 +115,16 @@ def test_what_an_old_version_may_not_have_is_given_back(version: int, codec: Cod
     assert len(broker.channel.frames) == 1
 
 
-def test_an_answer_that_cannot_be_made_gives_them_back(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("min_bytes", [1, 1 << 20], ids=["at once", "after a wait"])
+@pytest.mark.interpreted
+def test_an_answer_that_cannot_be_made_gives_them_back(monkeypatch: pytest.MonkeyPatch, min_bytes: int) -> None:
     broker = Broker()
 
     def fail(*_: Any) -> FetchResponse:
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(broker.api, "_response", fail)
-    broker.fetch(12, 0, 0)
+    broker.fetch(12, 0, 0, min_bytes=min_bytes, max_wait_ms=500)
+    broker.replicas.pass_time(500)
     assert broker.borrowed == 0
-    assert len(broker.channel.frames) == 1
+    assert broker.channel.answer().error_code == ErrorCode.UNKNOWN_SERVER_ERROR

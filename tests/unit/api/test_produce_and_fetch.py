@@ -174,6 +174,7 @@ def test_records_that_are_on_the_disk_only_are_read_by_a_handler_first(monkeypat
     assert broker.channel.frames[3] == broker.channel.frames[2]
 
 
+@pytest.mark.interpreted
 def test_damage_on_disk_is_the_partitions_error(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker()
     broker.produce()

@@ -49,7 +49,10 @@ class HighWatermarkCheckpoints:
             return self._read[log_dir]
 
     def write(self, partitions: Iterable[Partition], log_dirs: Iterable[str]) -> None:
-        """Write every directory's file; a directory that cannot be written is reported, and does not stop the rest."""
+        """Write every directory's file; a directory that cannot be written is reported, and does not stop the rest.
+
+        Where no partition was opened yet the file of the broker's last life stays: it will be read.
+        """
         by_dir: dict[str, dict[TopicPartition, int]] = {log_dir: {} for log_dir in log_dirs}
         for partition in partitions:
             log = partition.log
@@ -58,7 +61,7 @@ class HighWatermarkCheckpoints:
                 offsets_of_dir[partition.topic_partition] = log.high_watermark
         with self._lock:
             for log_dir, offsets in by_dir.items():
-                if self._written.get(log_dir) == offsets:
+                if self._written.get(log_dir, {}) == offsets:
                     continue
                 try:
                     self._file(log_dir).write(offsets)

@@ -181,7 +181,8 @@ class LeadershipOrders:
         if not is_new:
             try:
                 checkpointed = self._checkpoints.read(log.parent_dir).get(key, 0)
-                log.update_high_watermark(min(checkpointed, log.log_end_offset))
+                # What was read is of the broker's start; a log that was open all the time knows better.
+                log.update_high_watermark(max(checkpointed, log.high_watermark))
             except OSError as error:
                 self._log_manager.directory_failed(log.parent_dir, f"finding the high watermark of {key}", error)
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.parent_dir}: {error}") from error

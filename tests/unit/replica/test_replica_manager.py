@@ -160,3 +160,25 @@ def test_the_high_watermark_survives_a_restart() -> None:
     again = Replicas(replicas.broker)
     again.lead(leader=ANOTHER, leader_epoch=1, isr=(ANOTHER, US), is_new=False)
     assert again.partition().log.high_watermark == 3
+
+
+def test_the_high_watermark_survives_a_life_in_which_the_partition_was_not_opened() -> None:
+    replicas = Replicas()
+    replicas.lead(isr=(US,))
+    replicas.append(("topic", 0, batch(3)))
+    replicas.manager.shutdown()
+    replicas.broker.restart()
+    Replicas(replicas.broker).manager.shutdown()  # the controller had nothing to say
+    replicas.broker.restart()
+    again = Replicas(replicas.broker)
+    again.lead(leader=ANOTHER, leader_epoch=1, isr=(ANOTHER, US), is_new=False)
+    assert again.partition().log.high_watermark == 3
+
+
+def test_a_replica_that_comes_back_to_its_open_log_knows_its_high_watermark() -> None:
+    replicas = Replicas()
+    replicas.lead(isr=(US,), is_new=False)
+    replicas.append(("topic", 0, batch(3)))
+    replicas.stop(delete=False)
+    replicas.lead(leader=ANOTHER, leader_epoch=1, isr=(ANOTHER, US), is_new=False)
+    assert replicas.partition().log.high_watermark == 3

@@ -168,12 +168,14 @@ class FetchApi:
     def _respond(
         self, request: Request[FetchRequest], results: Sequence[PartitionFetch], refused: Sequence[Refused]
     ) -> None:
+        """Answer, with an error where no answer can be made: after a wait nobody else would tell the client."""
         try:
             response = self._response(request, results, refused)
-        except BaseException:
+        except Exception:
+            logger.exception("answering a fetch of client %r failed", request.header.client_id)
             for fetch in results:
                 fetch.release()
-            raise
+            response = self.error(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
         request.respond(response)
 
     def _response(

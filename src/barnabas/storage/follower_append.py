@@ -37,6 +37,7 @@ def append_as_follower(log: UnifiedLog, records: Buffer) -> LogAppendInfo:
     first = batches[0].base_offset if isinstance(batches[0], RecordBatch) else batches[0].last_offset
     last = batches[-1].last_offset
     with log.lock:
+        log.refuse_if_closed()
         end_offset = log.log_end_offset
         if first < end_offset:
             raise UnexpectedAppendOffset(

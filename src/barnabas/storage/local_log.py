@@ -105,8 +105,7 @@ class LocalLog:
             if active.size:
                 raise ValueError(f"segment {base_offset} of {self.topic_partition} holds batches already")
             logger.warning("Empty segment %d of %s is made anew", base_offset, self.topic_partition)
-            self.segments.remove(base_offset)
-            active.delete()
+            active.delete()  # it stays in the log, which is never without a segment, until the new one takes its place
         elif base_offset < active.base_offset:
             raise ValueError(f"roll of {self.topic_partition} to {base_offset}, before {active.base_offset}")
         else:
@@ -240,8 +239,7 @@ class LocalLog:
             for segment in deleted:
                 segment.delete()
             fresh = self._environment.segments.create(self.directory, offset, self.config)
-            self.segments.clear()
-            self.segments.add(fresh)
+            self.segments.replace(fresh, deleted)
             self.end = LogOffsetMetadata(offset, offset, 0)
             self.recovery_point = min(self.recovery_point, offset)
         return deleted

@@ -272,8 +272,7 @@ class UnifiedLog:
         The producers are snapshotted first, so that a recovery need not begin before the new segment.
         """
         with self.lock:
-            if self._closed:
-                self.failures.refuse_closed()
+            self.refuse_if_closed()
             at_end = self._high_watermark.message_offset >= self._local.end.message_offset
             base_offset = max(expected_next_offset, self._local.end.message_offset)
             snapshot_taken = self.producer_states.take_snapshot(base_offset, sync=False)
@@ -307,10 +306,13 @@ class UnifiedLog:
         max_bytes: int,
         isolation: FetchIsolation,
         min_one_message: bool = True,
+        *,
+        is_again: bool = False,
     ) -> FetchDataInfo:
         """Whole batches from the one that holds `start_offset`, up to the end that `isolation` sets.
 
         At most `max_bytes`, and the last batch may be cut off there; the first one is whole with `min_one_message`.
+        A file that is gone was on its way out; `is_again`: it is read anew, under the lock that files move under.
         Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         end = self._local.end
@@ -330,13 +332,12 @@ class UnifiedLog:
                 return read_committed(self._local, start_offset, max_bytes, limit, min_one_message=min_one_message)
             else:
                 return self._local.read(start_offset, max_bytes, limit, min_one_message=min_one_message)
-        except FileNotFoundError as error:
-            # Retention has removed the segment meanwhile.
-            if start_offset < self.log_start_offset:
-                raise self.failures.out_of_range(start_offset, self.log_start_offset) from None
-            self.failures.fail("reading records", error)
         except READ_ERRORS as error:
-            self.failures.fail_reading("reading records", error)
+            if is_again or not isinstance(error, FileNotFoundError):
+                self.failures.fail_reading("reading records", error)
+            with self.lock:
+                self.refuse_if_closed()
+                return self.read(start_offset, max_bytes, isolation, min_one_message, is_again=True)
         data.aborted_transactions = [] if isolation is FetchIsolation.TXN_COMMITTED else None
         return data
 
@@ -344,7 +345,7 @@ class UnifiedLog:
         """The aborted transactions that overlap the offsets from the start to below the bound. Raises OSError."""
         return collect_aborted(self._local.segments.values(start_offset, END_OF_ALL), start_offset, upper_bound_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+    def offset_for_timestamp(self, timestamp_ms: int, *, is_again: bool = False) -> TimestampAndOffset | None:
         """The first record that is not older, or the answer to a special timestamp of ListOffsets (negative).
 
         None when there is no such record. Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
@@ -352,7 +353,11 @@ class UnifiedLog:
         try:
             return find_offset(self, timestamp_ms)
         except READ_ERRORS as error:
-            self.failures.fail_reading("searching an offset by timestamp", error)
+            if is_again or not isinstance(error, FileNotFoundError):
+                self.failures.fail_reading("searching an offset by timestamp", error)
+            with self.lock:  # see `read`
+                self.refuse_if_closed()
+                return self.offset_for_timestamp(timestamp_ms, is_again=True)
 
     # -- watermarks and start
 
@@ -495,8 +500,7 @@ class UnifiedLog:
     def replace_segments(self, base_offset: int, old: Sequence[LogSegment]) -> None:
         """Put the cleaner's `.cleaned` segment in the place of `old` ones. Raises ApiError, as above."""
         with self.lock:
-            if self._closed:
-                self.failures.refuse_closed()
+            self.refuse_if_closed()
             try:
                 swap_in(self, base_offset, old, self._environment)
                 self._high_watermark = self._local.place_of(self.high_watermark)  # may lie at the end of an old one
@@ -574,6 +578,11 @@ class UnifiedLog:
                 self.leader_epochs.flush()
                 self.producer_states.take_snapshot(self._local.end.message_offset, sync=True)
                 self._local.close()
+
+    def refuse_if_closed(self) -> None:
+        """Raise ApiError: KAFKA_STORAGE_ERROR when the log is closed. Holds the lock."""
+        if self._closed:
+            self.failures.refuse_closed()
 
     def close_handlers(self) -> None:
         """Close the files and write nothing: the directory has failed, or the log is being deleted."""

@@ -95,8 +95,12 @@ class LeadershipOrders:
         return response
 
     def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop hosting partitions; with `delete_partition` their logs are deleted in the background."""
-        stopped: dict[TopicPartition, Partition | None] = {}
+        """Neither lead nor follow partitions any more; with `delete_partition` they go, their logs in the background.
+
+        Those that stay keep their place in the high watermark checkpoint: a broker that is about to shut down is told so.
+        """
+        stopped: list[TopicPartition] = []
+        deleted: dict[TopicPartition, Partition | None] = {}
         with self._state_change_lock:
             if request.controller_epoch < self._controller_epoch:
                 return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -106,15 +110,17 @@ class LeadershipOrders:
                 for state in topic_state.partition_states:
                     error = self._stop_replica(topic_state.topic_name, state)
                     if error is ErrorCode.NONE:
-                        stopped[TopicPartition(topic_state.topic_name, state.partition_index)] = None
+                        stopped.append(key := TopicPartition(topic_state.topic_name, state.partition_index))
+                        if state.delete_partition:
+                            deleted[key] = None
                     response.partition_errors.append(
                         StopReplicaResponse.StopReplicaPartitionError(
                             topic_name=topic_state.topic_name, partition_index=state.partition_index, error_code=error
                         )
                     )
-            self._hosted.publish(stopped)
+            self._hosted.publish(deleted)
         self._waiting.wake_all(stopped)
-        self._forget_topics(stopped)
+        self._forget_topics(deleted)
         return response
 
     def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
@@ -181,8 +187,7 @@ class LeadershipOrders:
         if not is_new:
             try:
                 checkpointed = self._checkpoints.read(log.parent_dir).get(key, 0)
-                # What was read is of the broker's start; a log that was open all the time knows better.
-                log.update_high_watermark(max(checkpointed, log.high_watermark))
+                log.update_high_watermark(min(checkpointed, log.log_end_offset))
             except OSError as error:
                 self._log_manager.directory_failed(log.parent_dir, f"finding the high watermark of {key}", error)
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.parent_dir}: {error}") from error

@@ -182,3 +182,17 @@ def test_a_replica_that_comes_back_to_its_open_log_knows_its_high_watermark() ->
     replicas.stop(delete=False)
     replicas.lead(leader=ANOTHER, leader_epoch=1, isr=(ANOTHER, US), is_new=False)
     assert replicas.partition().log.high_watermark == 3
+
+
+def test_the_high_watermark_survives_a_shutdown_before_which_the_replica_was_stopped() -> None:
+    replicas = Replicas()
+    replicas.lead(isr=(US,))
+    replicas.append(("topic", 0, batch(3)))
+    replicas.stop(delete=False)
+    (refused,) = replicas.append(("topic", 0, batch()))
+    assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    replicas.manager.shutdown()
+    replicas.broker.restart()
+    again = Replicas(replicas.broker)
+    again.lead(leader=ANOTHER, leader_epoch=1, isr=(ANOTHER, US), is_new=False)
+    assert again.partition().log.high_watermark == 3

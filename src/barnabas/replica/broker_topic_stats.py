@@ -117,7 +117,8 @@ class BrokerTopicStats:
 
     def totals(self, topic: str) -> TopicStats:
         """A topic's counts, of all threads."""
-        return _sum(topics[topic] for topics in self._snapshot() if topic in topics)
+        of_threads = [topics.get(topic) for topics in self._snapshot()]  # another thread may be removing it
+        return _sum(stats for stats in of_threads if stats is not None)
 
     @property
     def all_topics(self) -> TopicStats:

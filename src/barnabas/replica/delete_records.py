@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from barnabas.metadata.topic_name import INTERNAL_TOPICS
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.delayed_delete_records import (
@@ -23,8 +24,6 @@ from barnabas.replica.waiting_requests import WaitingRequests
 __all__ = ["INVALID_LOW_WATERMARK", "DeleteRecordsResult", "ReplicaRecordDeleter"]
 
 logger = logging.getLogger(__name__)
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class ReplicaRecordDeleter:

@@ -20,8 +20,3 @@ class EpochEndOffset(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
     leader_epoch: int = UNDEFINED_EPOCH
     end_offset: int = UNDEFINED_EPOCH_OFFSET
-
-    @property
-    def is_undefined(self) -> bool:
-        """Whether the log does not know where the epoch ends."""
-        return self.end_offset == UNDEFINED_EPOCH_OFFSET or self.leader_epoch == UNDEFINED_EPOCH

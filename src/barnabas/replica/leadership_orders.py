@@ -97,7 +97,7 @@ class LeadershipOrders:
     def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Neither lead nor follow partitions any more; with `delete_partition` they go, their logs in the background.
 
-        Those that stay keep their place in the high watermark checkpoint: a broker that is about to shut down is told so.
+        Those that stay keep their place in the high watermark checkpoint: a broker about to shut down is told to stop.
         """
         stopped: list[TopicPartition] = []
         deleted: dict[TopicPartition, Partition | None] = {}

@@ -92,7 +92,7 @@ class ConfigsApi:
         return result
 
     def _entries(self, resource: DescribeConfigsRequest.DescribeConfigsResource) -> Sequence[ConfigEntry]:
-        keys = resource.configuration_keys
+        keys = frozenset(resource.configuration_keys or ())  # there may be as many as fit into a request
 
         def wanted(name: str) -> bool:
             return not keys or name in keys

@@ -16,6 +16,7 @@ from typing import Final
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.files import Buffer
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage import retention
@@ -96,7 +97,11 @@ class UnifiedLog:
         self._validator = LogValidator(local.config, local.topic_partition, environment.clock)
         self._metadata_pending = False
         self._closed = False
-        self._high_watermark = local.place_of(max(log_start_offset, 0))
+        start_offset = max(log_start_offset, 0)
+        try:
+            self._high_watermark = local.place_of(start_offset)
+        except CorruptRecord:  # its readers will be told
+            self._high_watermark = LogOffsetMetadata(start_offset)
         self.update_first_unstable_offset()
 
     # -- where things are
@@ -367,9 +372,7 @@ class UnifiedLog:
             end = self._local.end
             bounded = min(max(offset, self.log_start_offset), end.message_offset)
             if bounded != self._high_watermark.message_offset or self._high_watermark.is_offset_only:
-                self._high_watermark = self._local.place_of(bounded)
-                if self.first_unstable_offset is not None:
-                    self.update_first_unstable_offset()
+                self._set_high_watermark(self._local.place_of(bounded))
             return bounded
 
     def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> LogOffsetMetadata | None:
@@ -384,9 +387,7 @@ class UnifiedLog:
             if old.message_offset < new.message_offset or (
                 old.message_offset == new.message_offset and old.on_older_segment(new)
             ):
-                self._high_watermark = self._local.place_of(new.message_offset) if new.is_offset_only else new
-                if self.first_unstable_offset is not None:
-                    self.update_first_unstable_offset()
+                self._set_high_watermark(self._local.place_of(new.message_offset) if new.is_offset_only else new)
                 return old
             return None
 
@@ -396,10 +397,13 @@ class UnifiedLog:
             end = self._local.end
             if self._high_watermark == end:
                 return False
-            self._high_watermark = end
-            if self.first_unstable_offset is not None:
-                self.update_first_unstable_offset()
+            self._set_high_watermark(end)
             return True
+
+    def _set_high_watermark(self, place: LogOffsetMetadata) -> None:
+        self._high_watermark = place
+        if self.first_unstable_offset is not None:
+            self.update_first_unstable_offset()
 
     def update_first_unstable_offset(self) -> None:
         """Transactions began or ended, or the high watermark or the start of the log has moved. Holds the lock."""
@@ -573,8 +577,7 @@ class UnifiedLog:
         with self.lock:
             if not self._closed:
                 self._closed = True
-                if self._metadata_pending:
-                    self.flush_partition_metadata()
+                self.flush_partition_metadata()
                 self.leader_epochs.flush()
                 self.producer_states.take_snapshot(self._local.end.message_offset, sync=True)
                 self._local.close()

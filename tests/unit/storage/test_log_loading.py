@@ -13,9 +13,10 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.directory_threads import run_per_directory
+from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_manager_config import LogManagerConfig
 from tests.support.simulated_files import SimulatedFiles
-from tests.unit.storage.log_harness import PARTITION, Broker, batch, fault_once, offsets, read_all
+from tests.unit.storage.log_harness import PARTITION, Broker, batch, fault_once, log_config, offsets, read_all
 
 BROKEN = OSError(errno.EIO, "broken")
 FULL = OSError(errno.ENOSPC, "full")
@@ -220,6 +221,34 @@ def test_a_damaged_log_that_was_closed_in_order_keeps_no_broker_from_starting() 
     assert offsets(read_all(broker.log())) == [(0, 1), (2, 3)]
     assert broker.log(_partition(1)).log_end_offset == 1
     assert broker.log().append_as_leader(batch(), 0).first_offset == 4
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_damage_before_the_recovery_point_is_its_readers_to_meet(clean: bool) -> None:
+    """Where the log begins, too: nobody has to look there before somebody reads."""
+    files = SimulatedFiles()
+    broker = Broker(files, config=log_config(segment_bytes=500))
+    log = broker.log()
+    for _ in range(20):
+        log.append_as_leader(batch(2), 0)
+    log.flush()
+    broker.manager.checkpoint_recovery_points()
+    if clean:
+        broker.manager.shutdown()
+    path = "/data/topic-0/00000000000000000000.log"
+    data = bytearray(files.read_bytes(path))
+    data[8:12] = bytes(4)
+    files.write_bytes(path, bytes(data))
+    if not clean:
+        files.kill()
+    broker.start()
+    log = broker.log()
+    log.update_high_watermark(40)
+    with pytest.raises(ApiError) as caught:
+        log.read(0, 1000, FetchIsolation.HIGH_WATERMARK, min_one_message=True)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.append_as_leader(batch(), 0).first_offset == 40
+    assert not broker.failed_dirs
 
 
 def test_what_goes_wrong_on_a_thread_reaches_the_caller() -> None:

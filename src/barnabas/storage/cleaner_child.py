@@ -38,6 +38,7 @@ class CleanerChild:
         self._name = name
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
+        self._was_interrupted = False
 
     @property
     def process_id(self) -> int | None:
@@ -47,6 +48,8 @@ class CleanerChild:
 
     def open(self) -> None:
         """See CleanerWorker. Raises CleanerInterrupted when no process can be started."""
+        if self._was_interrupted:
+            self.close()  # when nothing was asked of it
         with self._lock:
             if self._process is None:
                 try:
@@ -67,12 +70,14 @@ class CleanerChild:
         """See CleanerWorker."""
         with self._lock:
             if self._process is not None:
+                self._was_interrupted = True
                 self._process.kill()
 
     def close(self) -> None:
         """Let the process go, if there is one. Owner only."""
         with self._lock:
             process, self._process = self._process, None
+            self._was_interrupted = False
         if process is not None:
             _end(process)
             logger.debug("%s: process %d has ended", self._name, process.pid)

@@ -177,3 +177,17 @@ def test_it_ends_with_its_broker(tmp_path: Path) -> None:
         assert process.wait(60) == 0
         assert process.stdout.read() == b""
         process.stdout.close()
+
+
+def test_a_process_that_was_ended_between_two_cleanings_is_replaced() -> None:
+    """An abort may come when its cleaning asks for nothing: the next log must not suffer for it."""
+    child = CleanerChild("test")
+    try:
+        child.open()
+        first = child.process_id
+        child.interrupt()
+        child.open()
+        assert child.process_id != first
+        assert child.build_map(MapRequest(0, [], [], 1000, 0.9, 1000, 1e9)).latest_offset == -1
+    finally:
+        child.close()

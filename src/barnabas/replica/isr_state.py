@@ -33,8 +33,6 @@ class IsrEvent(Enum):
     """What was asked for has been written; the replicas are those written."""
     REFUSE = "refuse"
     """It certainly was not, and will not be."""
-    TOLD = "told"
-    """The controller says what they are, whatever was asked for."""
 
 
 TRANSITIONS = {
@@ -44,11 +42,10 @@ TRANSITIONS = {
     (IsrPhase.PENDING_SHRINK, IsrEvent.COMMIT): IsrPhase.COMMITTED,
     (IsrPhase.PENDING_EXPAND, IsrEvent.REFUSE): IsrPhase.COMMITTED,
     (IsrPhase.PENDING_SHRINK, IsrEvent.REFUSE): IsrPhase.COMMITTED,
-    (IsrPhase.COMMITTED, IsrEvent.TOLD): IsrPhase.COMMITTED,
-    (IsrPhase.PENDING_EXPAND, IsrEvent.TOLD): IsrPhase.COMMITTED,
-    (IsrPhase.PENDING_SHRINK, IsrEvent.TOLD): IsrPhase.COMMITTED,
 }
-"""(phase, event) -> phase; an event that is not here for a phase is ignored: one change at a time."""
+"""(phase, event) -> phase; an event that is not here for a phase is ignored: one change at a time.
+
+A new leadership begins COMMITTED, with what the controller says, whatever was asked for."""
 
 
 class IsrState(NamedTuple):
@@ -84,7 +81,7 @@ def committed(replicas: Collection[int]) -> IsrState:
 def next_state(state: IsrState, event: IsrEvent, replicas: Collection[int] = ()) -> IsrState | None:
     """The state after an event, None when the event does not apply or changes nothing.
 
-    replicas: those to add or remove (EXPAND, SHRINK), or those now in sync (COMMIT, TOLD).
+    replicas: those to add or remove (EXPAND, SHRINK), or those now in sync (COMMIT).
     """
     phase = TRANSITIONS.get((state.phase, event))
     if phase is None:

@@ -98,3 +98,22 @@ def test_a_request_for_very_many_partitions_is_not_brief(partitions: int, brief:
     frame = encode_request_header(ApiKey.LIST_OFFSETS, 4, 1, "tester") + b"".join(map(bytes, body.encode(4)))
     request = RequestParser(registry).parse(frame, connection(), channel=WaitingChannel(), received_ns=1)
     assert request.brief is brief
+
+
+@pytest.mark.parametrize(("timestamp", "is_long"), [(-1, False), (-2, False), (-3, True), (-4, False), (0, True)])
+def test_a_look_up_by_time_is_left_to_a_handler(timestamp: int, is_long: bool) -> None:
+    """It decompresses a batch: one of 200 KB held up the network thread for a second."""
+    replicas = Replicas()
+    replicas.lead()
+    api = ListOffsetsApi(replicas.manager, replicas.clock)
+    registry = Registry([Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets, api.error, brief=True)])
+    asked = ListOffsetsRequest.ListOffsetsPartition(timestamp=timestamp)
+    body = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("topic", [asked])])
+    frame = encode_request_header(ApiKey.LIST_OFFSETS, 8, 1, "tester") + b"".join(map(bytes, body.encode(8)))
+    channel = WaitingChannel()
+    request = RequestParser(registry).parse(frame, connection(), channel=channel, received_ns=1)
+    Apis(replicas.actions, lambda: 1).handle(request)
+    assert (len(channel.continuations), len(channel.frames)) == (int(is_long), int(not is_long))
+    for continuation in channel.continuations:
+        continuation()
+    assert channel.answer().topics[0].partitions[0].error_code == ErrorCode.NONE

@@ -1,9 +1,9 @@
 """ListOffsets: v0-11.
 
-Brief: a look-up in the indexes and at most a few blocks of one segment. v0: a list of offsets before a time. v1: one
-offset and its time stamp. v2: isolation level. v4: leader epoch. v5: OFFSET_NOT_AVAILABLE. v6: flexible. v7: max
-timestamp (-3, KIP-734).
-v8: earliest local offset (-4, KIP-405). v9: latest tiered (-5, KIP-1005). v11: earliest pending upload (-6, KIP-1023).
+Brief, but for look-ups by time and of the largest time stamp: those read batches, which may be on the disk only or
+decompress to very much. v0: a list of offsets before a time. v1: one offset and its time stamp. v2: isolation level.
+v4: leader epoch. v5: OFFSET_NOT_AVAILABLE. v6: flexible. v7: max timestamp (-3, KIP-734). v8: earliest local offset
+(-4, KIP-405). v9: latest tiered (-5, KIP-1005). v11: earliest pending upload (-6, KIP-1023).
 
 Kafka: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from barnabas.api.request import Request
+from barnabas.api.request import Request, WorksLong
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.replica.leader_state import LeaderState
@@ -63,6 +63,8 @@ class ListOffsetsApi:
 
     def list_offsets(self, request: Request[ListOffsetsRequest]) -> None:
         """Answer every partition on its own; from v1 on a partition named twice is an INVALID_REQUEST."""
+        if request.brief and _reads_batches(request.body):
+            raise WorksLong
         named = Counter(
             (topic.name, partition.partition_index) for topic in request.body.topics for partition in topic.partitions
         )
@@ -123,6 +125,12 @@ class ListOffsetsApi:
             offset=offset,
             leader_epoch=leader_epoch if version >= 4 else UNKNOWN,
         )
+
+
+def _reads_batches(body: ListOffsetsRequest) -> bool:
+    return any(
+        asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP for topic in body.topics for asked in topic.partitions
+    )
 
 
 def _isolation(body: ListOffsetsRequest) -> FetchIsolation:

@@ -196,7 +196,12 @@ class LocalLog:
 
     def _flush_segments(self, segments: Sequence[LogSegment]) -> None:
         for segment in segments:
-            segment.flush()
+            try:
+                segment.flush()
+            except FileNotFoundError:
+                if segment in self.segments.all():
+                    raise
+                # else it has been deleted meanwhile
         files = self._environment.files
         if not self._directory_synced:
             files.sync_dir(os.path.dirname(self.directory))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.fetch_data import FetchIsolation
+from barnabas.storage.local_log import LocalLog, delete_files
+from barnabas.storage.log_segment import LogSegment
 from barnabas.storage.log_segments import LogSegments
 from barnabas.storage.unified_log import UnifiedLog
 from tests.support.simulated_files import SimulatedFiles
@@ -81,6 +83,34 @@ def test_a_reader_whose_segment_was_replaced_reads_the_other(monkeypatch: pytest
     assert len(data.records) > 0
     data.release()
     assert offsets(read_all(log)) == [(0, 2)]
+    assert not broker.failed_dirs
+
+
+def test_a_flush_that_meets_a_deletion_fails_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no lock of the log, so that retention may delete what it is about to bring to the disk."""
+    broker = Broker(config=log_config(**LONG, file_delete_delay_ms=0, retention_bytes=600))
+    log = broker.log()
+    for _ in range(20):
+        log.append_as_leader(batch(2), 0)
+    log.update_high_watermark(40)
+    flush_segments = LocalLog._flush_segments
+
+    def retention() -> None:
+        before = log.local.segments.all()
+        log.delete_old_segments()
+        delete_files(set(before).difference(log.local.segments))
+
+    def flush_later(self: LocalLog, segments: Sequence[LogSegment]) -> None:
+        monkeypatch.setattr(LocalLog, "_flush_segments", flush_segments)
+        thread = threading.Thread(target=retention)
+        thread.start()
+        thread.join(10)
+        flush_segments(self, segments)
+
+    monkeypatch.setattr(LocalLog, "_flush_segments", flush_later)
+    log.flush()
+    assert log.log_start_offset > 0
+    assert log.recovery_point == 40
     assert not broker.failed_dirs
 
 

@@ -177,13 +177,17 @@ class LogValidator:
         )
 
     def takes_long(self, records: Buffer) -> bool:
-        """Whether a batch that is not small means work of milliseconds: another codec, or a look at many records."""
+        """Whether a batch that is large or compressed means work of milliseconds or more.
+
+        That is another codec, or a look at many records, or into compressed ones: 9 KB of zstd can be 200 MB.
+        """
         if self._plain or len(records) < HEADER_SIZE:
             return False
         header = _UNPACK(records, 0)
-        if self._target is not None and self._target.codec != header[5] & CODEC_MASK:
+        codec = header[5] & CODEC_MASK
+        if self._target is not None and self._target.codec != codec:
             return True
-        return self._look_closer and bool(header[12] > MANY_RECORDS)
+        return self._look_closer and bool(codec or header[12] > MANY_RECORDS)
 
     def _apply_settings(self, batch: RecordBatch, origin: AppendOrigin) -> StorableBatch:
         """The batch as the topic's settings want it, where they are not the default ones."""

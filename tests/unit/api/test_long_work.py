@@ -17,6 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.records.compression import Codec
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
@@ -45,6 +46,11 @@ MANY = 5000
         ({"cleanup_policy": "compact"}, batch(MANY), True),
         ({"compression_type": "gzip"}, batch(100, size=LARGE_BYTES // 50), True),
         ({"compression_type": "gzip"}, batch(100), False),
+        ({}, batch(3, codec=Codec.ZSTD), False),
+        ({"compression_type": "zstd"}, batch(3, codec=Codec.ZSTD), False),
+        ({"compression_type": "gzip"}, batch(3, codec=Codec.ZSTD), True),
+        ({"cleanup_policy": "compact"}, batch(3, codec=Codec.ZSTD), True),
+        ({"record_validation": "full"}, batch(3, codec=Codec.ZSTD), True),
         ({"message_timestamp_type": "LogAppendTime"}, batch(MANY), False),
     ],
 )

@@ -48,7 +48,7 @@ PRODUCER_START, PRODUCER_END = 43, 53
 """Producer id and epoch in a batch of magic 2."""
 
 LARGE_BYTES: Final = 64 * 1024
-"""Of a request: what is smaller never takes long."""
+"""Of a request: what is smaller never takes long, unless it is compressed."""
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client that may write to the broker's own topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
@@ -67,7 +67,7 @@ class ProduceApi:
         Raises ApiError for the whole request: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_PRODUCER_ID_MAPPING.
         """
         body = request.body
-        if request.brief and request.request_size > LARGE_BYTES and self._takes_long(body):
+        if request.brief and (request.request_size > LARGE_BYTES or _is_compressed(body)) and self._takes_long(body):
             raise WorksLong
         version = request.api_version
         acks = body.acks
@@ -220,6 +220,16 @@ def _failure_answer(entry: PartitionAppend, leaders: CurrentLeaders, version: in
         # KIP-951: tell the client who leads, to save it a metadata request.
         answer.current_leader = ProduceResponse.LeaderIdAndEpoch(*leaders.leader_of(entry.topic, entry.partition))
     return answer
+
+
+def _is_compressed(body: ProduceRequest) -> bool:
+    """Whether a batch may be much larger than it looks."""
+    for topic in body.topic_data:
+        for partition in topic.partition_data:
+            records = partition.records
+            if records is not None and len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & CODEC_MASK:
+                return True
+    return False
 
 
 def _names_many(body: ProduceRequest) -> bool:

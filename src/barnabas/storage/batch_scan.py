@@ -82,7 +82,7 @@ def scan_batches(
     while position < end:
         size = _size_at(chunk, at)
         if size < 0 or at + size > len(chunk):
-            wanted = max(chunk_bytes, size)
+            wanted = max(chunk_bytes, size, HEADER_SIZE)
             chunk = file.read(position, min(wanted, end - position))
             at = 0
             size = _size_at(chunk, 0)

@@ -69,7 +69,8 @@ class LogCleaning:
         found = self._worker.build_map(request)
         logger.info("Offset map for log %s complete.", name)
         index_seconds = self._seconds_since(started_ns)
-        end_offset = found.latest_offset + 1
+        # The offsets of records are what their producer said: the map may have it from one that lied.
+        end_offset = min(found.latest_offset + 1, self._cleanable.first_uncleanable_offset)
         counts = self._clean_groups(end_offset)
         return end_offset, CleaningStats(
             self._seconds_since(started_ns),

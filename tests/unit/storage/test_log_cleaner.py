@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
+from barnabas.records.crc import crc32c
 from barnabas.records.legacy_records import encode_message_set
-from barnabas.records.record_batch import RecordBatch
+from barnabas.records.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_SIZE, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_reader import Record
 from barnabas.storage.batch_scan import scan_batches
@@ -501,3 +502,37 @@ def test_a_truncated_log_is_clean_to_its_active_segment() -> None:
     assert clean == log.local.segments.active.base_offset <= 5
     broker.manager.truncate_fully_and_start_at(PARTITION, 3)
     assert broker.cleaner.manager.first_dirty_offset(log) == 3
+
+
+def test_what_a_hostile_batch_says_of_its_offsets_moves_no_bounds() -> None:
+    """A topic that was not compacted took it unseen; the map is full in the middle of it."""
+    config = CleanerConfig(threads=0, dedupe_buffer_bytes=3 * SKIMPY_BYTES_PER_ENTRY)
+    broker = CleanedBroker(cleaner=config, cleanup_policy="delete")
+    builder = RecordBatchBuilder()
+    for key in (b"a", b"b", b"c"):
+        builder.append(NOW, key, b"value")
+    data = bytearray(builder.build())
+    record_bytes = (len(data) - HEADER_SIZE) // 3
+    for number, delta in enumerate((0, 50, 60)):
+        data[HEADER_SIZE + record_bytes * number + 3] = delta << 1
+    data[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(bytes(data[ATTRIBUTES_POSITION:])).to_bytes(4, "big")
+    log = broker.log()
+    log.append_as_leader(bytes(data), 0)
+    log.roll()
+    append(log, (b"a", b"1"))
+    append(log, (b"a", b"2"))
+    active = log.local.segments.active
+    log.update_config(log_config(cleanup_policy="compact", min_cleanable_dirty_ratio="0.0"))
+    assert broker.clean()
+    assert log.local.segments.active is active
+    assert broker.cleaner.manager.first_dirty_offset(log) == 3
+
+
+def test_the_smallest_buffer_is_large_enough() -> None:
+    broker = CleanedBroker(cleaner=CleanerConfig(threads=0, io_buffer_bytes=0))
+    log = broker.log()
+    for number in range(30):
+        append(log, (b"key%d" % (number % 3), b"value"))
+    log.roll()
+    assert broker.clean()
+    assert len(stored(log)) == 3

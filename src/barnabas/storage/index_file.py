@@ -143,8 +143,8 @@ class IndexFile:
         self._file.close()
 
     def close_handlers(self) -> None:
-        """Close the file and write nothing: its directory has failed."""
-        self._file.close()
+        """Close the file for good and write nothing: its directory has failed, or its log is being deleted."""
+        self._file.close_for_good()
 
     def rename(self, path: str) -> None:
         """Give the file another name, if there is a file; what is only in memory stays there."""

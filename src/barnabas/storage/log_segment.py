@@ -443,12 +443,12 @@ class LogSegment:
         self.file.close()
 
     def close_handlers(self) -> None:
-        """Close the files and write nothing."""
+        """Close the files for good and write nothing."""
         self.offset_index.close_handlers()
         self.time_index.close_handlers()
         if self._transaction_index is not None:
-            self._transaction_index.close()
-        self.file.close()
+            self._transaction_index.close_handlers()
+        self.file.close_for_good()
 
     def delete(self) -> None:
         """Remove the files."""

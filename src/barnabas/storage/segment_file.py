@@ -7,6 +7,7 @@ the descriptor and the path; it is not held during reads and writes.
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from collections.abc import Sequence
 
@@ -19,7 +20,7 @@ from barnabas.storage.open_files import OpenFiles
 class SegmentFile:
     """A file that needs no descriptor while nobody uses it. Everything raises OSError."""
 
-    __slots__ = ("__weakref__", "_lock", "_open", "_open_files", "path", "recently_used")
+    __slots__ = ("__weakref__", "_is_gone", "_lock", "_open", "_open_files", "path", "recently_used")
 
     def __init__(self, path: str, open_files: OpenFiles) -> None:
         self.path = path
@@ -27,6 +28,7 @@ class SegmentFile:
         self._open_files = open_files
         self._lock = threading.Lock()
         self._open: OpenFile | None = None
+        self._is_gone = False
 
     def sibling(self, path: str) -> SegmentFile:
         """Another file of the same segment."""
@@ -42,6 +44,8 @@ class SegmentFile:
             open_file = self._open
             if open_file is not None and open_file.try_retain():
                 return open_file
+            if self._is_gone:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
             open_file = self._open = OpenFile(self._open_files.files.open(self.path, create=create))
             open_file.retain()
         self._open_files.opened(self)
@@ -128,9 +132,15 @@ class SegmentFile:
         self._open_files.closed(self)
         self.let_go()
 
+    def close_for_good(self) -> None:
+        """The same, but nobody opens it again: a late reader would keep a deleted file, and the room it takes."""
+        with self._lock:
+            self._is_gone = True
+        self.close()
+
     def delete(self) -> None:
         """Close, and remove the file if there is one."""
-        self.close()
+        self.close_for_good()
         files = self._open_files.files
         if files.exists(self.path):
             files.unlink(self.path)

@@ -166,6 +166,10 @@ class TransactionIndex:
         """Give the descriptor up."""
         self._file.close()
 
+    def close_handlers(self) -> None:
+        """Close the file for good."""
+        self._file.close_for_good()
+
     def delete(self) -> None:
         """Remove the file, if there is one."""
         self._file.delete()

@@ -6,8 +6,10 @@ lock. Kafka: MetadataSnapshot of kafka.server.metadata.ZkMetadataCache, org.apac
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -37,6 +39,9 @@ class PartitionMetadata:
     partition_epoch: int
 
 
+_NUMBER = attrgetter("partition")
+
+
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
     """One topic: its partitions in order of their numbers. `topic_id` is 16 zeros if the topic has none."""
@@ -50,7 +55,11 @@ class TopicMetadata:
         partitions = self.partitions
         if 0 <= index < len(partitions) and partitions[index].partition == index:
             return partitions[index]
-        return next((found for found in partitions if found.partition == index), None)
+        # Clients may ask for very many that do not exist.
+        position = bisect_left(partitions, index, key=_NUMBER)
+        if position < len(partitions) and partitions[position].partition == index:
+            return partitions[position]
+        return None
 
 
 @dataclass(frozen=True, slots=True)

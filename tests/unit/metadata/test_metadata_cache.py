@@ -132,3 +132,10 @@ def test_different_listeners_are_reported(caplog: pytest.LogCaptureFixture) -> N
     odd.live_brokers[1].endpoints[0].listener = "INTERNAL"
     cache.update_metadata(odd)
     assert "Listeners are not identical across brokers" in caplog.text
+
+
+def test_a_controller_may_tell_of_some_partitions_only() -> None:
+    cache = MetadataCache(0)
+    cache.update_metadata(request(TopicState("orders", random_uuid(), [partition(number) for number in (7, 2, 3)])))
+    found = [cache.image.partition(TopicPartition("orders", number)) for number in range(-1, 9)]
+    assert [each.partition for each in found if each is not None] == [2, 3, 7]

@@ -205,6 +205,7 @@ class LogLoader:
             except CorruptIndex as error:
                 logger.warning("%s; rebuilding the indexes of segment %d", error, segment.base_offset)
                 self._recover_segment(segment)
+                segment.flush()  # no flush comes to a segment before the recovery point
 
     def _unflushed(self) -> tuple[LogSegment, ...]:
         return self._segments.values(self._terms.recovery_point, 2**63 - 1)

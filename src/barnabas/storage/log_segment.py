@@ -351,6 +351,8 @@ class LogSegment:
         self.rolling_timestamp = None
         self._enter_max_timestamp()
         if not stays_active:
+            if self._transaction_index is not None:
+                self._transaction_index.sync()  # no start looks for it again once there are the others
             self.offset_index.write_pending()
             self.time_index.write_pending()
         return file_size - valid_bytes

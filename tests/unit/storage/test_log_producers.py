@@ -477,3 +477,27 @@ def test_damage_under_a_running_broker_is_told_to_readers(suffix: str, damage: b
         log.read(0, 1000, COMMITTED)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
     assert broker.failed_dirs == []
+
+
+def test_a_transaction_index_that_was_rebuilt_is_as_durable_as_the_others() -> None:
+    """Before the recovery point nobody looks again: an aborted transaction would have become a committed one."""
+    for seed in range(30):
+        broker = Broker(config=SMALL, seed=seed)
+        log = broker.log()
+        send(log, 1, 0, transactional=True)
+        end_transaction(log, 1, abort=True)
+        log.roll()
+        for sequence in range(3):
+            send(log, 2, sequence)
+        log.raise_high_watermark_to_end()
+        log.flush()
+        broker.manager.shutdown()
+        for suffix in (".index", ".txnindex"):
+            broker.files.unlink("/data/topic-0/00000000000000000000" + suffix)
+        broker.files.sync_dir("/data/topic-0")
+        broker.start()
+        broker.manager.checkpoint_recovery_points()
+        log = broker.crash()
+        log.raise_high_watermark_to_end()
+        aborted = log.read(0, 1000, COMMITTED).aborted_transactions
+        assert aborted == [AbortedTransaction(1, 0)], seed

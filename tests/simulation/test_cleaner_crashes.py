@@ -13,9 +13,9 @@ import pytest
 
 from barnabas.storage.unified_log import UnifiedLog
 from tests.support.simulated_files import PowerOff, SimulatedFiles
+from tests.unit.storage.cleaner.test_cleaned_transactions import Producer, committed_offsets
 from tests.unit.storage.cleaner_harness import CleanedBroker, append, stored
 from tests.unit.storage.log_harness import LOG_DIR, NOW, check_indexes
-from tests.unit.storage.test_cleaned_transactions import Producer, committed_offsets
 
 Rows = list[tuple[int, bytes | None, bytes | None]]
 

@@ -56,9 +56,9 @@ from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.runtime.scheduler import ThreadScheduler
-from barnabas.storage.cleaner_config import CleanerConfig
-from barnabas.storage.log_cleaner import LogCleaner
-from barnabas.storage.log_cleaner_manager import CleanerLogs
+from barnabas.storage.cleaner.cleaner_config import CleanerConfig
+from barnabas.storage.cleaner.log_cleaner import LogCleaner
+from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.zk.embedded_store import EmbeddedStore

@@ -19,7 +19,7 @@ from barnabas.runtime.files import Buffer
 from barnabas.storage.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
 from barnabas.storage.log_append_info import LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.producer_append import TransactionEnd
+from barnabas.storage.producers.producer_append import TransactionEnd
 
 if TYPE_CHECKING:
     from barnabas.storage.unified_log import UnifiedLog

@@ -41,7 +41,7 @@ from barnabas.storage.file_names import (
 from barnabas.storage.leader_epochs import UNDEFINED_EPOCH
 from barnabas.storage.meta_properties import MetaProperties, read_meta_properties
 from barnabas.storage.partition_metadata import read_partition_metadata
-from barnabas.storage.producer_state_snapshot import CorruptSnapshot, read_snapshot, snapshot_offsets
+from barnabas.storage.producers.producer_state_snapshot import CorruptSnapshot, read_snapshot, snapshot_offsets
 
 LEFTOVER_SUFFIXES = (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)
 NO_PRODUCER_ID = -1

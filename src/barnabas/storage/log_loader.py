@@ -37,8 +37,8 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_segment import Batch, LogSegment
 from barnabas.storage.log_segments import LogSegments
 from barnabas.storage.partition_metadata import read_partition_metadata
-from barnabas.storage.producer_state_manager import ProducerStateManager
-from barnabas.storage.producer_state_rebuild import load_batch, rebuild_producer_state, take_optional_snapshot
+from barnabas.storage.producers.producer_state_manager import ProducerStateManager
+from barnabas.storage.producers.producer_state_rebuild import load_batch, rebuild_producer_state, take_optional_snapshot
 from barnabas.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)

@@ -25,13 +25,13 @@ from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.background_writes import BackgroundWrites
 from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, write_clean_shutdown
+from barnabas.storage.cleaner.log_cleaner import LogCleaner
+from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.directory_lock import DirectoryLock
 from barnabas.storage.directory_threads import run_per_directory
 from barnabas.storage.index_file import CorruptIndex
 from barnabas.storage.index_pages import IndexPages
 from barnabas.storage.log_checkpoints import LogCheckpoints
-from barnabas.storage.log_cleaner import LogCleaner
-from barnabas.storage.log_cleaner_manager import CleanerLogs
 from barnabas.storage.log_deletion import LogDeletion
 from barnabas.storage.log_directories import LogDirectories
 from barnabas.storage.log_directory import Lock, LogDirectory

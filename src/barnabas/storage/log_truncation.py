@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.producer_state_rebuild import rebuild_producer_state
+from barnabas.storage.producers.producer_state_rebuild import rebuild_producer_state
 
 if TYPE_CHECKING:
     from barnabas.storage.unified_log import UnifiedLog

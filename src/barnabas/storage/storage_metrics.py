@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from barnabas.metrics.metrics_registry import MetricName, MetricsRegistry, Sample
-from barnabas.storage.log_cleaner import LogCleaner
+from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.log_manager import LogManager
 
 GROUP = "kafka.log"

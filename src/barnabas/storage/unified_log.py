@@ -34,9 +34,9 @@ from barnabas.storage.log_segment import LogSegment
 from barnabas.storage.log_truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.log_validator import LogValidator
 from barnabas.storage.partition_metadata import write_partition_metadata
-from barnabas.storage.producer_append import answer_again, check_producer, note_append
-from barnabas.storage.producer_state_entry import ActiveProducer, BatchMetadata, LastRecord
-from barnabas.storage.producer_state_manager import ProducerStateManager
+from barnabas.storage.producers.producer_append import answer_again, check_producer, note_append
+from barnabas.storage.producers.producer_state_entry import ActiveProducer, BatchMetadata, LastRecord
+from barnabas.storage.producers.producer_state_manager import ProducerStateManager
 from barnabas.storage.segment_swap import swap_in
 from barnabas.storage.timestamp_search import TimestampAndOffset, find_offset
 from barnabas.storage.transaction_index import AbortedTransactionEntry

@@ -15,9 +15,9 @@ from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import Files
 from barnabas.storage.batch_scan import find_batch, scan_batches
+from barnabas.storage.cleaner.log_cleaner import LogCleaner
+from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.fetch_data import FetchIsolation
-from barnabas.storage.log_cleaner import LogCleaner
-from barnabas.storage.log_cleaner_manager import CleanerLogs
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.storage.log_segment import LogSegment

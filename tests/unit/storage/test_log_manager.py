@@ -185,7 +185,7 @@ def test_no_directory_left_is_an_error() -> None:
     Broker(files).log().append_as_leader(batch(), 0)
     files.kill()
     files.fault = lambda call, path: OSError(errno.EIO, "broken") if path.endswith(".log") else None
-    with pytest.raises(OSError, match="all log dirs in .data have failed"):
+    with pytest.raises(OSError, match=r"all log dirs in .data have failed"):
         Broker(files)
 
 

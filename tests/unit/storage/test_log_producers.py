@@ -18,7 +18,7 @@ from barnabas.storage.local_log import LocalLog
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.storage.open_files import OpenFiles
-from barnabas.storage.producer_state_entry import ActiveProducer
+from barnabas.storage.producers.producer_state_entry import ActiveProducer
 from barnabas.storage.segment_factory import SegmentFactory
 from barnabas.storage.unified_log import UnifiedLog
 from tests.support.simulated_files import SimulatedFiles

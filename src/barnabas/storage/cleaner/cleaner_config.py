@@ -1,0 +1,57 @@
+"""What of the broker's settings concerns the cleaner. A frozen snapshot, replaced as a whole. Kafka: CleanerConfig."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.storage.cleaner.offset_map import SKIMPY_BYTES_PER_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """Sizes in bytes, over all threads; `load_factor` is how full a key map may get."""
+
+    threads: int = 1
+    dedupe_buffer_bytes: int = 128 * 1024 * 1024
+    load_factor: float = 0.9
+    io_buffer_bytes: int = 512 * 1024
+    io_max_bytes_per_second: float = float("inf")
+    backoff_ms: int = 15_000
+    is_enabled: bool = True
+
+    @classmethod
+    def from_kafka_config(cls, config: KafkaConfig) -> CleanerConfig:
+        """The settings of the properties file."""
+        return cls(
+            threads=config.integer("log.cleaner.threads"),
+            dedupe_buffer_bytes=config.integer("log.cleaner.dedupe.buffer.size"),
+            load_factor=config.floating("log.cleaner.io.buffer.load.factor"),
+            io_buffer_bytes=config.integer("log.cleaner.io.buffer.size"),
+            io_max_bytes_per_second=config.floating("log.cleaner.io.max.bytes.per.second"),
+            backoff_ms=config.integer("log.cleaner.backoff.ms"),
+            is_enabled=config.boolean("log.cleaner.enable"),
+        )
+
+    @property
+    def map_bytes_per_thread(self) -> int:
+        """Memory for one thread's key map."""
+        return self.dedupe_buffer_bytes // max(self.threads, 1)
+
+    @property
+    def buffer_bytes_per_thread(self) -> int:
+        """One thread's buffer for reading, and as much for writing."""
+        return self.io_buffer_bytes // max(self.threads, 1) // 2
+
+    @property
+    def bytes_per_second_per_thread(self) -> float:
+        """One thread's part of what all together may read and write: each has a process of its own."""
+        return self.io_max_bytes_per_second / max(self.threads, 1)
+
+    def check(self) -> None:
+        """Raise ValueError for a map that could never hold a key."""
+        if self.map_bytes_per_thread // SKIMPY_BYTES_PER_ENTRY * self.load_factor <= 1:
+            raise ValueError(
+                "offset map is too small to fit in even a single message, so log cleaning will never make progress."
+                " You can increase log.cleaner.dedupe.buffer.size or decrease log.cleaner.threads"
+            )

@@ -1,0 +1,193 @@
+"""The log cleaner: keeps the last record of each key in compacted logs. The facade LogManager owns.
+
+Any thread calls; its threads do the choosing and swapping, processes of theirs the copying. `_lock` guards the list
+of threads and the settings. Its properties are the cleaner's metrics, by Kafka's names with underscores.
+Kafka: LogCleaner.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.files import Files
+from barnabas.storage.cleaner.cleaner_checkpoints import CleanerCheckpoints
+from barnabas.storage.cleaner.cleaner_config import CleanerConfig
+from barnabas.storage.cleaner.cleaner_thread import CleanerThread
+from barnabas.storage.cleaner.cleaner_work import CleanerWorker
+from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs, LogCleanerManager
+from barnabas.storage.unified_log import UnifiedLog
+
+logger = logging.getLogger(__name__)
+
+
+def child_process() -> CleanerWorker:
+    """A worker that works in a process of its own."""
+    from barnabas.storage.cleaner.cleaner_child import CleanerChild  # noqa: PLC0415 - few brokers ever clean: start-up is light
+
+    return CleanerChild("cleaner")
+
+
+class LogCleaner:
+    """Cleans the logs of `log_dirs`. make_worker: who does the work on files."""
+
+    def __init__(
+        self,
+        config: CleanerConfig,
+        log_dirs: Sequence[str],
+        logs: CleanerLogs,
+        files: Files,
+        clock: Clock,
+        *,
+        make_worker: Callable[[], CleanerWorker] = child_process,
+    ) -> None:
+        """Raises ValueError when the memory for keys is too small for a single one."""
+        config.check()
+        self._config = config
+        self._logs = logs
+        self._files = files
+        self._clock = clock
+        self._make_worker = make_worker
+        self._lock = threading.Lock()
+        self._threads: tuple[CleanerThread, ...] = ()
+        self.manager = LogCleanerManager(logs, CleanerCheckpoints(log_dirs, files), clock, self._interrupt)
+
+    # -- life
+
+    def startup(self) -> None:
+        """Start the threads."""
+        logger.info("Starting the log cleaner")
+        with self._lock:
+            self._threads = tuple(self._make_thread(number) for number in range(self._config.threads))
+            for thread in self._threads:
+                thread.start()
+
+    def shutdown(self) -> None:
+        """End the threads and their processes; what was being cleaned stays as it was."""
+        logger.info("Shutting down the log cleaner.")
+        with self._lock:
+            threads, self._threads = self._threads, ()
+        for thread in threads:
+            thread.initiate_shutdown()
+        for thread in threads:
+            thread.await_shutdown()
+
+    def reconfigure(self, config: CleanerConfig) -> None:
+        """Take new settings: the threads end and new ones start, also for those that had failed.
+
+        Raises ValueError when the number of threads is less than half or more than double, or the memory too small.
+        """
+        old = self._config.threads
+        if config.threads < 1:
+            raise ValueError("Log cleaner threads should be at least 1")
+        if config.threads < old // 2:
+            raise ValueError(f"Log cleaner threads cannot be reduced to less than half the current value {old}")
+        if config.threads > old * 2:
+            raise ValueError(f"Log cleaner threads cannot be increased to more than double the current value {old}")
+        config.check()
+        self.shutdown()
+        with self._lock:
+            self._config = config
+        self.startup()
+
+    def _make_thread(self, number: int) -> CleanerThread:
+        return CleanerThread(
+            number, self.manager, self._logs, self._config, self._files, self._clock, self._make_worker
+        )
+
+    def clean_once(self) -> bool:
+        """One round on the calling thread, for tests and tools, without `startup`; True if a log was cleaned."""
+        thread = self._make_thread(0)
+        try:
+            return thread.clean_filthiest_log()
+        finally:
+            thread.await_shutdown()
+
+    # -- for whoever changes logs
+
+    def abort_cleaning(self, topic_partition: TopicPartition) -> None:
+        """End the cleaning of a partition, if it is under way, and wait for the end; it may begin again."""
+        self.manager.abort(topic_partition)
+
+    def abort_and_pause_cleaning(self, topic_partition: TopicPartition) -> None:
+        """The same, and keep it from beginning again until `resume_cleaning`."""
+        self.manager.abort_and_pause(topic_partition)
+
+    def resume_cleaning(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Undo one pause of each."""
+        self.manager.resume(topic_partitions)
+
+    def pause_cleaning_for_non_compacted_partitions(self) -> list[UnifiedLog]:
+        """The logs retention may work on; to be resumed."""
+        return self.manager.pause_not_compacted()
+
+    def maybe_truncate_checkpoint(self, log_dir: str, topic_partition: TopicPartition, offset: int) -> None:
+        """The log ends at `offset` now."""
+        self.manager.maybe_truncate_checkpoint(log_dir, topic_partition, offset)
+
+    def update_checkpoints(self, log_dir: str, removed: TopicPartition | None = None) -> None:
+        """Write a directory's checkpoint without the partitions that are gone."""
+        self.manager.update_checkpoints(log_dir, removed)
+
+    def alter_checkpoint_dir(self, topic_partition: TopicPartition, source: str, destination: str) -> None:
+        """The log has moved from one log directory to another."""
+        self.manager.alter_checkpoint_dir(topic_partition, source, destination)
+
+    def handle_log_dir_failure(self, log_dir: str) -> None:
+        """The directory has failed."""
+        self.manager.handle_log_dir_failure(log_dir)
+
+    def _interrupt(self, topic_partition: TopicPartition) -> None:
+        for thread in self._threads:
+            thread.interrupt(topic_partition)
+
+    # -- metrics
+
+    @property
+    def max_buffer_utilization_percent(self) -> int:
+        """How full the fullest key map was in the last cleanings."""
+        return int(100 * max((thread.last_stats.buffer_utilization for thread in self._threads), default=0.0))
+
+    @property
+    def cleaner_recopy_percent(self) -> int:
+        """Bytes written per hundred read, in the last cleanings."""
+        stats = [thread.last_stats for thread in self._threads]
+        read, written = sum(each.bytes_read for each in stats), sum(each.bytes_written for each in stats)
+        return int(100 * written / max(read, 1))
+
+    @property
+    def max_clean_time_secs(self) -> int:
+        """Duration of the longest of the last cleanings."""
+        return int(max((thread.last_stats.elapsed_seconds for thread in self._threads), default=0.0))
+
+    @property
+    def max_compaction_delay_secs(self) -> int:
+        """By how long max.compaction.lag.ms was missed at most."""
+        delays = (thread.last_pre_clean_stats.max_compaction_delay_ms for thread in self._threads)
+        return max(delays, default=0) // 1000
+
+    @property
+    def dead_thread_count(self) -> int:
+        """Threads that an unexpected error has ended."""
+        return sum(thread.is_failed for thread in self._threads)
+
+    @property
+    def max_dirty_percent(self) -> int:
+        """Dirty part of the dirtiest log, when last looked at."""
+        return int(100 * self.manager.dirtiest_ratio)
+
+    @property
+    def time_since_last_run_ms(self) -> int:
+        """Milliseconds since logs were last looked at."""
+        return self._clock.milliseconds() - self.manager.last_run_ms
+
+    def uncleanable_partitions_count(self, log_dir: str) -> int:
+        """Partitions of a log directory that could not be cleaned."""
+        return len(self.manager.uncleanable_partitions(log_dir))
+
+    def uncleanable_bytes(self, log_dir: str) -> int:
+        """What of those would have been cleaned."""
+        return self.manager.uncleanable_bytes(log_dir)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -62,11 +62,6 @@ class LeaderEpochCache:
         return self._entries
 
     @property
-    def is_dirty(self) -> bool:
-        """Whether there is something to flush."""
-        return self._dirty
-
-    @property
     def earliest_entry(self) -> EpochEntry | None:
         """The oldest entry."""
         entries = self._entries
@@ -87,11 +82,6 @@ class LeaderEpochCache:
             logger.info("New epoch %d from offset %d replaces %s", epoch, start_offset, entries[len(kept) :])
         self._set((*kept, EpochEntry(epoch, start_offset)))
         return True
-
-    def previous_epoch(self, epoch: int) -> int | None:
-        """The newest epoch before `epoch`."""
-        place = bisect_left(self._entries, epoch, key=_epoch)
-        return self._entries[place - 1].epoch if place else None
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch that the batch at `offset` was written in."""

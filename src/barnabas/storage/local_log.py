@@ -168,11 +168,6 @@ class LocalLog:
 
     # -- durability
 
-    @property
-    def unflushed_messages(self) -> int:
-        """Offsets that are not known to be on stable storage."""
-        return self.end.message_offset - self.recovery_point
-
     def flush(self, offset: int | None = None, before: Callable[[], None] = lambda: None) -> None:
         """Bring everything below `offset` (None: everything there is) to stable storage and move the recovery point.
 

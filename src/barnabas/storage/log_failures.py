@@ -6,13 +6,13 @@ Kafka: UnifiedLog.maybeHandleIOException.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from typing import NoReturn
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.errors import CorruptRecord
+from barnabas.storage.errors import is_shortage
 from barnabas.storage.index_file import CorruptIndex
 from barnabas.storage.local_log import LocalLog
 from barnabas.storage.log_environment import LogEnvironment
@@ -20,9 +20,6 @@ from barnabas.storage.log_environment import LogEnvironment
 READ_ERRORS = (OSError, CorruptRecord, CorruptIndex)
 
 logger = logging.getLogger(__name__)
-
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The append is refused and the log goes on when there is room; other errors take the directory offline."""
 
 
 class LogFailures:
@@ -43,9 +40,12 @@ class LogFailures:
         ) from error
 
     def report(self, doing: str, error: OSError) -> None:
-        """A full disk is logged; any other error takes the log directory offline."""
+        """A full disk, or too many open files, is logged: the log goes on when there is room.
+
+        Any other error takes the log directory offline.
+        """
         partition = self._local.topic_partition
-        if error.errno in _DISK_FULL:
+        if is_shortage(error):
             logger.error("No room while %s for %s in %s: %s", doing, partition, self._parent_dir, error)
         else:
             self._environment.on_failure(self._parent_dir, f"{doing} for {partition}", error)

@@ -50,7 +50,6 @@ class EpochMachine(RuleBasedStateMachine):
     @rule()
     def reload(self) -> None:
         self.cache.flush()
-        assert not self.cache.is_dirty
         self.cache = LeaderEpochCache(LeaderEpochCheckpointFile("/", self.files))
         self.cache.load()
 
@@ -95,5 +94,3 @@ def test_same_epoch_keeps_its_earliest_start() -> None:
     assert not cache.assign(2, 15)
     assert cache.assign(2, 5)
     assert cache.entries == (EpochEntry(2, 5),)
-    assert cache.previous_epoch(2) is None
-    assert cache.previous_epoch(3) == 2

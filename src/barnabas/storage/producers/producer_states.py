@@ -253,11 +253,6 @@ class ProducerStates:
                 return ended
         return first
 
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
-        return next(iter(self._ongoing), None)
-
     def remove_replicated(self, offset: int) -> None:
         """Everything below `offset` is replicated, or deleted: transactions that ended there are stable."""
         if self._unreplicated:

@@ -14,6 +14,7 @@ from itertools import zip_longest
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import RecordBatch
 from barnabas.storage.batch_scan import scan_batches
 from barnabas.storage.checkpoints import LeaderEpochCheckpointFile, MalformedCheckpoint
@@ -269,10 +270,14 @@ class LogLoader:
             return
         found: list[tuple[int, int]] = []
         for segment in self._segments.values(start_offset, end):
-            for batch in scan_batches(segment.file, 0, segment.size):
-                if not isinstance(batch, RecordBatch) or batch.base_offset >= end:
-                    break  # message sets have no epochs, and a segment that begins with one is full of them
-                found.append((batch.partition_leader_epoch, batch.base_offset))
+            try:
+                for batch in scan_batches(segment.file, 0, segment.size):
+                    if not isinstance(batch, RecordBatch) or batch.base_offset >= end:
+                        break  # message sets have no epochs, and a segment that begins with one is full of them
+                    found.append((batch.partition_leader_epoch, batch.base_offset))
+            except CorruptRecord as error:
+                # Before the recovery point nothing is cut: whoever reads there is told, and everybody else is served.
+                logger.warning("Leader epochs of damaged segment %s are incomplete: %s", segment.file.path, error)
         self._epochs.fill_in_front(entry for entry in found if entry[0] >= 0)
 
     def _recover(self) -> tuple[int, int]:

@@ -498,8 +498,8 @@ class UnifiedLog:
                 return 0
             try:
                 return retention.delete_old_segments(self, self._environment)
-            except OSError as error:
-                self.failures.fail("deleting segments", error)
+            except READ_ERRORS as error:
+                self.failures.fail_reading("deleting segments", error)
 
     def replace_segments(self, base_offset: int, old: Sequence[LogSegment]) -> None:
         """Put the cleaner's `.cleaned` segment in the place of `old` ones. Raises ApiError, as above."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.protocol.errors import ApiError
 from barnabas.records.legacy_records import encode_message
 from barnabas.records.record_batch import RecordBatch
+from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.file_names import segment_file_name
 from barnabas.storage.leader_epochs import EpochEntry
 from tests.support.simulated_files import SimulatedFiles
@@ -204,3 +206,25 @@ def test_a_new_log_after_a_deleted_one_of_the_same_name() -> None:
     torn = files.read_bytes(path)[:-10]
     files.write_bytes(path, torn)
     assert offsets(read_all(broker.kill())) == [(0, 1), (2, 3)]
+
+
+def test_a_damaged_old_segment_and_lost_epochs_keep_no_broker_from_starting() -> None:
+    files = SimulatedFiles()
+    broker = Broker(files, config=CONFIG)
+    log = broker.log()
+    while log.segment_count < 3:
+        log.append_as_leader(batch(3), 2)
+    end = log.log_end_offset
+    broker.manager.shutdown()
+    first = path_of(0, ".log")
+    content = bytearray(files.read_bytes(first))
+    content[len(batch(3)) + 8 : len(batch(3)) + 12] = (-5).to_bytes(4, "big", signed=True)
+    files.write_bytes(first, bytes(content))
+    files.unlink(f"{DIRECTORY}/leader-epoch-checkpoint")
+    broker.start()
+    log = broker.log()
+    assert log.log_end_offset == end
+    assert log.latest_epoch == 2
+    with pytest.raises(ApiError, match="claims"):
+        log.read(4, 1000, FetchIsolation.LOG_END)
+    log.append_as_leader(batch(1), 2)

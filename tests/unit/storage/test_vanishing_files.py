@@ -58,6 +58,7 @@ def test_a_reader_that_meets_a_deletion_fails_no_directory(
     assert not broker.failed_dirs
 
 
+@pytest.mark.interpreted
 def test_a_reader_whose_segment_was_replaced_reads_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """With file.delete.delay.ms=0 the old files may be gone before the reader has opened them."""
     broker = Broker(config=log_config(**LONG, file_delete_delay_ms=0))
@@ -80,6 +81,7 @@ def test_a_reader_whose_segment_was_replaced_reads_the_other(monkeypatch: pytest
     assert not broker.failed_dirs
 
 
+@pytest.mark.interpreted
 def test_a_flush_that_meets_a_deletion_fails_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes no lock of the log, so that retention may delete what it is about to bring to the disk."""
     broker = Broker(config=log_config(**LONG, file_delete_delay_ms=0, retention_bytes=600))
@@ -108,6 +110,7 @@ def test_a_flush_that_meets_a_deletion_fails_no_directory(monkeypatch: pytest.Mo
     assert not broker.failed_dirs
 
 
+@pytest.mark.interpreted
 def test_a_log_never_looks_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints and readers look at the first segment without a lock, also while everything is truncated."""
     broker = Broker()

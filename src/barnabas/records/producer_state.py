@@ -8,16 +8,15 @@ from __future__ import annotations
 import struct
 
 from barnabas.records.crc import crc32c
-from barnabas.records.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
+from barnabas.records.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, PRODUCER_ID_POSITION
 
 _STATE = struct.Struct(">qhi")
-_STATE_POSITION = 43
 
 
 def with_producer_state(batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
     """A copy of the batch with this producer state and a new checksum."""
     changed = bytearray(batch)
-    _STATE.pack_into(changed, _STATE_POSITION, producer_id, producer_epoch, base_sequence)
+    _STATE.pack_into(changed, PRODUCER_ID_POSITION, producer_id, producer_epoch, base_sequence)
     with memoryview(changed) as view, view[ATTRIBUTES_POSITION:] as covered:
         crc = crc32c(covered)
     changed[CRC_POSITION : CRC_POSITION + 4] = crc.to_bytes(4, "big")

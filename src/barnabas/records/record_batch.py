@@ -27,6 +27,7 @@ MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
 """Where the checksum begins to cover: offset and leader epoch can change without a new checksum."""
+PRODUCER_ID_POSITION: Final = 43
 
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_MASK: Final = 0x08

@@ -27,7 +27,14 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import CODEC_MASK, TRANSACTIONAL_MASK
+from barnabas.records.record_batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    PRODUCER_ID_POSITION,
+    TRANSACTIONAL_MASK,
+)
 from barnabas.replica.append import VALID_ACKS
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
@@ -39,13 +46,10 @@ PartitionAnswer = ProduceResponse.PartitionProduceResponse
 
 BATCH_START: Final = struct.Struct(">qiibIh")
 """Base offset, length of what follows, leader epoch, magic, checksum, attributes of a batch of magic 2."""
-LENGTH_PREFIX_SIZE: Final = 12
 SMALLEST_BATCH: Final = 14
-HEADER_UP_TO_MAGIC: Final = 17
-MAGIC_POSITION: Final = 16
-ATTRIBUTES_LOW_BYTE: Final = 22
-PRODUCER_START, PRODUCER_END = 43, 53
-"""Producer id and epoch in a batch of magic 2."""
+ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_POSITION + 1
+PRODUCER_END: Final = PRODUCER_ID_POSITION + 10
+"""Where producer id and epoch end in a batch of magic 2."""
 
 LARGE_BYTES: Final = 64 * 1024
 """Of a request: what is smaller never takes long, unless it is compressed."""
@@ -290,7 +294,8 @@ def _without_transactions(entries: Sequence[PartitionAppend]) -> list[PartitionA
 
 def _refuse_several_producers(entries: Sequence[PartitionAppend]) -> None:
     """Raise INVALID_PRODUCER_ID_MAPPING when the transactional batches of a request are of several producers."""
-    producers = {bytes(entry.records[PRODUCER_START:PRODUCER_END]) for entry in filter(_is_transactional, entries)}
+    transactional = filter(_is_transactional, entries)
+    producers = {bytes(entry.records[PRODUCER_ID_POSITION:PRODUCER_END]) for entry in transactional}
     if len(producers) > 1:
         text = "Transactional records contained more than one producer ID"
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
@@ -307,7 +312,7 @@ def refused_batch(version: int, records: Any, transactional_id: str | None = Non
     if size < BATCH_START.size:
         return _refused_stub(version, records)
     _, length, _, magic, _, attributes = BATCH_START.unpack_from(records)
-    end = length + LENGTH_PREFIX_SIZE
+    end = length + LOG_OVERHEAD
     if end == size and magic == 2 and version >= 7 and not attributes & TRANSACTIONAL_MASK:
         return None
     if version < 3:
@@ -344,17 +349,17 @@ def _refused_stub(version: int, records: Any) -> ApiError | None:
 def _whole_batch_size(records: Any) -> int | None:
     """Size of the batch at the start; None when it is not all there. Raises CorruptRecord for what begins no batch."""
     available = len(records)
-    if available < LENGTH_PREFIX_SIZE:
+    if available < LOG_OVERHEAD:
         return None
-    length = int.from_bytes(records[8:LENGTH_PREFIX_SIZE], "big", signed=True)
+    length = int.from_bytes(records[8:LOG_OVERHEAD], "big", signed=True)
     if length < SMALLEST_BATCH:
         raise CorruptRecord(f"Record size {length} is less than the minimum record overhead ({SMALLEST_BATCH})")
-    if available < HEADER_UP_TO_MAGIC:
+    if available <= MAGIC_POSITION:
         return None
     magic = records[MAGIC_POSITION]
     if magic > 2:
         raise CorruptRecord(f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}")
-    return length + LENGTH_PREFIX_SIZE if length <= available - LENGTH_PREFIX_SIZE else None
+    return length + LOG_OVERHEAD if length <= available - LOG_OVERHEAD else None
 
 
 def _no_batch(version: int) -> ApiError:

@@ -3,6 +3,7 @@
     python -m benchmarks.broker                                  # all cells, 5 rounds, into results/
     python -m benchmarks.broker --cells p-16k p-1m --rounds 3 --systems apache-kafka barnabas barnabas-header
     python -m benchmarks.broker --cells p-10c --systems apache-kafka barnabas barnabas-compiled   # make compiled first
+    python -m benchmarks.broker --systems barnabas-before barnabas --before ../other-version/src  # what a change costs
 
 All systems are up at once; each round goes round the systems, so that the machine's moods hit them alike. JVMs are
 warmed first. No file is deleted between cells: fresh pages would then decide large writes (docs/performance.md).
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from typing import Any
 from benchmarks.cells import CELL_NAMES, CELLS, COLD_START, Cell
 from benchmarks.process_usage import cpu_seconds, free_mib, peak_resident_mib, reset_peak, resident_mib
 from benchmarks.report import markdown_report
-from benchmarks.systems import NAMES, PROTOTYPE, REFERENCE, default_systems, make_system
+from benchmarks.systems import BEFORE, NAMES, PROTOTYPE, REFERENCE, default_systems, make_system
 from benchmarks.wire_requests import batch_of_count
 from tests.support.server_process import ServerProcess
 
@@ -108,9 +109,13 @@ def run_load(
     }
 
 
+def _system(name: str, directory: Path, options: argparse.Namespace, extra: Mapping[str, str]) -> ServerProcess:
+    return make_system(name, directory, options.prototype, extra, options.before)
+
+
 def measure_cold_start(name: str, directory: Path, options: argparse.Namespace) -> Result:
     """From nothing to the first Metadata answer that names a broker, ZooKeeper's start included; memory when idle."""
-    server = make_system(name, directory, options.prototype, {})
+    server = _system(name, directory, options, {})
     started = time.perf_counter()
     server.start()
     try:
@@ -213,7 +218,7 @@ def run(options: argparse.Namespace) -> list[Result]:
         if not cells:
             return results
         extra = dict(pair.split("=", 1) for pair in options.override)
-        running = {name: make_system(name, directory, options.prototype, extra) for name in options.systems}
+        running = {name: _system(name, directory, options, extra) for name in options.systems}
         for name, server in running.items():
             servers.enter_context(server.running())
             server.wait_for_brokers(START_SECONDS)
@@ -233,12 +238,13 @@ def _cells_of(name: str, cells: list[Cell]) -> list[Cell]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--systems", nargs="+", default=default_systems(), choices=(*NAMES, PROTOTYPE))
+    parser.add_argument("--systems", nargs="+", default=default_systems(), choices=(*NAMES, PROTOTYPE, BEFORE))
     parser.add_argument("--cells", nargs="+", default=list(CELL_NAMES), choices=CELL_NAMES)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each produce or fetch run")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="for every broker")
     parser.add_argument("--prototype", type=Path, help="program of the system `prototype`: python PATH PORT")
+    parser.add_argument("--before", type=Path, help="directory with the package of the system `barnabas-before`")
     parser.add_argument("--fill-page-cache", type=float, default=0, metavar="GB", help="write this much first")
     parser.add_argument("--directory", type=Path, help="where data dirs are made (default: the temporary directory)")
     parser.add_argument("--keep", action="store_true", help="leave the data dirs")

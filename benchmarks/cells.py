@@ -44,7 +44,7 @@ def _fetch(name: str, what: str, max_bytes: int, batch_bytes: int, total: int) -
     return Cell(name, what, "fetch", ("--max-bytes", str(max_bytes)), "mb_per_second", batch_bytes, total)
 
 
-LATENCIES = ("p50_us", "p99_us")
+LATENCIES = ("p50_us", "p99_us", "p999_us")
 CELLS = (
     _produce("p-100b", "produce, 1 record of 100 B, 1 in flight", "requests_per_second", LATENCIES, value_bytes=100),
     _produce("p-16k", "produce, 16 KB batches of 100 B, 5 in flight", "mb_per_second", batch_bytes=16 * KIB, depth=5),

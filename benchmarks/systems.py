@@ -1,4 +1,5 @@
-"""The brokers that are measured: ours in its modes, Apache Kafka 3.9, and optionally a program given by its path."""
+"""The brokers that are measured: ours in its modes, Apache Kafka 3.9, and optionally another version of ours, or a
+program given by its path."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from tests.support.server_process import ServerProcess, free_port
 
 REFERENCE = "apache-kafka"
 PROTOTYPE = "prototype"
+BEFORE = "barnabas-before"
+"""Ours as it was: whatever version lies in the place given by `--before`."""
 
 BARNABAS_MODES: Mapping[str, Mapping[str, str]] = {
     "barnabas": {},
@@ -47,14 +50,18 @@ class Prototype(ServerProcess):
         self.wait_for_port(10)
 
 
-class CompiledBarnabas(BarnabasProcess):
-    """Our broker from the compiled wheel."""
+class PlacedBarnabas(BarnabasProcess):
+    """Our broker from another place than this working tree: the compiled wheel, or another version's `src`."""
+
+    def __init__(self, directory: Path, properties: Mapping[str, str], place: Path) -> None:
+        super().__init__(directory, properties)
+        self._place = place
 
     def launch(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start it with the wheel before everything else on its path."""
-        if not (COMPILED_PLACE / "barnabas").is_dir():
-            raise FileNotFoundError(f"{COMPILED_PLACE} holds no compiled build: make compiled")
-        super().launch(command, {**os.environ, **(environment or {}), "PYTHONPATH": str(COMPILED_PLACE)})
+        """Start it with that place before everything else on its path."""
+        if not (self._place / "barnabas").is_dir():
+            raise FileNotFoundError(f"{self._place} holds no package barnabas (for the compiled build: make compiled)")
+        super().launch(command, {**os.environ, **(environment or {}), "PYTHONPATH": str(self._place)})
 
 
 def default_systems() -> list[str]:
@@ -65,8 +72,13 @@ def default_systems() -> list[str]:
     return [REFERENCE, *ours]
 
 
-def make_system(name: str, directory: Path, prototype: Path | None, extra: Mapping[str, str]) -> ServerProcess:
-    """The system `name`, not started, in a directory of its own under `directory`; `extra` goes to every broker."""
+def make_system(
+    name: str, directory: Path, prototype: Path | None, extra: Mapping[str, str], before: Path | None = None
+) -> ServerProcess:
+    """The system `name`, not started, in a directory of its own under `directory`; `extra` goes to every broker.
+
+    prototype: the program of the system of that name. before: the directory that holds the other version's package.
+    """
     place = directory / name
     if name == REFERENCE:
         return ApacheKafka(place, SHARED | dict(extra))
@@ -74,6 +86,12 @@ def make_system(name: str, directory: Path, prototype: Path | None, extra: Mappi
         if prototype is None:
             raise ValueError("the system `prototype` needs --prototype PATH")
         return Prototype(place, prototype)
+    if name == BEFORE:
+        if before is None:
+            raise ValueError(f"the system `{BEFORE}` needs --before PATH")
+        return PlacedBarnabas(place, SHARED | dict(extra), before.resolve())
     mode = name.removesuffix(COMPILED_SUFFIX)
-    kind = BarnabasProcess if mode == name else CompiledBarnabas
-    return kind(place, SHARED | dict(BARNABAS_MODES[mode]) | dict(extra))
+    properties = SHARED | dict(BARNABAS_MODES[mode]) | dict(extra)
+    if mode == name:
+        return BarnabasProcess(place, properties)
+    return PlacedBarnabas(place, properties, COMPILED_PLACE)

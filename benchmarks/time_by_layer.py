@@ -1,6 +1,6 @@
 """Where a request's time goes: profiles the network thread of a broker in this process, summed by package.
 
-    python -m benchmarks.time_by_layer                     # all produce cells
+    python -m benchmarks.time_by_layer                     # all produce cells, and fetches from the page cache
     python -m benchmarks.time_by_layer --cells p-100b p-16k --functions 20
 
 The profiler's own cost falls on small functions, so shares say where to look, not what a change would win. System calls
@@ -28,8 +28,10 @@ from barnabas.network.processor import Processor
 from benchmarks.cells import CELLS, Cell
 from benchmarks.systems import SHARED
 
-SYSTEM_CALLS = ("send", "sendmsg", "recv", "recv_into", "pwritev", "pread", "sendfile", "poll", "epoll")
+SYSTEM_CALLS = ("send", "sendmsg", "recv", "recv_into", "pwritev", "pread", "preadv", "sendfile", "poll", "epoll")
 SECONDS = 3.0
+LOADED_BYTES = 100_000_000
+"""Of the topic that a fetch reads, round and round."""
 SHARE_SHOWN = 0.01
 WAITING = "waiting for readiness"
 
@@ -61,18 +63,27 @@ class ProfiledProcessors:
 
 
 def measure(cell: Cell) -> tuple[dict[str, Any], pstats.Stats]:
-    """Run one produce cell against a broker in this process; what the generator saw, and the profile."""
+    """Run one cell against a broker in this process; what the generator saw, and the profile."""
     with tempfile.TemporaryDirectory() as data_dir, ProfiledProcessors() as profiled:
         settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": data_dir, "num.network.threads": "1"}
         broker = BrokerServer(KafkaConfig.parse(SERVER_DEFAULTS | SHARED | settings, "the benchmark"))
         broker.startup()
-        place = ["--port", str(broker.bound_endpoints[0].port), "--topic", cell.name, "--seconds", str(SECONDS)]
-        generator = [sys.executable, "-m", "benchmarks.load_generator", cell.command, *cell.arguments, *place]
-        done = subprocess.run(generator, capture_output=True, text=True, check=True)
+        port = broker.bound_endpoints[0].port
+        if cell.loaded_bytes:
+            size = ["--batch-bytes", str(cell.loaded_batch_bytes), "--value-bytes", "1000", "--depth", "5"]
+            _generate(port, cell.name, "produce", *size, "--max-total-bytes", str(LOADED_BYTES))
+            for profile in profiled.profiles:
+                profile.clear()
+        load = _generate(port, cell.name, cell.command, *cell.arguments)
         broker.shutdown()
-    stats = pstats.Stats(*profiled.profiles)
+    return load, pstats.Stats(*profiled.profiles)
+
+
+def _generate(port: int, topic: str, command: str, *arguments: str) -> dict[str, Any]:
+    words = [sys.executable, "-m", "benchmarks.load_generator", command, "--port", str(port), "--topic", topic]
+    done = subprocess.run([*words, "--seconds", str(SECONDS), *arguments], capture_output=True, text=True, check=True)
     load: dict[str, Any] = json.loads(done.stdout)
-    return load, stats
+    return load
 
 
 def by_layer(stats: pstats.Stats) -> dict[str, float]:
@@ -99,7 +110,7 @@ def _layer_of(file: str, function: str) -> str:
 
 def main() -> None:
     """Print a table a cell."""
-    names = [cell.name for cell in CELLS if cell.command == "produce"]
+    names = [cell.name for cell in CELLS if not cell.from_disk]
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cells", nargs="+", default=names, choices=names)
     parser.add_argument("--functions", type=int, default=0, help="also list this many functions")

@@ -4,7 +4,8 @@ Filled by `broker` and the parts it builds, ticked by the scheduler, read by any
 is not held while a gauge is asked. Many-membered metrics (one per topic, per partition) are registered as one family
 that lists its members when asked, so that a partition costs nothing here.
 
-Kafka: org.apache.kafka.server.metrics.KafkaMetricsGroup, KafkaYammerMetrics.
+Kafka: org.apache.kafka.server.metrics.KafkaMetricsGroup, KafkaYammerMetrics; and for attributes
+org.apache.kafka.common.metrics.Metrics, its second metrics library.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from barnabas.metrics.distribution import Distribution
+from barnabas.metrics.histogram import Histogram, Timer
 from barnabas.metrics.meter import Meter, Rates
 
 logger = logging.getLogger(__name__)
@@ -29,20 +32,30 @@ class MetricName(NamedTuple):
     type: str
     name: str
     tags: tuple[tuple[str, str], ...] = ()
+    is_attribute: bool = False
+    """Of Kafka's other metrics library, in which `name` is no part of the bean's name but one of its attributes."""
 
     @property
     def mbean(self) -> str:
-        """As JMX shows it: `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=t`."""
+        """As JMX shows it: `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=t`.
+
+        An attribute follows its bean: `kafka.server:type=Produce,client-id=c/byte-rate`.
+        """
         tags = "".join(f",{key}={value}" for key, value in self.tags)
+        if self.is_attribute:
+            return f"{self.group}:type={self.type}{tags}/{self.name}"
         return f"{self.group}:type={self.type},name={self.name}{tags}"
 
 
 class Sample(NamedTuple):
-    """A metric at one moment. A meter's `value` is its count, and it has rates."""
+    """A metric at one moment. A meter's `value` is its count, and it has rates; a histogram's too, and it is spread."""
 
     name: MetricName
     value: float
     rates: Rates | None = None
+    distribution: Distribution | None = None
+    is_counter: bool = False
+    """It only grows, though it has no rates: an attribute `...-total`."""
 
 
 class MetricFamily(Protocol):
@@ -62,6 +75,8 @@ class MetricsRegistry:
         self._lock = threading.Lock()
         self._gauges: dict[MetricName, Callable[[], float]] = {}
         self._meters: dict[MetricName, Meter] = {}
+        self._histograms: dict[MetricName, Histogram] = {}
+        self._timers: dict[MetricName, Timer] = {}
         self._families: list[MetricFamily] = []
         self._ticked_ns: int | None = None
 
@@ -81,38 +96,101 @@ class MetricsRegistry:
             self._meters[MetricName(group, kind, name, tuple(tags.items()))] = registered
         return registered
 
+    def histogram(
+        self,
+        group: str,
+        kind: str,
+        name: str,
+        histogram: Histogram | None = None,
+        tags: Mapping[str, str] = NO_TAGS,
+    ) -> Histogram:
+        """Numbers counted by size: `histogram`, or a new one."""
+        registered = Histogram() if histogram is None else histogram
+        with self._lock:
+            self._histograms[MetricName(group, kind, name, tuple(tags.items()))] = registered
+        return registered
+
+    def timer(
+        self, group: str, kind: str, name: str, timer: Timer | None = None, tags: Mapping[str, str] = NO_TAGS
+    ) -> Timer:
+        """Durations with rates: `timer`, or a new one."""
+        registered = Timer() if timer is None else timer
+        with self._lock:
+            self._timers[MetricName(group, kind, name, tuple(tags.items()))] = registered
+        return registered
+
+    def attribute(
+        self, group: str, kind: str, name: str, value: Callable[[], float], tags: Mapping[str, str] = NO_TAGS
+    ) -> None:
+        """A gauge that Kafka keeps in its other library: `kind` is its group there (`Produce`), `name` what is measured
+        (`byte-rate`). One that ends in `-total` only grows."""
+        with self._lock:
+            self._gauges[MetricName(group, kind, name, tuple(tags.items()), is_attribute=True)] = value
+
     def family(self, family: MetricFamily) -> None:
         """Metrics whose number changes."""
         with self._lock:
             self._families.append(family)
 
+    def remove(self, group: str, kind: str, name: str, tags: Mapping[str, str] = NO_TAGS) -> None:
+        """Forget a metric of whichever sort, because what it measured is gone. An unknown one is no error."""
+        plain = MetricName(group, kind, name, tuple(tags.items()))
+        tables: tuple[dict[MetricName, Any], ...] = (self._gauges, self._meters, self._histograms, self._timers)
+        with self._lock:
+            for table in tables:
+                table.pop(plain, None)
+            self._gauges.pop(plain._replace(is_attribute=True), None)
+
+    def remove_family(self, family: MetricFamily) -> None:
+        """Forget a family; an unknown one is no error."""
+        with self._lock:
+            if family in self._families:
+                self._families.remove(family)
+
     def tick(self, now_ns: int) -> None:
         """Bring all rates up to date; `now_ns` is monotonic time. Called by one thread at a time."""
         with self._lock:
             before, self._ticked_ns = self._ticked_ns, now_ns
-            meters = list(self._meters.values())
-            families = list(self._families)
+            ticking: list[Meter | Histogram | Timer | MetricFamily] = [
+                *self._meters.values(),
+                *self._histograms.values(),
+                *self._timers.values(),
+                *self._families,
+            ]
         if before is None or now_ns <= before:
             return
         elapsed_seconds = (now_ns - before) / 1e9
-        for meter in meters:
-            meter.tick(elapsed_seconds)
-        for family in families:
-            family.tick(elapsed_seconds)
+        for each in ticking:
+            try:
+                each.tick(elapsed_seconds)
+            except Exception:
+                logger.exception("the rates of %s could not be computed", each)
 
     def collect(self) -> list[Sample]:
         """Every metric now. A gauge that fails is logged and left out."""
         with self._lock:
             gauges = list(self._gauges.items())
             meters = list(self._meters.items())
+            histograms = list(self._histograms.items())
+            timers = list(self._timers.items())
             families = list(self._families)
         samples = []
         for name, value in gauges:
             try:
-                samples.append(Sample(name, value()))
+                is_counter = name.is_attribute and name.name.endswith("-total")
+                samples.append(Sample(name, value(), is_counter=is_counter))
             except Exception:
                 logger.exception("reading %s failed", name.mbean)
         samples += [Sample(name, meter.count, meter.rates) for name, meter in meters]
+        for name, histogram in histograms:
+            spread = histogram.distribution()
+            samples.append(Sample(name, spread.count, distribution=spread))
+        for name, timer in timers:
+            spread = timer.durations.distribution()
+            samples.append(Sample(name, spread.count, timer.meter.rates, spread))
         for family in families:
-            samples += family.samples()
+            try:
+                samples += family.samples()
+            except Exception:
+                logger.exception("reading the metrics of %s failed", family)
         return samples

@@ -1,0 +1,51 @@
+"""The buckets of every histogram: which one a number falls into, in one look-up, and what a bucket stands for.
+
+Tables made at import and immutable since; read by whoever counts (hot path: `INDEX[value]` while `value < INDEXED`,
+else `bucket_of(value)`) and by `Distribution`. Numbers are whole and not negative; durations are counted in units of
+1,024 ns (`nanoseconds >> DURATION_SHIFT`), since a shift is cheaper than a division.
+
+Up to 15 each number has a bucket of its own; from there on every power of two is cut into eight. A bucket's middle is
+therefore at most 1/16 (6.25 %) off what fell into it, at any size. Kafka keeps samples instead (com.yammer.metrics'
+ExponentiallyDecayingSample), which costs it a lock, a random number and a tree per value.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+DURATION_SHIFT: Final = 10
+DURATION_UNIT_MS: Final = (1 << DURATION_SHIFT) / 1e6
+INDEXED: Final = 1 << 16
+"""Numbers below this are looked up: durations of up to 67 ms, frames of up to 64 KiB."""
+_MOST_BITS: Final = 33
+_LARGEST: Final = (1 << _MOST_BITS) - 1  # 2.4 hours; 8 GiB. What is larger counts as this
+_CUTS: Final = 8
+_EXACT_BITS: Final = 4
+
+
+def bucket_of(number: int) -> int:
+    """The bucket of any number; below zero (a clock that went back) counts as zero."""
+    if number < _CUTS:
+        return max(number, 0)
+    number = min(number, _LARGEST)
+    extra_bits = number.bit_length() - _EXACT_BITS
+    if extra_bits <= 0:
+        return number
+    return extra_bits * _CUTS + (number >> extra_bits)
+
+
+BUCKETS: Final = bucket_of(_LARGEST) + 1
+INDEX: Final = bytes(map(bucket_of, range(INDEXED)))
+
+
+def lowest_of(bucket: int) -> int:
+    """The smallest number of a bucket."""
+    if bucket < 2 * _CUTS:
+        return bucket
+    extra_bits = bucket // _CUTS - 1
+    return (bucket - extra_bits * _CUTS) << extra_bits
+
+
+LOWEST: Final = tuple(map(lowest_of, range(BUCKETS)))
+HIGHEST: Final = (*(lowest - 1 for lowest in LOWEST[1:]), _LARGEST)
+MIDDLE: Final = tuple((lowest + highest) / 2 for lowest, highest in zip(LOWEST, HIGHEST, strict=True))

@@ -1,0 +1,101 @@
+"""What a histogram tells: count, sum, extremes, mean, and the percentiles of recent values.
+
+Computed on the thread that asks, from bucket counts (see `buckets`). `RecentWeights` belongs to whoever ticks and reads
+it, under its owner's lock. Kafka: com.yammer.metrics.core.Histogram, ExponentiallyDecayingSample: percentiles favour
+the last five minutes, everything else is of the whole life.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from barnabas.metrics.buckets import BUCKETS, DURATION_UNIT_MS, HIGHEST, LOWEST, MIDDLE
+
+PERCENTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+DECAY_PER_SECOND: Final = 0.015
+"""Kafka's: a value five minutes old weighs a hundredth of one of now."""
+_NOTHING: Final = (0,) * BUCKETS
+
+
+class Distribution(NamedTuple):
+    """All in the unit of the metric: milliseconds, bytes. Everything but `count` is within 1/16 (see `buckets`)."""
+
+    count: int = 0
+    total: float = 0.0
+    minimum: float = 0.0
+    maximum: float = 0.0
+    percentiles: tuple[float, ...] = (0.0,) * len(PERCENTILES)
+    """Those of PERCENTILES."""
+
+    @property
+    def mean(self) -> float:
+        """Of the whole life; 0 for nothing."""
+        return self.total / self.count if self.count else 0.0
+
+
+class RecentWeights:
+    """How much each bucket's values weigh now, when older ones weigh less."""
+
+    __slots__ = ("_counted", "_elapsed_seconds", "_weights")
+
+    def __init__(self) -> None:
+        self._counted: Sequence[int] = _NOTHING
+        self._weights: Sequence[float] = _NOTHING
+        self._elapsed_seconds = 0.0
+
+    def tick(self, counts: Sequence[int], elapsed_seconds: float) -> None:
+        """Take in what was counted since the last tick. While nothing is, nothing changes: only shares matter."""
+        self._elapsed_seconds += elapsed_seconds
+        if counts == self._counted:
+            return
+        kept = math.exp(-DECAY_PER_SECOND * self._elapsed_seconds)
+        self._weights = [
+            weight * kept + now - before
+            for weight, now, before in zip(self._weights, counts, self._counted, strict=True)
+        ]
+        self._counted = counts
+        self._elapsed_seconds = 0.0
+
+    def now(self, counts: Sequence[int]) -> Sequence[float]:
+        """The weights, with what was counted since the last tick."""
+        if counts == self._counted:
+            return self._weights
+        return [weight + now - before for weight, now, before in zip(self._weights, counts, self._counted, strict=True)]
+
+
+def distribution(counts: Sequence[int], weights: Sequence[float], unit: float) -> Distribution:
+    """Of bucket counts, all there ever were, and their weights now. unit: of the metric, what 1 in the buckets is."""
+    count = sum(counts)
+    if not count:
+        return Distribution()
+    filled = [bucket for bucket, number in enumerate(counts) if number]
+    middle = _middles(unit)
+    return Distribution(
+        count,
+        sum(counts[bucket] * middle[bucket] for bucket in filled),
+        LOWEST[filled[0]] * unit,
+        HIGHEST[filled[-1]] * unit,
+        tuple(_percentiles(weights, middle)),
+    )
+
+
+def _middles(unit: float) -> Sequence[float]:
+    return _DURATIONS if unit == DURATION_UNIT_MS else tuple(middle * unit for middle in MIDDLE)
+
+
+# What is shorter than a unit is nothing: stages that a request run at once does not have must show as 0.
+_DURATIONS: Final = (0.0, *((middle + 0.5) * DURATION_UNIT_MS for middle in MIDDLE[1:]))
+
+
+def _percentiles(weights: Sequence[float], middle: Sequence[float]) -> list[float]:
+    up_to = list(accumulate(weights))
+    found, bucket = [], 0
+    for share in PERCENTILES:
+        wanted = up_to[-1] * share * (1 - 1e-12)  # sums of floats: the whole must be reached
+        while up_to[bucket] < wanted or not weights[bucket]:
+            bucket += 1
+        found.append(middle[bucket])
+    return found

@@ -1,0 +1,71 @@
+"""Numbers counted by size: how many there were, and their percentiles, as Kafka's histograms and timers show them.
+
+`update` is for one thread, or several under a lock of theirs; anybody reads, a moment late at worst. Ticked by
+MetricsRegistry on the scheduler's thread; `_lock` keeps a tick and a reader apart. The network layer counts requests
+in plain tables of its own (`api.request_metrics`), which cost less than a call.
+
+Kafka: com.yammer.metrics.core.Histogram, Timer.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from barnabas.metrics.buckets import BUCKETS, DURATION_SHIFT, DURATION_UNIT_MS, INDEX, INDEXED, bucket_of
+from barnabas.metrics.distribution import Distribution, RecentWeights, distribution
+from barnabas.metrics.meter import Meter
+
+
+class Histogram:
+    """Of sizes, counts, milliseconds: whatever whole numbers `update` gets."""
+
+    unit = 1.0
+    """What 1 in the buckets is in the unit the metric is shown in."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * BUCKETS
+        self._recent = RecentWeights()
+        self._lock = threading.Lock()
+
+    def update(self, value: int) -> None:
+        """Count one value."""
+        self.counts[INDEX[value] if 0 <= value < INDEXED else bucket_of(value)] += 1
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Let older values weigh less."""
+        with self._lock:
+            self._recent.tick(self.counts.copy(), elapsed_seconds)
+
+    def distribution(self) -> Distribution:
+        """What it tells now."""
+        with self._lock:
+            counts = self.counts.copy()
+            return distribution(counts, self._recent.now(counts), self.unit)
+
+
+class DurationHistogram(Histogram):
+    """Of durations: takes nanoseconds, shows milliseconds with their fractions (Kafka's are whole)."""
+
+    unit = DURATION_UNIT_MS
+
+    def update(self, value: int) -> None:
+        """Count a duration in nanoseconds."""
+        super().update(value >> DURATION_SHIFT)
+
+
+class Timer:
+    """Kafka's timer: durations, and how many there are a second (LeaderElectionRateAndTimeMs)."""
+
+    def __init__(self) -> None:
+        self.durations = DurationHistogram()
+        self.meter = Meter()
+
+    def update(self, nanoseconds: int) -> None:
+        """Count a duration. One thread, or several under a lock of theirs."""
+        self.durations.update(nanoseconds)
+        self.meter.count += 1
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Bring rates and weights up to date."""
+        self.durations.tick(elapsed_seconds)
+        self.meter.tick(elapsed_seconds)

@@ -1,13 +1,15 @@
 """The one table of APIs: key, versions, handler, and marks.
 
 Filled by `broker` from the handler families, read by the request parser and by Apis on every request, and by the
-ApiVersions handler and the generated protocol coverage page. Immutable after construction.
+ApiVersions handler and the generated protocol coverage page. Immutable after construction, but for
+`Handler.throttle`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, Protocol
 
 from barnabas.api.request import Request
 from barnabas.protocol.api_keys import ApiKey
@@ -21,6 +23,25 @@ BRIEF_LIMIT_BYTES: Final = 16 * 1024
 """About a thousand partitions of ListOffsets, the dearest per byte: some 20 ms. A Fetch of 500 is below it."""
 
 
+class ThrottledBy(Enum):
+    """What a request is charged for, and may have its connection muted for."""
+
+    REQUEST = "the time it took"
+    """Kafka: sendResponseMaybeThrottle."""
+    NOTHING = "nothing"
+    """Between brokers: the time is counted apart. Kafka: sendResponseExemptThrottle."""
+    PRODUCE = "its bytes, and the time it took"
+    FETCH = "the bytes of its answer, and the time it took; nothing if a follower asks"
+    CONTROLLER_MUTATION = "partitions created and deleted, and the time it took"
+
+
+class Throttle(Protocol):
+    """Charges requests to their clients, and mutes those that exceed a quota (`api.throttle`)."""
+
+    def charge(self, request: Request[Any], response: Message | None) -> None:
+        """Charge `request`, unless its handler did, before it is answered; None: it gets no answer."""
+
+
 class Handler:
     """One line of the table.
 
@@ -30,6 +51,7 @@ class Handler:
     brief: never blocks and never works long, so it may run at once on the processor's thread, from version
     `brief_from` on: older ones may have to convert records. A request of more than `brief_limit_bytes` names so many
     partitions that it works long all the same.
+    throttled_by: what its requests are charged for where quotas are configured.
     """
 
     __slots__ = (
@@ -42,6 +64,8 @@ class Handler:
         "handle",
         "max_version",
         "min_version",
+        "throttle",
+        "throttled_by",
     )
 
     def __init__(
@@ -55,6 +79,7 @@ class Handler:
         brief: bool = False,
         brief_from: int = 0,
         brief_limit_bytes: int = BRIEF_LIMIT_BYTES,
+        throttled_by: ThrottledBy = ThrottledBy.REQUEST,
     ) -> None:
         self.api_key = api_key
         self.min_version = min_version
@@ -64,6 +89,9 @@ class Handler:
         self.brief = brief
         self.brief_from = brief_from
         self.brief_limit_bytes = brief_limit_bytes
+        self.throttled_by = throttled_by
+        self.throttle: Throttle | None = None
+        """Set, by one assignment, while a quota is in force that its requests are charged to."""
         self.decoders = request_class(api_key).decoders
         """The body decoder of each version, compiled when first asked for."""
 

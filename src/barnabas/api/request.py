@@ -38,7 +38,9 @@ class ConnectionContext:
         "client_software_name",
         "client_software_version",
         "connection_id",
+        "from_privileged_listener",
         "listener_name",
+        "plane",
         "principal",
         "security_protocol",
     )
@@ -50,12 +52,18 @@ class ConnectionContext:
         listener_name: str,
         security_protocol: str,
         principal: str = "User:ANONYMOUS",
+        *,
+        from_privileged_listener: bool = False,
+        plane: str = "data-plane",
     ) -> None:
+        """`from_privileged_listener`: brokers and the controller come in there. `plane`: or "control-plane"."""
         self.connection_id = connection_id
         self.client_address = client_address
         self.listener_name = listener_name
         self.security_protocol = security_protocol
         self.principal = principal
+        self.from_privileged_listener = from_privileged_listener
+        self.plane = plane
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
 
@@ -108,6 +116,7 @@ class Request(Generic[M]):
         "local_complete_ns",
         "processor_id",
         "received_ns",
+        "record_network_time",
         "request_size",
         "response_complete_ns",
         "response_dequeued_ns",
@@ -147,8 +156,28 @@ class Request(Generic[M]):
         self.response_dequeued_ns = 0
         self.sent_ns = 0
         self.throttle_time_ms = 0
+        self.record_network_time: Callable[[int], None] | None = None
+        """Set once the request is charged to its client (`api.throttle`); the Processor calls it, when the answer has
+        left, with the nanoseconds that its thread spent receiving and sending."""
         self._release = release
         self._answered = threading.Lock()
+
+    def handed_to(self, handler: Handler) -> Request[M]:
+        """The same request for another handler, with its frame: of this one nothing is left, and nobody answers it."""
+        request = Request(
+            self.header,
+            self.body,
+            handler,
+            self.connection,
+            self.channel,
+            received_ns=self.received_ns,
+            processor_id=self.processor_id,
+            request_size=self.request_size,
+            release=self._release,
+        )
+        request.api_version = self.api_version
+        self._release = None
+        return request
 
     def respond(self, response: Message) -> None:
         """Encode `response` for this request's version and send it. Later answers to the same request are dropped.
@@ -157,6 +186,9 @@ class Request(Generic[M]):
         whichever thread this is, so that it never waits for an answer that does not come.
         """
         if self._answered.acquire(blocking=False):
+            throttle = self.handler.throttle
+            if throttle is not None:
+                throttle.charge(self, response)
             try:
                 frame, self.response_size = response_frame(self.header, response)
             except Exception:
@@ -168,6 +200,9 @@ class Request(Generic[M]):
     def no_response(self) -> None:
         """The request gets no answer (Produce with acks=0)."""
         if self._answered.acquire(blocking=False):
+            throttle = self.handler.throttle
+            if throttle is not None:
+                throttle.charge(self, None)
             self.channel.no_op(self)
 
     def close_connection(self) -> None:

@@ -34,6 +34,7 @@ class KafkaChannel:
         "in_write_list",
         "last_active_ns",
         "muted",
+        "network_ns",
         "outgoing",
         "read",
         "readable",
@@ -76,7 +77,33 @@ class KafkaChannel:
         self.in_write_list = False
         self.closed = False
         self.last_active_ns = now_ns
+        self.network_ns = -1
+        """Time spent receiving and sending since it was last asked for; -1: it is not measured."""
         self.attachment: Any = None
+
+    def measure_network_time(self, now: Callable[[], int]) -> None:
+        """Sum up the time of `read` and `write` in `network_ns` from now on. `now`: nanoseconds.
+
+        For request quotas (Kafka: recordTimePerConnection); what nobody is charged for is not measured.
+        """
+        read, write = self.reader.read, self.outgoing.write
+        self.network_ns = 0
+
+        def timed_read() -> Frame | None:
+            started_ns = now()
+            try:
+                return read()
+            finally:
+                self.network_ns += now() - started_ns
+
+        def timed_write() -> bool:
+            started_ns = now()
+            try:
+                return write()
+            finally:
+                self.network_ns += now() - started_ns
+
+        self.read, self.write = timed_read, timed_write
 
     def take_receive(self) -> Frame | None:
         """Take the completed receive; when there is none, the next frame that is buffered already.
@@ -113,6 +140,8 @@ class KafkaChannel:
         self.closed = True
         if state is not None:
             self.state = state
+        if self.network_ns >= 0:  # what measures refers to this channel: no cycle shall be left behind
+            self.read, self.write = self.reader.read, self.outgoing.write
         self.outgoing.discard()
         self.reader.close()
         self.authenticator.close()

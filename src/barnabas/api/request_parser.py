@@ -1,6 +1,7 @@
 """From a frame to a Request: header, version check, body.
 
-Called by the Processor on its own thread for every frame; owns nothing and takes no lock. What cannot be parsed
+Called by the Processor on its own thread for every frame; owns nothing but the table it parses by, which a starting
+broker replaces by one assignment (`api.startup_gate`), and takes no lock. What cannot be parsed
 raises InvalidRequest, upon which the Processor closes that one connection (article-facts N8).
 
 Kafka: SocketServer.Processor.processCompletedReceives, RequestContext.parseRequest.
@@ -9,7 +10,7 @@ Kafka: SocketServer.Processor.processCompletedReceives, RequestContext.parseRequ
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from barnabas.api.registry import Handler, Registry
@@ -34,6 +35,10 @@ class RequestParser:
 
     def __init__(self, registry: Registry) -> None:
         self._handlers = registry.handlers
+
+    def use(self, handlers: Mapping[int, Handler]) -> None:
+        """Parse by another table of the same APIs from the next frame on: one assignment, from any thread."""
+        self._handlers = handlers
 
     def parse(
         self,

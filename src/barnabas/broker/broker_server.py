@@ -17,8 +17,10 @@ from dataclasses import replace
 
 from barnabas.api.apis import Apis
 from barnabas.api.request_parser import RequestParser
+from barnabas.api.startup_gate import StartupGate
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.broker.api_table import build_registry
+from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.broker_identity import establish_identity
 from barnabas.broker.broker_metrics import register_broker_metrics
 from barnabas.broker.handler_families import build_handler_families
@@ -34,7 +36,6 @@ from barnabas.config.listeners import (
     listeners_of,
 )
 from barnabas.config.log_config import LogConfig
-from barnabas.controller.broker_channel import InProcessBrokerChannel
 from barnabas.controller.controller import Controller
 from barnabas.controller.controller_config import ControllerConfig
 from barnabas.metadata.broker_registration import NOT_REGISTERED, BrokerRegistration
@@ -97,18 +98,20 @@ class BrokerServer:
     def startup(self) -> None:
         """Start everything; when it returns, requests are being answered.
 
-        Order (article-facts N13, KafkaServer): descriptors, store and identity, logs, replicas, sockets bound,
-        registration, controller, and only then request processing. Raises ConfigError or OSError where it cannot
-        start; `shutdown` then stops what had been started.
+        Order (article-facts N13, KafkaServer): descriptors, store and identity, logs, replicas, sockets bound, the
+        controller's requests, registration, controller, and only then everybody's requests. Raises ConfigError or
+        OSError where it cannot start; `shutdown` then stops what had been started.
         """
         descriptors = raise_descriptor_limit()
         tune_thread_switching()
         self._start_background_threads()
         self._open_store_and_logs(int(descriptors * DESCRIPTORS_FOR_LOGS))
         self._start_replicas()
+        self._build_controller()
         self._bind_sockets()
+        self._serve_controller()
         self._join_cluster()
-        self._serve_requests()
+        self._startup_gate.open()
         settle_garbage_collection()
         logger.info("started broker %d of cluster %s", self._broker_id, self.cluster_id)
 
@@ -228,8 +231,10 @@ class BrokerServer:
             topic_changes,
             lambda: self._broker_epoch(),  # noqa: PLW0108 - registration comes later
         )
-        parser = RequestParser(build_registry(families))
+        registry = build_registry(families)
+        parser = RequestParser(registry)
         apis = Apis(self._actions, self._clock.nanoseconds)
+        self._startup_gate = StartupGate(parser, registry, apis.handle)
         network = NetworkConfig.from_kafka_config(config, inter_broker_listener_name_of(config))
         self._sockets = SocketServer(
             replace(network, broker_id=self._broker_id),  # it may have been generated, and names the threads
@@ -246,42 +251,46 @@ class BrokerServer:
         self._on_stop("sockets", self._sockets.shutdown)
         self._on_stop("topic purgatory", topic_changes.purgatory.shutdown)
 
-    def _join_cluster(self) -> None:
-        """Register this broker and stand for controller; wait until the topics of an earlier run are led again."""
-        registration = BrokerRegistration(
-            self._zk_client,
-            BrokerInfo(self._broker_id, tuple(self._advertised()), self._config.optional_string("broker.rack")),
-        )
-        registration.register()
-        self._broker_epoch = lambda: registration.epoch
-        ready = threading.Event()
-        controller = Controller(
+    def _build_controller(self) -> None:
+        """Make this broker's candidate for controller, which requests may ask as soon as they are read."""
+        self._ready = threading.Event()
+        self._controller = Controller(
             ControllerConfig.from_kafka_config(
                 self._config,
                 broker_id=self._broker_id,
                 inter_broker_listener_name=inter_broker_listener_name_of(self._config),
             ),
             self._zk_client,
-            registration.register,
-            self._channel_to_myself,
+            lambda: self._registration.register(),  # noqa: PLW0108 - it exists once the sockets are bound
+            lambda broker: self._new_broker_channel(broker),  # noqa: PLW0108 - so does this
             self._scheduler,
-            on_ready=ready.set,
+            on_ready=self._ready.set,
         )
         self._config_changes.register(
-            ConfigType.TOPIC, on_unclean_election_allowed(controller.enable_unclean_leader_election)
+            ConfigType.TOPIC, on_unclean_election_allowed(self._controller.enable_unclean_leader_election)
         )
-        controller.startup()
-        self._on_stop("controller", controller.shutdown)
-        if not ready.wait(CONTROLLER_TIMEOUT_SECONDS):
-            raise OSError(f"no controller told this broker of the cluster within {CONTROLLER_TIMEOUT_SECONDS} s")
 
-    def _channel_to_myself(self, broker: BrokerInfo) -> InProcessBrokerChannel:
-        return InProcessBrokerChannel(
-            broker.id,
-            self._replicas.apply_leader_and_isr,
-            self._replicas.update_metadata,
-            self._replicas.stop_replicas,
+    def _serve_controller(self) -> None:
+        """Read requests. Only the controller's are handled; all others wait until the startup gate opens."""
+        self._on_stop("controller", self._controller.shutdown)
+        self._handlers.start()
+        self._on_stop("request handlers", self._handlers.shutdown)
+        self._sockets.enable_request_processing()
+        self._on_stop("request processing", self._drain)
+
+    def _join_cluster(self) -> None:
+        """Register this broker and stand for controller; wait until the topics of an earlier run are led again."""
+        connections = BrokerConnections(self._config, self._broker_id, self.bound_endpoints, self._clock)
+        self._new_broker_channel = connections.channel_factory()
+        self._registration = BrokerRegistration(
+            self._zk_client,
+            BrokerInfo(self._broker_id, tuple(self._advertised()), self._config.optional_string("broker.rack")),
         )
+        self._registration.register()
+        self._broker_epoch = lambda: self._registration.epoch
+        self._controller.startup()
+        if not self._ready.wait(CONTROLLER_TIMEOUT_SECONDS):
+            raise OSError(f"no controller told this broker of the cluster within {CONTROLLER_TIMEOUT_SECONDS} s")
 
     def _advertised(self) -> list[EndPoint]:
         """What clients are told: the advertised listeners, with the ports that were bound and a host they can use."""
@@ -296,9 +305,3 @@ class BrokerServer:
 
     def _drain(self) -> None:
         self._sockets.stop_processing_requests()
-
-    def _serve_requests(self) -> None:
-        self._handlers.start()
-        self._on_stop("request handlers", self._handlers.shutdown)
-        self._sockets.enable_request_processing()
-        self._on_stop("request processing", self._drain)

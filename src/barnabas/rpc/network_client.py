@@ -3,8 +3,8 @@
 Owned by one thread (a producer's sender, a consumer's caller, an inter-broker channel's thread); only `wakeup` may
 be called from another. Callbacks of requests run inside `poll`, at its end. Times are monotonic milliseconds.
 
-A node is connected to by `ready`, asked for its ApiVersions, and takes requests from then on, at most
-`max_in_flight` at a time, answered in order. A connection that is lost fails exactly the requests on it.
+A node is connected to by `ready`, asked for its ApiVersions (unless the client is not to), and takes requests from then
+on, at most `max_in_flight` at a time, answered in order. A connection that is lost fails exactly the requests on it.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class NetworkClientConfig:
     connection_setup_timeout_max_ms: int = 30_000
     send_buffer_bytes: int = 131_072
     receive_buffer_bytes: int = 65_536
+    discover_broker_versions: bool = True
+    """False where the peer is known to take what is sent, in its latest version: nothing is asked first."""
 
 
 class NetworkClient:
@@ -384,8 +386,11 @@ class NetworkClient:
     def _handle_connections(self) -> None:
         for connection_id in self._selector.connected:
             node_id = int(connection_id)
-            self._states.checking_api_versions(node_id)
-            self._needs_api_versions[node_id] = ApiVersionsRequest.max_version
+            if self._config.discover_broker_versions:
+                self._states.checking_api_versions(node_id)
+                self._needs_api_versions[node_id] = ApiVersionsRequest.max_version
+            else:
+                self._states.ready(node_id)
 
     def _initiate_api_versions_requests(self, now_ms: int) -> None:
         for node_id, latest in list(self._needs_api_versions.items()):

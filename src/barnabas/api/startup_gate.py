@@ -1,0 +1,74 @@
+"""Requests that come before the broker is ready wait here, unanswered, as long as that takes; the controller's pass.
+
+The controller tells this broker over the network which partitions it leads, so the listener has to be served before
+there is anything to serve: until the gate opens, the request parser finds a table in which every API but the
+controller's three leads here. `hold` is called by whichever thread runs a request, `open` once by the main thread,
+which gives the parser the real table: nothing is left of the gate afterwards. `_lock` guards the list of those who
+wait; one connection has at most one request in it, because it is muted meanwhile.
+
+Kafka has no such gate: it starts to read when the controller has been started, and answers the first requests from
+empty metadata.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from barnabas.api.registry import Handler, Registry
+from barnabas.api.request import Request
+from barnabas.api.request_parser import RequestParser
+from barnabas.protocol.api_keys import ApiKey
+
+CONTROLLER_APIS: Final = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA))
+MAX_FRAME_BYTES: Final = 2**31 - 1
+
+
+class StartupGate:
+    """Closed from the start. handle: what runs a request (Apis.handle)."""
+
+    def __init__(self, parser: RequestParser, registry: Registry, handle: Callable[[Request[Any]], None]) -> None:
+        self._parser = parser
+        self._handlers = registry.handlers
+        self._handle = handle
+        self._lock = threading.Lock()
+        self._is_open = False
+        self._waiting: list[Request[Any]] = []
+        parser.use({key: self._gated(handler) for key, handler in registry.handlers.items()})
+
+    def hold(self, request: Request[Any]) -> None:
+        """Keep a request, and its frame, until the gate opens."""
+        held = request.handed_to(self._handlers[request.handler.api_key])
+        with self._lock:
+            if not self._is_open:
+                self._waiting.append(held)
+                return
+        self._let_in(held)  # it was on its way here when the gate opened
+
+    def open(self) -> None:
+        """Let everybody in. Who waited is handled on a request handler's thread."""
+        self._parser.use(self._handlers)
+        with self._lock:
+            self._is_open = True
+            waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            self._let_in(request)
+
+    def _let_in(self, request: Request[Any]) -> None:
+        request.channel.resume(partial(self._handle, request))
+
+    def _gated(self, handler: Handler) -> Handler:
+        """Brief, however long its requests are: holding one takes no time."""
+        if handler.api_key in CONTROLLER_APIS:
+            return handler
+        return Handler(
+            handler.api_key,
+            handler.min_version,
+            handler.max_version,
+            self.hold,
+            handler.error_response,
+            brief=True,
+            brief_limit_bytes=MAX_FRAME_BYTES,
+        )

@@ -1,0 +1,93 @@
+"""How this broker's controller reaches brokers: over the control plane's listener, or else the brokers' own.
+
+Called by BrokerServer on the main thread; the factory it gets is called on the controller's thread. The broker itself
+is reached at the address its listener was bound to, by loopback if that is every address: what it advertises need not
+be an address here. Kafka: ControllerChannelManager.addNewBroker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
+from barnabas.controller.controller_channel_manager import ChannelFactory
+from barnabas.controller.network_broker_channel import NetworkBrokerChannel
+from barnabas.rpc.metadata_updater import ManualMetadataUpdater
+from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.node import Node
+from barnabas.runtime.clock import Clock
+from barnabas.transport.selector import USE_DEFAULT_BUFFER_SIZE, ChannelBuilder, Selector, plaintext_channel
+from barnabas.zk.zk_data import BrokerInfo
+
+NEVER_IDLE: Final = -1
+LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+CLIENT_CHANNEL_BUILDERS: Final[dict[str, ChannelBuilder]] = {"PLAINTEXT": plaintext_channel}
+
+
+class BrokerConnections:
+    """Clients for talking to brokers. bound: this broker's listeners with their ports."""
+
+    def __init__(self, config: KafkaConfig, broker_id: int, bound: Sequence[EndPoint], clock: Clock) -> None:
+        self._config = config
+        self._broker_id = broker_id
+        self._bound = {end_point.listener_name: end_point for end_point in bound}
+        self._clock = clock
+        self._random = Random()
+
+    def node(self, broker: BrokerInfo, listener_name: str) -> Node:
+        """Where a broker's listener is to be reached from here. ConfigError if it has none of that name."""
+        if broker.id == self._broker_id:
+            own = self._bound[listener_name]
+            return Node(broker.id, LOOPBACK.get(own.host, own.host), own.port)
+        for end_point in broker.endpoints:
+            if end_point.listener_name == listener_name:
+                return Node(broker.id, end_point.host, end_point.port)
+        raise ConfigError(f"End point with listener name {listener_name} not found for broker {broker.id}")
+
+    def client(self, node: Node, listener_name: str) -> NetworkClient:
+        """A client for one node, one request at a time, which sends every request in its latest version."""
+        config = self._config
+        protocol = self._bound[listener_name].security_protocol
+        builder = CLIENT_CHANNEL_BUILDERS.get(protocol)
+        if builder is None:
+            raise ConfigError(f"The controller can't talk {protocol} to brokers (listener {listener_name})")
+        return NetworkClient(
+            Selector(self._clock, max_idle_ms=NEVER_IDLE, channel_builder=builder),
+            ManualMetadataUpdater([node]),
+            NetworkClientConfig(
+                client_id=str(self._broker_id),
+                max_in_flight=1,
+                request_timeout_ms=config.integer("request.timeout.ms"),
+                reconnect_backoff_ms=0,
+                reconnect_backoff_max_ms=0,
+                connection_setup_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),
+                connection_setup_timeout_max_ms=config.integer("socket.connection.setup.timeout.max.ms"),
+                send_buffer_bytes=USE_DEFAULT_BUFFER_SIZE,
+                receive_buffer_bytes=USE_DEFAULT_BUFFER_SIZE,
+                discover_broker_versions=False,
+            ),
+            self._clock,
+            self._random,
+        )
+
+    def channel_factory(self) -> ChannelFactory:
+        """What makes the controller's channel to a broker."""
+        config = self._config
+        listener_name = controller_listener_name_of(config)
+
+        def new_channel(broker: BrokerInfo) -> NetworkBrokerChannel:
+            node = self.node(broker, listener_name)
+            client = self.client(node, listener_name)
+            timeout_ms = config.integer("controller.socket.timeout.ms")
+            return NetworkBrokerChannel(self._broker_id, node, client, timeout_ms)
+
+        return new_channel
+
+
+def controller_listener_name_of(config: KafkaConfig) -> str:
+    """The listener on which a broker hears the controller: the control plane's, or the brokers' own."""
+    return config.optional_string("control.plane.listener.name") or inter_broker_listener_name_of(config)

@@ -1,0 +1,161 @@
+"""The channel from the controller to a broker over the network: a queue, and a thread that sends what is in it.
+
+Made by the channel factory that `broker` gives the controller, one per live broker; the controller's thread queues and
+closes. The thread, `Controller-<id>-to-broker-<id>-send-thread`, owns the connection: it sends one request at a time,
+in order, and calls `on_response` with its answer. What can't be sent is tried again every 100 ms for as long as the
+channel exists, which is as long as the broker is registered: no order is ever skipped. `_queue` is the hand-over; the
+lock in it is the only one. `queue_size` and `on_taken` are for the metrics.
+
+Kafka: kafka.controller.RequestSendThread, ControllerChannelManager.addNewBroker.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from barnabas.controller.broker_channel import (
+    OnLeaderAndIsrResponse,
+    OnStopReplicaResponse,
+    OnUpdateMetadataResponse,
+)
+from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from barnabas.protocol.messages.message import Message
+from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_receive
+from barnabas.rpc.client_request import UnsupportedVersion
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.node import Node
+
+logger = logging.getLogger(__name__)
+_state_logger = logging.getLogger("state.change.logger")
+
+BACKOFF_SECONDS = 0.1
+
+
+def _ignore(_queue_time_ms: int) -> None:
+    """Where nobody counts."""
+
+
+class _QueueItem(NamedTuple):
+    request: Message
+    on_response: Callable[[Any], None]
+    queued_ms: int
+
+
+class NetworkBrokerChannel:
+    """See BrokerChannel for its calls.
+
+    Arguments: the controller's broker id; the broker at the other end; the client, which the channel closes;
+    `socket_timeout_ms` (controller.socket.timeout.ms) for an attempt to connect; `on_taken` hears how long each request
+    lay in the queue (ms), on the channel's thread.
+    """
+
+    def __init__(
+        self,
+        controller_id: int,
+        node: Node,
+        client: NetworkClient,
+        socket_timeout_ms: int,
+        on_taken: Callable[[int], None] = _ignore,
+    ) -> None:
+        self._controller_id = controller_id
+        self._node = node
+        self._client = client
+        self._socket_timeout_ms = socket_timeout_ms
+        self._on_taken = on_taken
+        self._queue: queue.SimpleQueue[_QueueItem | None] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        name = f"Controller-{controller_id}-to-broker-{node.id}-send-thread"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def queue_size(self) -> int:
+        """Requests that wait, without the one being sent."""
+        return self._queue.qsize()
+
+    def start(self) -> None:
+        """See BrokerChannel."""
+        self._thread.start()
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest, on_response: OnLeaderAndIsrResponse) -> None:
+        """See BrokerChannel."""
+        self._put(request, on_response)
+
+    def update_metadata(self, request: UpdateMetadataRequest, on_response: OnUpdateMetadataResponse) -> None:
+        """See BrokerChannel."""
+        self._put(request, on_response)
+
+    def stop_replica(self, request: StopReplicaRequest, on_response: OnStopReplicaResponse) -> None:
+        """See BrokerChannel."""
+        self._put(request, on_response)
+
+    def close(self) -> None:
+        """See BrokerChannel; waits for the thread, which gives up what it is sending."""
+        self._closed.set()
+        self._client.wakeup()
+        self._queue.put(None)  # last: the thread, which goes on until it finds this, closes the client
+        if self._thread.ident is None:
+            self._client.close()
+        elif threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _put(self, request: Message, on_response: Callable[[Any], None]) -> None:
+        self._queue.put(_QueueItem(request, on_response, self._client.now_ms()))
+
+    # -- on the channel's thread -----------------------------------------------------------------------------------
+
+    def _is_running(self) -> bool:
+        return not self._closed.is_set()
+
+    def _run(self) -> None:
+        try:
+            while (item := self._queue.get()) is not None:
+                if not self._is_running():
+                    continue
+                self._on_taken(self._client.now_ms() - item.queued_ms)
+                response = self._send_until_answered(item.request)
+                if response is not None:
+                    self._hand_over(item, response)
+        finally:
+            self._client.close()
+
+    def _hand_over(self, item: _QueueItem, response: Message) -> None:
+        try:
+            item.on_response(response)
+        except Exception:
+            # a fault in a callback of the controller; the next request must still reach the broker
+            logger.exception("Controller %d could not act on an answer of %s", self._controller_id, self._node)
+
+    def _send_until_answered(self, request: Message) -> Message | None:
+        """The answer; None once the channel is closed."""
+        while self._is_running():
+            try:
+                await_ready(self._client, self._node, self._socket_timeout_ms, self._is_running)
+            except (ConnectionLost, OSError) as error:
+                self._back_off("Controller %d's connection to broker %s was unsuccessful: %s", error)
+                continue
+            try:
+                response = send_and_receive(
+                    self._client, self._client.new_request(self._node.id, request), self._is_running
+                )
+            except (ConnectionLost, UnsupportedVersion, OSError) as error:
+                what = type(request).__name__
+                self._back_off(f"Controller %d fails to send {what} to broker %s. Reconnecting to broker: %s", error)
+                continue
+            except Exception:
+                # Kafka retries whatever went wrong: an order that is skipped would leave the broker behind for good
+                logger.exception("Controller %d fails to send a request to broker %s", self._controller_id, self._node)
+                self._back_off("Controller %d reconnects to broker %s%s", "")
+                continue
+            _state_logger.debug("Received response %s from broker %s", response, self._node)
+            return response
+        return None
+
+    def _back_off(self, text: str, error: object) -> None:
+        if self._is_running():
+            logger.warning(text, self._controller_id, self._node, error)
+        self._client.close_connection(self._node.id)
+        self._closed.wait(BACKOFF_SECONDS)

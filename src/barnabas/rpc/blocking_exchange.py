@@ -1,0 +1,62 @@
+"""One request to one node, and the wait for its answer: for threads that do nothing else meanwhile.
+
+Called by the thread that owns the NetworkClient (a controller's channel, a broker that is stopping). Another thread
+ends a wait by making `is_running` false and calling `NetworkClient.wakeup`. No state, no lock.
+
+Kafka: org.apache.kafka.clients.NetworkClientUtils.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.protocol.messages.message import Message
+from barnabas.rpc.client_request import ClientRequest, ClientResponse
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.node import Node
+
+_LONGEST_POLL_MS = 1_000
+
+
+class ConnectionLost(Exception):
+    """There is no answer: the node can't be reached, hung up, or took too long. Or nobody waits any longer."""
+
+
+def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: Callable[[], bool]) -> None:
+    """Return once a request can be sent to the node, connecting if need be.
+
+    Raises ConnectionLost when an attempt to connect failed, after `timeout_ms`, or when `is_running` ends.
+    """
+    if timeout_ms < 0:
+        raise ValueError("Timeout needs to be greater than 0")
+    deadline_ms = client.now_ms() + timeout_ms
+    while is_running():
+        now_ms = client.now_ms()
+        if client.ready(node, now_ms):
+            return
+        if client.connection_failed(node, now_ms):
+            raise ConnectionLost(f"Connection to {node} failed.")
+        if now_ms >= deadline_ms:
+            raise ConnectionLost(f"Failed to connect within {timeout_ms} ms")
+        client.poll(min(deadline_ms - now_ms, _LONGEST_POLL_MS), now_ms)
+    raise ConnectionLost(f"Client for {node} was shut down before it was connected.")
+
+
+def send_and_receive(client: NetworkClient, request: ClientRequest, is_running: Callable[[], bool]) -> Message:
+    """Send to a node that is ready, and wait for the answer as long as the request's timeout allows.
+
+    Raises ConnectionLost when the connection breaks or times out, or when `is_running` ends; UnsupportedVersion.
+    """
+    answers: list[ClientResponse] = []
+    request.callback = answers.append
+    client.send(request, client.now_ms())
+    while not answers and is_running():
+        client.poll(_LONGEST_POLL_MS, client.now_ms())
+    if not answers:
+        raise ConnectionLost("Client was shutdown before response was read")
+    response = answers[0]
+    if response.version_error is not None:
+        raise response.version_error
+    if response.body is None:
+        raise ConnectionLost(f"Connection to {request.node_id} was disconnected before the response was read")
+    return response.body

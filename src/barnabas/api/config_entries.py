@@ -6,15 +6,23 @@ Kafka: ConfigHelper.createTopicConfigEntry, createBrokerConfigEntry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
-from barnabas.config.config_key import ConfigKey, Scope
-from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.broker_settings import BrokerSettings
+from barnabas.config.config_key import ConfigKey, ConfigType
+from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, is_dynamic, synonyms_of
+from barnabas.config.kafka_config import find_key
 from barnabas.config.log_config import topic_values
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.protocol.config_codes import ConfigSource
+
+Wanted = Callable[[str], bool]
+
+
+def _all(_name: str) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,55 +45,94 @@ class ConfigEntry:
     synonyms: tuple[ConfigSynonym, ...]
 
 
-def topic_entries(
-    broker: KafkaConfig, overrides: Mapping[str, str], wanted: Callable[[str], bool] = lambda _: True
-) -> list[ConfigEntry]:
-    """Every wanted setting of a topic with these overrides."""
-    values = topic_values(broker, overrides)
+def topic_entries(settings: BrokerSettings, overrides: Mapping[str, str], wanted: Wanted = _all) -> list[ConfigEntry]:
+    """Every wanted setting of a topic with these overrides, on a broker with these settings."""
+    values = topic_values(settings.current, overrides)
     entries = []
     for name, topic_key in TOPIC_CONFIG_KEYS.items():
         if wanted(name):
             value = topic_key.key.text(values[name])
             own = (ConfigSynonym(name, value, ConfigSource.TOPIC),) if name in overrides else ()
-            synonyms = own + _synonyms(broker, [synonym.name for synonym in topic_key.synonyms])
-            source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-            entries.append(ConfigEntry(topic_key.key, value, source, False, synonyms))
+            synonyms = own + (_synonyms(settings, topic_key.synonyms[0].name) if topic_key.synonyms else ())
+            entries.append(_entry(topic_key.key, value, synonyms, is_read_only=False))
     return entries
 
 
-def broker_entries(broker: KafkaConfig, wanted: Callable[[str], bool] = lambda _: True) -> list[ConfigEntry]:
-    """Every wanted setting of this broker."""
+def broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> list[ConfigEntry]:
+    """Every wanted setting of this broker: those of the table, and what else is set (for a listener, a plug-in)."""
     entries = []
     for name, key in BROKER_CONFIG_KEYS.items():
         if wanted(name):
-            synonyms = _synonyms(broker, _FALLBACKS.get(name, [name]))
-            source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-            entries.append(ConfigEntry(key, broker.text(name), source, key.scope is Scope.READ_ONLY, synonyms))
+            value = settings.current.text(name)
+            entries.append(_entry(key, value, _synonyms(settings, name), is_read_only=not is_dynamic(name)))
+    others = {**settings.current.originals, **_dynamic_only(settings.of_cluster), **_dynamic_only(settings.of_broker)}
+    for name, value in others.items():
+        if name not in BROKER_CONFIG_KEYS and wanted(name):
+            key = _key_of(name)
+            shown = None if key.is_sensitive else value
+            entries.append(_entry(key, shown, _synonyms(settings, name), is_read_only=True))
     return entries
 
 
-_FALLBACKS = {
-    synonym.name: [fallback.name for fallback in key.synonyms[number:]]
-    for key in TOPIC_CONFIG_KEYS.values()
-    for number, synonym in enumerate(key.synonyms)
-}
-"""A broker setting that gives topics a default -> itself, then those that count when it is not set."""
+def default_broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> list[ConfigEntry]:
+    """Every wanted setting that was changed for all brokers."""
+    entries = []
+    for name, value in settings.of_cluster.items():
+        if wanted(name):
+            key = _key_of(name)
+            shown = None if key.is_sensitive else value
+            synonyms = tuple(
+                synonym
+                for synonym in _synonyms(settings, name)
+                if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+            )
+            entries.append(_entry(key, shown, synonyms, is_read_only=not is_dynamic(name)))
+    return entries
 
 
-def _synonyms(broker: KafkaConfig, names: Sequence[str]) -> tuple[ConfigSynonym, ...]:
-    """What gives, or would give, the value of the broker setting that is the first of `names`.
+def _entry(
+    key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, ...], *, is_read_only: bool
+) -> ConfigEntry:
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    return ConfigEntry(key, value, source, is_read_only, synonyms)
 
-    What the file sets comes before any default, whichever of the names it uses. As in Kafka nothing before the first
-    name is shown: `log.retention.hours` is told of only together with a `log.retention.ms`.
+
+def _dynamic_only(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if name in DYNAMIC_ONLY_KEYS}
+
+
+def _key_of(name: str) -> ConfigKey:
+    """What the setting is; one that only a plug-in knows may be a secret."""
+    key = find_key(name) or DYNAMIC_ONLY_KEYS.get(name)
+    return ConfigKey(name, ConfigType.PASSWORD, None, "") if key is None else key._replace(name=name)
+
+
+def _synonyms(settings: BrokerSettings, name: str) -> tuple[ConfigSynonym, ...]:
+    """What gives, or would give, the value of a broker setting.
+
+    What was changed for this broker comes before what was changed for all, then what the file sets, then the defaults,
+    whichever of its names is used. As in Kafka nothing before the name itself is shown: `log.retention.hours` is told
+    of only together with a `log.retention.ms`.
     """
-    static = [
-        ConfigSynonym(name, broker.text(name), ConfigSource.STATIC_BROKER) for name in names if broker.is_set(name)
+    sources = (
+        (settings.of_broker, ConfigSource.DYNAMIC_BROKER),
+        (settings.of_cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (settings.static.originals, ConfigSource.STATIC_BROKER),
+        (_DEFAULTS, ConfigSource.DEFAULT),
+    )
+    names = synonyms_of(name)
+    is_sensitive = _key_of(name).is_sensitive
+    synonyms = [
+        ConfigSynonym(synonym, texts[synonym], source)
+        for texts, source in sources
+        for synonym in names
+        if synonym in texts
     ]
-    defaults = [
-        ConfigSynonym(name, None if key.is_sensitive else key.text(key.default), ConfigSource.DEFAULT)
-        for name in names
-        if (key := BROKER_CONFIG_KEYS[name]).default is not None
-    ]
-    synonyms = static + defaults
-    first = next((place for place, synonym in enumerate(synonyms) if synonym.name == names[0]), len(synonyms))
-    return tuple(synonyms[first:])
+    first = next((place for place, synonym in enumerate(synonyms) if synonym.name == name), len(synonyms))
+    shown = synonyms[first:]
+    return tuple(replace(synonym, value=None) for synonym in shown) if is_sensitive else tuple(shown)
+
+
+_DEFAULTS: Mapping[str, str] = {
+    name: text for name, key in BROKER_CONFIG_KEYS.items() if (text := key.text(key.default)) is not None
+}

@@ -23,7 +23,9 @@ from barnabas.broker.api_table import build_registry
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.broker_identity import establish_identity
 from barnabas.broker.broker_metrics import register_broker_metrics
+from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.handler_families import build_handler_families
+from barnabas.broker.handler_pools import HandlerPools
 from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.process_tuning import raise_descriptor_limit, settle_garbage_collection, tune_thread_switching
 from barnabas.broker.stray_logs import stray_check
@@ -45,7 +47,6 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.network.host_name import canonical_host_name
 from barnabas.network.network_config import NetworkConfig
-from barnabas.network.request_handler_pool import RequestHandlerPool
 from barnabas.network.socket_server import SocketServer
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.expiration_executor import ExpirationExecutor
@@ -84,6 +85,7 @@ class BrokerServer:
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
+        self._dynamic = DynamicBrokerConfig(config)
         self._clock = SystemClock()
         self._files = OperatingSystemFiles()
         self._actions = ActionQueue()
@@ -112,6 +114,7 @@ class BrokerServer:
         self._serve_controller()
         self._join_cluster()
         self._startup_gate.open()
+        self._sockets.enable_request_processing()
         settle_garbage_collection()
         logger.info("started broker %d of cluster %s", self._broker_id, self.cluster_id)
 
@@ -150,7 +153,8 @@ class BrokerServer:
         self._on_stop("scheduler", self._scheduler.shutdown)
 
     def _new_cleaner(self, log_dirs: Sequence[str], logs: CleanerLogs) -> LogCleaner:
-        return LogCleaner(CleanerConfig.from_kafka_config(self._config), log_dirs, logs, self._files, self._clock)
+        config = CleanerConfig.from_kafka_config(self._dynamic.current)
+        return LogCleaner(config, log_dirs, logs, self._files, self._clock)
 
     def _open_store_and_logs(self, open_files: int) -> None:
         config = self._config
@@ -178,7 +182,9 @@ class BrokerServer:
         self._zk_client.make_sure_persistent_paths_exist()
         identity = establish_identity(config, self._zk_client, self._log_manager)
         self._broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
-        topic_configs = TopicLogConfigs(ConfigRepository(self._zk_client), config)
+        repository = ConfigRepository(self._zk_client)
+        self._dynamic.load(repository.broker_overrides, self._broker_id)
+        topic_configs = TopicLogConfigs(repository, lambda: self._dynamic.current)
         topic_configs.begin_loading()
         is_cleaning = config.boolean("log.cleaner.enable")
         is_stray = stray_check(self._zk_client)
@@ -186,6 +192,7 @@ class BrokerServer:
         topic_configs.end_loading()
         self._config_changes = ConfigChangeListener(self._zk_client, self._scheduler, self._clock)
         self._config_changes.register(ConfigType.TOPIC, topic_configs.updater(self._log_manager.update_log_config))
+        self._config_changes.register(ConfigType.BROKER, self._dynamic.entity_changed)
         self._config_changes.start()
         self._on_stop("settings", self._config_changes.stop)
 
@@ -194,7 +201,7 @@ class BrokerServer:
         alter_partitions = ZkAlterPartitionManager(self._zk_client, self._scheduler, self._clock)
         alter_partitions.start()
         self._replicas = ReplicaManager(
-            ReplicaConfig.from_kafka_config(self._config, self._broker_id),
+            ReplicaConfig.from_kafka_config(self._dynamic.current, self._broker_id),
             self._log_manager,
             self._scheduler,
             self._timer,
@@ -217,12 +224,12 @@ class BrokerServer:
 
     def _bind_sockets(self) -> None:
         """Bind every listener: from here on clients can connect, and wait until the broker is ready for them."""
-        config = self._config
+        config = self._dynamic.current
         topic_changes = TopicChanges(self._metadata, self._timer)
         self._metadata.subscribe(topic_changes.metadata_changed)
         register_purgatory(self.metrics, topic_changes.purgatory)
         families = build_handler_families(
-            config,
+            self._dynamic,
             self._broker_id,
             self._clock,
             self._replicas,
@@ -244,8 +251,8 @@ class BrokerServer:
             self._clock,
             self.fail,
         )
-        self._handlers = RequestHandlerPool(
-            self._sockets.request_channel, apis.handle, self._clock, config.integer("num.io.threads"), self.fail
+        self._handlers = HandlerPools(
+            self._sockets, apis, registry, self._clock, config.integer("num.io.threads"), self.fail
         )
         self.bound_endpoints = self._sockets.bind()
         self._on_stop("sockets", self._sockets.shutdown)
@@ -256,9 +263,9 @@ class BrokerServer:
         self._ready = threading.Event()
         self._controller = Controller(
             ControllerConfig.from_kafka_config(
-                self._config,
+                self._dynamic.current,
                 broker_id=self._broker_id,
-                inter_broker_listener_name=inter_broker_listener_name_of(self._config),
+                inter_broker_listener_name=inter_broker_listener_name_of(self._dynamic.current),
             ),
             self._zk_client,
             lambda: self._registration.register(),  # noqa: PLW0108 - it exists once the sockets are bound
@@ -275,12 +282,12 @@ class BrokerServer:
         self._on_stop("controller", self._controller.shutdown)
         self._handlers.start()
         self._on_stop("request handlers", self._handlers.shutdown)
-        self._sockets.enable_request_processing()
+        self._sockets.enable_controller_requests()
         self._on_stop("request processing", self._drain)
 
     def _join_cluster(self) -> None:
         """Register this broker and stand for controller; wait until the topics of an earlier run are led again."""
-        connections = BrokerConnections(self._config, self._broker_id, self.bound_endpoints, self._clock)
+        connections = BrokerConnections(self._dynamic.current, self._broker_id, self.bound_endpoints, self._clock)
         self._new_broker_channel = connections.channel_factory()
         self._registration = BrokerRegistration(
             self._zk_client,
@@ -296,7 +303,7 @@ class BrokerServer:
         """What clients are told: the advertised listeners, with the ports that were bound and a host they can use."""
         ports = {bound.listener_name: bound.port for bound in self.bound_endpoints}
         advertised = []
-        for end_point in advertised_listeners_of(self._config):
+        for end_point in advertised_listeners_of(self._dynamic.current):
             named = end_point if end_point.port else end_point.with_port(ports[end_point.listener_name])
             if named.host in UNROUTABLE_HOSTS:
                 named = replace(named, host=canonical_host_name())

@@ -25,7 +25,7 @@ from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.broker.api_table import HandlerFamilies
-from barnabas.config.kafka_config import KafkaConfig
+from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -37,7 +37,7 @@ from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 
 def build_handler_families(
-    config: KafkaConfig,
+    dynamic: DynamicBrokerConfig,
     broker_id: int,
     clock: Clock,
     replicas: ReplicaManager,
@@ -47,13 +47,14 @@ def build_handler_families(
     broker_epoch: Callable[[], int],
 ) -> HandlerFamilies:
     """One object per family, each with exactly what it touches. broker_epoch: of the registration in force."""
+    config = dynamic.current  # for what cannot change while the broker runs
     authorizer = AllowEverything()
-    topic_admin = TopicAdmin(zk_client, metadata, TopicAdminConfig.from_kafka_config(config))
+    topic_admin = TopicAdmin(zk_client, metadata, TopicAdminConfig.from_kafka_config(config, lambda: dynamic.current))
     repository = ConfigRepository(zk_client)
     return HandlerFamilies(
-        alter_configs=AlterConfigsApi(broker_id, ConfigAdmin(repository, metadata, lambda: config), authorizer),
+        alter_configs=AlterConfigsApi(broker_id, ConfigAdmin(repository, metadata, dynamic), authorizer),
         cluster=DescribeClusterApi(metadata),
-        configs=ConfigsApi(broker_id, lambda: config, repository.topic_overrides, metadata, authorizer),
+        configs=ConfigsApi(broker_id, lambda: dynamic.settings, repository.topic_overrides, metadata, authorizer),
         delete_records=DeleteRecordsApi(replicas, metadata, authorizer),
         fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes")),
         find_coordinator=FindCoordinatorApi(),
@@ -68,7 +69,7 @@ def build_handler_families(
             topic_admin,
             metadata,
             topic_changes,
-            lambda: config,
+            lambda: dynamic.settings,
             deletion_enabled=config.boolean("delete.topic.enable"),
         ),
         transactions=InitProducerIdApi(ProducerIdManager(broker_id, zk_client)),

@@ -1,8 +1,8 @@
-"""The settings of each topic's logs, kept in step with the store.
+"""The settings of each topic's logs, kept in step with the store and with the broker's own.
 
 Asked by the log manager when it opens a log (any thread), told by ConfigChangeListener when a topic's settings change
-(scheduler thread). `_at_start` is filled before the logs are loaded and dropped afterwards, so no lock.
-Kafka: TopicConfigHandler, and LogManager.topicConfigOverrides.
+(scheduler thread). `_at_start` is filled before the logs are loaded and dropped afterwards; `_defaults` is one pair,
+replaced by one assignment: no lock. Kafka: TopicConfigHandler, and LogManager.topicConfigOverrides.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 class TopicLogConfigs:
-    """Makes a LogConfig of the broker's settings and a topic's."""
+    """Makes a LogConfig of the broker's settings (as in force now) and a topic's."""
 
-    def __init__(self, repository: ConfigRepository, broker: KafkaConfig) -> None:
+    def __init__(self, repository: ConfigRepository, broker: Callable[[], KafkaConfig]) -> None:
         self._repository = repository
         self._broker = broker
-        self._defaults = LogConfig.of(broker)
+        self._defaults = (broker(), LogConfig.of(broker()))
         self._at_start: Mapping[str, Mapping[str, str]] | None = None
 
     def begin_loading(self) -> None:
@@ -43,13 +43,18 @@ class TopicLogConfigs:
 
     def log_config_of(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
         """The settings that these overrides give; unusable ones are logged, and the broker's own hold."""
+        broker = self._broker()
+        made_of, defaults = self._defaults
+        if made_of is not broker:
+            defaults = LogConfig.of(broker)
+            self._defaults = (broker, defaults)
         if not overrides:
-            return self._defaults  # one for all the topics that set nothing
+            return defaults  # one for all the topics that set nothing
         try:
-            return LogConfig.of(self._broker, overrides)
+            return LogConfig.of(broker, overrides)
         except ConfigError:
             logger.exception("Ignoring the settings of topic %s", topic)
-            return self._defaults
+            return defaults
 
     def updater(self, update: Callable[[str, LogConfig], None]) -> Callable[[str, dict[str, str]], None]:
         """A callback for ConfigChangeListener that passes a topic's new LogConfig to `update`."""

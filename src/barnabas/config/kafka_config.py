@@ -37,8 +37,9 @@ class KafkaConfig:
         `source` says in messages where the properties come from.
         """
         properties = dict(properties)
-        if "node.id" in properties:  # two names of one number
-            properties.setdefault("broker.id", properties["node.id"])
+        for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):  # two names of one number
+            if other in properties:
+                properties.setdefault(name, properties[other])
         values: dict[str, ConfigValue] = {name: key.default for name, key in BROKER_CONFIG_KEYS.items()}
         for name, text in properties.items():
             if name.startswith(PREFIXES_OF_PLUGINS):

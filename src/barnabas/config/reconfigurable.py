@@ -1,9 +1,9 @@
 """What a part of the broker declares so that settings reach it while it runs.
 
 Implemented by (or around) SocketServer, the handler pool, LogManager and others; called by
-`broker.dynamic_broker_config`, one change at a time, under its lock: `validate` on the request handler's thread that
-changes settings, `reconfigure` where the store's notice of the change is read. Kafka:
-kafka.server.BrokerReconfigurable, org.apache.kafka.common.Reconfigurable.
+`broker.dynamic_broker_config`: `validate` on the request handler's thread that changes settings, `reconfigure` where
+the store's notice of the change is read (a scheduler thread), one change at a time.
+Kafka: kafka.server.BrokerReconfigurable, org.apache.kafka.common.Reconfigurable.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Changing the settings of topics while they are in use: Kafka's checks, then the store, which tells every broker.
+"""Changing settings of topics and of brokers while they are in use: Kafka's checks, then the store, which tells all.
 
 Used by AlterConfigs and IncrementalAlterConfigs on request handler threads; it blocks on the store. `_lock` makes one
 change at a time of it: a change reads what is there before it writes. An answer doesn't wait until the brokers have
 heard of the change (`config_change_listener`), as in Kafka's ZooKeeper mode.
 
-Kafka: kafka.server.ZkAdminManager.alterConfigs and incrementalAlterConfigs, kafka.zk.AdminZkClient.changeTopicConfig,
-ConfigAdminManager.prepareIncrementalConfigs; the error texts are theirs.
+Kafka: kafka.server.ZkAdminManager.alterConfigs and incrementalAlterConfigs, kafka.zk.AdminZkClient.changeTopicConfig
+and changeBrokerConfig, ConfigAdminManager.preprocess and prepareIncrementalConfigs; the error texts are theirs.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_error import ConfigError, InvalidConfiguration
-from barnabas.config.config_key import ConfigType
+from barnabas.config.config_key import ConfigKey, ConfigType
+from barnabas.config.dynamic_settings import usable_settings
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import validate_topic_config
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
-from barnabas.metadata.config_repository import ConfigRepository
+from barnabas.metadata.config_repository import ALL_BROKERS, ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.config_codes import ConfigOperation
@@ -38,16 +40,27 @@ class ConfigChange(NamedTuple):
     value: str | None
 
 
-class ConfigAdmin:
-    """Changes settings of topics. broker: its own settings as in force now, which the topics' are checked against."""
+class RunningBroker(Protocol):
+    """The broker this is, as far as its settings go. Implemented by DynamicBrokerConfig."""
 
-    def __init__(
-        self, repository: ConfigRepository, metadata: MetadataCache, broker: Callable[[], KafkaConfig]
-    ) -> None:
+    @property
+    def current(self) -> KafkaConfig:
+        """The settings in force now, which the topics' are checked against."""
+
+    def validate(self, changed: Mapping[str, str], *, per_broker: bool) -> None:
+        """ConfigError if these cannot be the settings of this broker (or else of all of them)."""
+
+
+class ConfigAdmin:
+    """Changes settings of topics, of this broker and of all brokers."""
+
+    def __init__(self, repository: ConfigRepository, metadata: MetadataCache, broker: RunningBroker) -> None:
         self._repository = repository
         self._metadata = metadata
         self._broker = broker
         self._lock = threading.Lock()
+
+    # -- topics
 
     def replace_topic_config(self, topic: str, settings: Mapping[str, str], *, validate_only: bool = False) -> None:
         """Give a topic these settings, and no others.
@@ -62,7 +75,7 @@ class ConfigAdmin:
         def changed() -> Mapping[str, str]:
             settings = self._repository.topic_overrides(topic)
             for change in changes:
-                _apply(change, settings)
+                _apply(change, settings, _TOPIC_KEYS)
             return settings
 
         self._change(topic, changed, validate_only=validate_only)
@@ -85,7 +98,7 @@ class ConfigAdmin:
 
     def _check(self, topic: str, settings: Mapping[str, str]) -> None:
         try:
-            validate_topic_config(settings, self._broker())
+            validate_topic_config(settings, self._broker.current)
         except InvalidConfiguration as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, error.message) from error
         except ConfigError as error:
@@ -93,9 +106,55 @@ class ConfigAdmin:
             message = f"Invalid config value for resource {resource}: {error.message}"
             raise ApiError(ErrorCode.INVALID_CONFIG, message) from error
 
+    # -- brokers
 
-def _apply(change: ConfigChange, settings: dict[str, str]) -> None:
-    """Change `settings`. Lists are taken apart at their commas and put together again as they are."""
+    def replace_broker_config(
+        self, broker: int | None, settings: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Give this broker (by its id; or all of them: None) these settings, and no others.
+
+        Raises ApiError: INVALID_REQUEST, INVALID_CONFIG, KAFKA_STORAGE_ERROR.
+        """
+        self._change_broker(broker, lambda _entity: settings, validate_only=validate_only)
+
+    def change_broker_config(
+        self, broker: int | None, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Change some settings of a broker, in the order of `changes`; the others stay. Raises as replacing does."""
+
+        def changed(entity: str) -> Mapping[str, str]:
+            stored = self._repository.broker_overrides(entity)
+            settings, complaints = usable_settings(stored, per_broker=entity != ALL_BROKERS)
+            for complaint in complaints:
+                logger.error("A setting in the store is dropped: %s", complaint)
+            for change in changes:
+                _apply(change, settings, BROKER_CONFIG_KEYS)
+            return settings
+
+        self._change_broker(broker, changed, validate_only=validate_only)
+
+    def _change_broker(
+        self, broker: int | None, wanted: Callable[[str], Mapping[str, str]], *, validate_only: bool
+    ) -> None:
+        entity = ALL_BROKERS if broker is None else str(broker)
+        with self._lock:
+            try:
+                settings = wanted(entity)
+                self._broker.validate(settings, per_broker=broker is not None)
+                if not validate_only:
+                    logger.info("Updating broker %s with new configuration : %s", entity, sorted(settings))
+                    self._repository.change_broker_config(entity, settings)
+            except ConfigError as error:
+                raise ApiError(ErrorCode.INVALID_REQUEST, error.message) from error
+            except StoreUnavailableError as error:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+
+_TOPIC_KEYS: Mapping[str, ConfigKey] = {name: topic_key.key for name, topic_key in TOPIC_CONFIG_KEYS.items()}
+
+
+def _apply(change: ConfigChange, settings: dict[str, str], keys: Mapping[str, ConfigKey]) -> None:
+    """Change `settings` of what `keys` names. Lists are taken apart at their commas and put together as they are."""
     name, value = change.name, change.value or ""
     match change.operation:
         case ConfigOperation.SET:
@@ -103,25 +162,25 @@ def _apply(change: ConfigChange, settings: dict[str, str]) -> None:
         case ConfigOperation.DELETE:
             settings.pop(name, None)
         case ConfigOperation.APPEND:
-            items = _items(_list_before(name, settings, "append"))
+            items = _items(_list_before(name, settings, keys, "append"))
             added = [item for item in _items(value) if item not in items]
             settings[name] = ",".join([*items, *added])
         case ConfigOperation.SUBTRACT:
-            items = _items(_list_before(name, settings, "subtract"))
+            items = _items(_list_before(name, settings, keys, "subtract"))
             for item in _items(value):
                 if item in items:
                     items.remove(item)
             settings[name] = ",".join(items)
 
 
-def _list_before(name: str, settings: Mapping[str, str], operation: str) -> str:
-    """A list as the topic has it, or else its default; INVALID_CONFIG if the setting is unknown or no list."""
-    known = TOPIC_CONFIG_KEYS.get(name)
-    if known is None:
+def _list_before(name: str, settings: Mapping[str, str], keys: Mapping[str, ConfigKey], operation: str) -> str:
+    """A list as it was set, or else its default; INVALID_CONFIG if the setting is unknown or no list."""
+    key = keys.get(name)
+    if key is None:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
-    if known.key.type is not ConfigType.LIST:
+    if key.type is not ConfigType.LIST:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Config value {operation} is not allowed for config key: {name}")
-    return settings.get(name, known.key.text(known.key.default) or "")
+    return settings.get(name, key.text(key.default) or "")
 
 
 def _items(text: str) -> list[str]:

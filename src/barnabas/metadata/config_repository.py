@@ -1,16 +1,21 @@
-"""Settings as they are in the store: those of topics that differ from the broker's defaults.
+"""Settings as they are in the store: those of topics, and of brokers, that differ from the files' and the defaults.
 
-Used by storage's owner at start and by DescribeConfigs, on any thread; blocks on the store, keeps nothing, so no lock.
+Used by the broker at start, by DescribeConfigs and ConfigAdmin, on any thread; blocks on the store, keeps nothing, so
+no lock.
 Kafka: kafka.server.metadata.ZkConfigRepository.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.zk_data import ConfigType
+
+ALL_BROKERS: Final = "<default>"
+"""The name under which the store has the settings of all brokers."""
 
 
 class ConfigRepository:
@@ -28,8 +33,12 @@ class ConfigRepository:
         return self._zk.configs.topics(self._zk.configs.entities(ConfigType.TOPIC))
 
     def broker_overrides(self, broker: str) -> dict[str, str]:
-        """Dynamic settings of a broker; of all of them for `<default>`."""
+        """Settings of a broker, by its id in digits; of all of them for ALL_BROKERS."""
         return self._zk.configs.entity(ConfigType.BROKER, broker)
+
+    def change_broker_config(self, broker: str, overrides: Mapping[str, str]) -> None:
+        """Replace a broker's settings, or those of ALL_BROKERS, and tell every broker."""
+        self._zk.configs.change(ConfigType.BROKER, broker, overrides)
 
     def change_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Replace a topic's settings and tell every broker. UNKNOWN_TOPIC_OR_PARTITION if there is no such topic."""

@@ -13,7 +13,6 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -46,12 +45,12 @@ class TopicAdminConfig(NamedTuple):
     validate_topic_config: Callable[[Mapping[str, str]], None] = validate_topic_config
 
     @classmethod
-    def from_kafka_config(cls, config: KafkaConfig) -> TopicAdminConfig:
-        """`num.partitions`, `default.replication.factor`; settings are checked against the broker's too."""
+    def from_kafka_config(cls, config: KafkaConfig, current: Callable[[], KafkaConfig]) -> TopicAdminConfig:
+        """`num.partitions`, `default.replication.factor`; settings are checked against the broker's of then, too."""
         return cls(
             config.integer("num.partitions"),
             config.integer("default.replication.factor"),
-            partial(validate_topic_config, broker=config),
+            lambda settings: validate_topic_config(settings, current()),
         )
 
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.config_admin import ConfigAdmin, ConfigChange
 from barnabas.metadata.config_repository import ConfigRepository
@@ -37,7 +38,7 @@ class Fixture:
         told = UpdateMetadataRequest.UpdateMetadataTopicState("orders", partition_states=[state])
         metadata.update_metadata(UpdateMetadataRequest(topic_states=[told]))
         config = KafkaConfig.parse({name.replace("_", "."): value for name, value in broker.items()})
-        self.admin = ConfigAdmin(self.repository, metadata, lambda: config)
+        self.admin = ConfigAdmin(self.repository, metadata, DynamicBrokerConfig(config))
 
     def change(self, *changes: tuple[str, ConfigOperation, str | None]) -> dict[str, str]:
         self.admin.change_topic_config("orders", [ConfigChange(*each) for each in changes])

@@ -2,12 +2,13 @@
 
 Not brief: they write to the store. AlterConfigs replaces all settings of a resource, IncrementalAlterConfigs sets,
 deletes, appends to and subtracts from some. Both: the last version is flexible, validate-only changes nothing, each
-resource is answered on its own. Topics can be altered. A broker's settings and loggers cannot be, while it runs: what
-would change a setting is refused in Kafka's words for settings that are read-only.
+resource is answered on its own. Topics can be altered, this broker, and all brokers (the empty name), which take their
+new settings over while they run (KIP-226); by IncrementalAlterConfigs also the levels of this broker's loggers, until
+it stops (KIP-412). Metrics subscriptions exist in KRaft only.
 
 Kafka: KafkaApis.handleAlterConfigsRequest, handleIncrementalAlterConfigsRequest, ConfigAdminManager.preprocess,
 ZkAdminManager; the error texts are theirs. An operation that doesn't exist is INVALID_REQUEST for topics, too (Kafka
-3.9 fails with UNKNOWN_SERVER_ERROR there).
+3.9 fails with UNKNOWN_SERVER_ERROR there), and permissions are looked at before settings are.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
+from barnabas.api.broker_loggers import alter_logger_levels
 from barnabas.api.request import Request
 from barnabas.metadata.config_admin import ConfigAdmin, ConfigChange
 from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
@@ -54,7 +56,10 @@ class AlterConfigsApi:
         def replace(resource: Replacement) -> None:
             _check_settings(resource.configs, [config.name for config in resource.configs if config.value is None])
             settings = {config.name: config.value or "" for config in resource.configs}
-            if self._is_topic(request, resource, REPLACEABLE, settings):
+            kind, broker = self._checked(request, resource, REPLACEABLE)
+            if kind is ConfigResourceType.BROKER:
+                self._config_admin.replace_broker_config(broker, settings, validate_only=body.validate_only)
+            else:
                 self._config_admin.replace_topic_config(
                     resource.resource_name, settings, validate_only=body.validate_only
                 )
@@ -69,8 +74,14 @@ class AlterConfigsApi:
         def change(resource: Change) -> None:
             given = [each for each in resource.configs if each.config_operation != ConfigOperation.DELETE]
             _check_settings(resource.configs, [each.name for each in given if each.value is None])
-            if self._is_topic(request, resource, CHANGEABLE, [each.name for each in given]):
-                changes = [ConfigChange(c.name, _operation(c.config_operation), c.value) for c in resource.configs]
+            kind, broker = self._checked(request, resource, CHANGEABLE)
+            if kind is ConfigResourceType.BROKER_LOGGER:
+                alter_logger_levels(resource.configs, validate_only=body.validate_only)
+                return
+            changes = [ConfigChange(c.name, _operation(c.config_operation), c.value) for c in resource.configs]
+            if kind is ConfigResourceType.BROKER:
+                self._config_admin.change_broker_config(broker, changes, validate_only=body.validate_only)
+            else:
                 self._config_admin.change_topic_config(
                     resource.resource_name, changes, validate_only=body.validate_only
                 )
@@ -90,48 +101,39 @@ class AlterConfigsApi:
         """The same error for every resource."""
         return _incremental_response(request.body, [ApiError(code, message)] * len(request.body.resources))
 
-    def _is_topic(
-        self,
-        request: Request[Any],
-        resource: Replacement | Change,
-        types: Collection[ConfigResourceType],
-        given: Collection[str],
-    ) -> bool:
-        """Whether there is a topic to be altered; False where there is nothing to do. ApiError if it may not be.
+    def _checked(
+        self, request: Request[Any], resource: Replacement | Change, types: Collection[ConfigResourceType]
+    ) -> tuple[ConfigResourceType, int | None]:
+        """What is to be altered, and for settings of a broker which one: None is all. ApiError if it may not be.
 
-        types: what this request may alter. given: the settings it gives a value.
+        types: what this request may alter.
         """
         if resource.resource_type not in types:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
-        kind = ConfigResourceType(resource.resource_type)
+        kind, name = ConfigResourceType(resource.resource_type), resource.resource_name
         if kind is ConfigResourceType.TOPIC:
-            self._check_permission(request, ResourceType.TOPIC, resource.resource_name)
-            return True
-        if kind is ConfigResourceType.BROKER:
-            self._check_broker(resource.resource_name)
-            if given:
-                names = ", ".join(sorted(given))
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({names})")
+            self._check_permission(request, ResourceType.TOPIC, name)
+            return kind, None
         self._check_permission(request, ResourceType.CLUSTER, CLUSTER_NAME)
-        if kind is not ConfigResourceType.BROKER:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                f"AlterConfigs is only supported for topics and brokers, but resource type is {kind.name}",
-            )
-        return False
+        if kind is ConfigResourceType.BROKER:
+            return kind, self._broker_named(name, f"Unexpected broker id, expected {self._broker_id}") if name else None
+        if kind is ConfigResourceType.BROKER_LOGGER:
+            return kind, self._broker_named(name, f"Unexpected node id. Expected {self._broker_id}")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"AlterConfigs is only supported for topics and brokers, but resource type is {kind.name}",
+        )
 
-    def _check_broker(self, name: str) -> None:
-        """INVALID_REQUEST unless it is this broker; the empty name is all of them."""
-        if not name:
-            return
+    def _broker_named(self, name: str, unexpected: str) -> int:
+        """INVALID_REQUEST unless it is this broker."""
         try:
             broker_id = int(name)
         except ValueError:
             message = f"Node id must be an integer, but it is: {name}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
         if broker_id != self._broker_id:
-            message = f"Unexpected broker id, expected {self._broker_id}, but received {name}"
-            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{unexpected}, but received {name}")
+        return broker_id
 
     def _check_permission(self, request: Request[Any], kind: ResourceType, name: str) -> None:
         if not self._authorizer.allows(request.connection, AclOperation.ALTER_CONFIGS, kind, name):

@@ -1,8 +1,8 @@
 """DescribeConfigs: v0-4 (KIP-133).
 
 Not brief: a topic's overrides are read from the store. v1: synonyms and sources (KIP-226). v3: types and documentation
-(KIP-569). v4: flexible. An empty list of names means all settings, as null does. Topics and this broker have settings
-that can be shown; loggers are not shown, and metrics subscriptions exist in KRaft only.
+(KIP-569). v4: flexible. An empty list of names means all settings, as null does. Topics, this broker, all brokers (the
+empty name) and this broker's loggers (KIP-412) can be shown; metrics subscriptions exist in KRaft only.
 
 Kafka: ConfigHelper.handleDescribeConfigsRequest and describeConfigs; the error texts are theirs.
 """
@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
-from barnabas.api.config_entries import ConfigEntry, broker_entries, topic_entries
+from barnabas.api.config_entries import ConfigEntry, Wanted, broker_entries, default_broker_entries, topic_entries
 from barnabas.api.request import Request
-from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.broker_settings import BrokerSettings
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.config_codes import ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.runtime.logger_levels import logger_levels
 
 Result = DescribeConfigsResponse.DescribeConfigsResult
 NO_MESSAGE = ""
@@ -29,19 +30,19 @@ ResultEntry = DescribeConfigsResponse.DescribeConfigsResourceResult
 class ConfigsApi:
     """Shows settings.
 
-    config: the broker's own, as in force now. topic_overrides: a topic's, from the store.
+    settings: the broker's own, as in force now. topic_overrides: a topic's, from the store.
     """
 
     def __init__(
         self,
         broker_id: int,
-        config: Callable[[], KafkaConfig],
+        settings: Callable[[], BrokerSettings],
         topic_overrides: Callable[[str], Mapping[str, str]],
         metadata: MetadataCache,
         authorizer: Authorizer,
     ) -> None:
         self._broker_id = broker_id
-        self._config = config
+        self._settings = settings
         self._topic_overrides = topic_overrides
         self._metadata = metadata
         self._authorizer = authorizer
@@ -84,48 +85,57 @@ class ConfigsApi:
         )
         try:
             self._check_permission(request, resource)
-            entries = self._entries(resource)
+            keys = frozenset(resource.configuration_keys or ())  # there may be as many as fit into a request
+            is_wanted: Wanted = lambda name: not keys or name in keys  # noqa: E731 - a predicate, passed on
+            if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+                result.configs = self._loggers(resource.resource_name, is_wanted)
+            else:
+                entries = self._entries(resource, is_wanted)
+                result.configs = [_result_entry(entry, request) for entry in entries]
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
-        else:
-            result.configs = [_result_entry(entry, request) for entry in entries]
         return result
 
-    def _entries(self, resource: DescribeConfigsRequest.DescribeConfigsResource) -> Sequence[ConfigEntry]:
-        keys = frozenset(resource.configuration_keys or ())  # there may be as many as fit into a request
-
-        def wanted(name: str) -> bool:
-            return not keys or name in keys
-
+    def _entries(
+        self, resource: DescribeConfigsRequest.DescribeConfigsResource, wanted: Wanted
+    ) -> Sequence[ConfigEntry]:
         name = resource.resource_name
         match ConfigResourceType(resource.resource_type):
             case ConfigResourceType.TOPIC:
                 validate_topic_name(name)
                 if not self._metadata.contains(name):
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_MESSAGE)
-                return topic_entries(self._config(), self._topic_overrides(name), wanted)
+                return topic_entries(self._settings(), self._topic_overrides(name), wanted)
             case ConfigResourceType.BROKER:
                 if not name:
-                    return []  # the cluster-wide default: nothing is set dynamically yet
-                self._check_broker(name)
-                return broker_entries(self._config(), wanted)
+                    return default_broker_entries(self._settings(), wanted)
+                if _broker_id(name) != self._broker_id:
+                    raise ApiError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"Unexpected broker id, expected {self._broker_id} or empty string, but received {name}",
+                    )
+                return broker_entries(self._settings(), wanted)
             case ConfigResourceType.CLIENT_METRICS:
+                if not name:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
                 message = "Config type client-metrics is only supported on KRaft clusters"
                 raise ApiError(ErrorCode.INVALID_REQUEST, message)
             case unsupported:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unsupported.name}")
 
-    def _check_broker(self, name: str) -> None:
-        try:
-            broker_id = int(name)
-        except ValueError:
-            message = f"Broker id must be an integer, but it is: {name}"
-            raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
-        if broker_id != self._broker_id:
+    def _loggers(self, name: str, wanted: Wanted) -> list[ResultEntry]:
+        """The loggers of this process. Their level can be set, and does not survive it."""
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        if _broker_id(name) != self._broker_id:
             raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {self._broker_id} or empty string, but received {name}",
+                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {self._broker_id} but received {name}"
             )
+        return [
+            ResultEntry(name=logger, value=level, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER)
+            for logger, level in logger_levels().items()
+            if wanted(logger)
+        ]
 
     def _check_permission(
         self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
@@ -135,6 +145,14 @@ class ConfigsApi:
         name = resource.resource_name if is_topic else CLUSTER_NAME
         if not self._authorizer.allows(request.connection, AclOperation.DESCRIBE_CONFIGS, kind, name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _broker_id(name: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        message = f"Broker id must be an integer, but it is: {name}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
 
 
 def _result_entry(entry: ConfigEntry, request: Request[DescribeConfigsRequest]) -> ResultEntry:

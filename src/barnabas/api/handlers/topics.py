@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from barnabas.api.config_entries import topic_entries
 from barnabas.api.request import Request
 from barnabas.api.topic_changes import TopicChanges
-from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.broker_settings import BrokerSettings
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_admin import CreateTopicResult, NewTopic, TopicAdmin
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -38,7 +38,7 @@ UNKNOWN = -1
 class TopicsApi:
     """Creates and deletes topics.
 
-    broker_config: as in force now, for the settings a new topic inherits. deletion_enabled: `delete.topic.enable`.
+    broker_settings: as in force now, for the settings a new topic inherits. deletion_enabled: `delete.topic.enable`.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class TopicsApi:
         topic_admin: TopicAdmin,
         metadata: MetadataCache,
         changes: TopicChanges,
-        broker_config: Callable[[], KafkaConfig],
+        broker_settings: Callable[[], BrokerSettings],
         *,
         deletion_enabled: bool,
     ) -> None:
         self._topic_admin = topic_admin
         self._metadata = metadata
         self._changes = changes
-        self._broker_config = broker_config
+        self._broker_settings = broker_settings
         self._deletion_enabled = deletion_enabled
 
     def create_topics(self, request: Request[CreateTopicsRequest]) -> None:
@@ -154,7 +154,7 @@ class TopicsApi:
                     config_source=entry.source,
                     is_sensitive=entry.key.is_sensitive,
                 )
-                for entry in topic_entries(self._broker_config(), result.configs)
+                for entry in topic_entries(self._broker_settings(), result.configs)
             ],
         )
 

@@ -1,0 +1,60 @@
+"""Setting the levels of this broker's loggers (KIP-412): Kafka's checks, all of them before the first change.
+
+Used by IncrementalAlterConfigs; stateless. Kafka: kafka.server.logger.RuntimeLoggerManager; the error texts are its own
+(one, about an unexpected node id, says by mistake that the expected one was received; here it names the other).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from barnabas.protocol.config_codes import ConfigOperation
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest
+from barnabas.runtime.logger_levels import LEVEL_NAMES, ROOT_LOGGER, logger_exists, set_logger_level
+
+logger = logging.getLogger(__name__)
+
+Change = IncrementalAlterConfigsRequest.AlterableConfig
+
+
+def alter_logger_levels(changes: Sequence[Change], *, validate_only: bool) -> None:
+    """Set or unset levels. ApiError for the first change that cannot be made; then none is."""
+    for change in changes:
+        _check(change)
+    if validate_only:
+        return
+    for change in changes:
+        level = change.value if change.config_operation == ConfigOperation.SET else None
+        set_logger_level(change.name, level)
+        logger.warning("The level of the logger %s is %s now", change.name, level or "its parent's")
+
+
+def _check(change: Change) -> None:
+    match change.config_operation:
+        case ConfigOperation.SET:
+            _check_exists(change.name)
+            if change.value not in LEVEL_NAMES:
+                raise ApiError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "
+                    f"Valid log levels are {', '.join(LEVEL_NAMES)}",
+                )
+        case ConfigOperation.DELETE:
+            _check_exists(change.name)
+            if change.name == ROOT_LOGGER:
+                message = f"Removing the log level of the {ROOT_LOGGER} logger is not allowed"
+                raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+            operation = ConfigOperation(change.config_operation).name
+            message = f"{operation} operation is not allowed for the BROKER_LOGGER resource"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        case unknown:
+            message = f"Unknown operation type {unknown} is not allowed for the BROKER_LOGGER resource"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _check_exists(name: str) -> None:
+    if not logger_exists(name):
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")

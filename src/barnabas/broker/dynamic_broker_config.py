@@ -1,0 +1,129 @@
+"""The broker's settings while it runs: its file's, changed by what is in the store for all brokers and for this one.
+
+Made by BrokerServer; `load` runs once the store is open, before the parts that follow settings exist. `validate` is
+called by ConfigAdmin on request handlers' threads, `entity_changed` by ConfigChangeListener on a scheduler thread, one
+notice at a time; `current` and `settings` are read by any thread. `_lock` guards the list of parts and makes one
+change at a time of it; a snapshot is replaced by one assignment. Kafka: kafka.server.DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+
+from barnabas.config.broker_settings import BrokerSettings
+from barnabas.config.config_error import ConfigError
+from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, usable_settings
+from barnabas.config.kafka_config import KafkaConfig, find_key
+from barnabas.config.reconfigurable import Reconfigurable
+from barnabas.metadata.config_repository import ALL_BROKERS
+
+logger = logging.getLogger(__name__)
+
+
+class DynamicBrokerConfig:
+    """static: the settings of the file."""
+
+    def __init__(self, static: KafkaConfig) -> None:
+        self._settings = BrokerSettings.of(static)
+        self._broker_id = ""
+        self._lock = threading.RLock()
+        self._parts: tuple[Reconfigurable, ...] = ()
+
+    @property
+    def current(self) -> KafkaConfig:
+        """The settings in force now."""
+        return self._settings.current
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """The settings in force now, and where each comes from."""
+        return self._settings
+
+    def load(self, overrides: Callable[[str], Mapping[str, str]], broker_id: int) -> None:
+        """Take over what is in the store. overrides: those of a broker by name, of all for ALL_BROKERS.
+
+        What cannot be used is logged and left out, so that a broker whose file has changed starts all the same.
+        """
+        self._broker_id = str(broker_id)
+        for entity in (ALL_BROKERS, self._broker_id):
+            self.entity_changed(entity, overrides(entity))
+
+    def add_reconfigurable(self, part: Reconfigurable, made_from: KafkaConfig | None = None) -> None:
+        """Have `part` follow its settings from now on. made_from: the settings it has; those in force if not given."""
+        with self._lock:
+            self._parts = (*self._parts, part)
+            current = self.current
+            if made_from is not None and part.settings.intersection(_changed(made_from, current)):
+                part.reconfigure(made_from, current)
+
+    def validate(self, changed: Mapping[str, str], *, per_broker: bool) -> None:
+        """ConfigError, in Kafka's words, if these cannot be the settings of this broker (or else of all of them)."""
+        check_dynamic_settings(changed, per_broker=per_broker)
+        settings = self._settings
+        proposed = settings.with_broker(changed) if per_broker else settings.with_cluster(changed)
+        self._validate_parts(settings.current, proposed.current)
+
+    def entity_changed(self, entity: str, stored: Mapping[str, str]) -> None:
+        """The settings of a broker, or of all, in the store have become these. Those of other brokers don't matter."""
+        if entity not in (ALL_BROKERS, self._broker_id):
+            return
+        per_broker = entity != ALL_BROKERS
+        usable, complaints = usable_settings(stored, per_broker=per_broker)
+        for complaint in complaints:
+            logger.error("A setting in the store is ignored: %s", complaint)
+        with self._lock:
+            previous = self._settings
+            try:
+                settings = previous.with_broker(usable) if per_broker else previous.with_cluster(usable)
+                parts = self._validate_parts(previous.current, settings.current)
+            except ConfigError as error:
+                whose = f"Per-broker configs of {entity}" if per_broker else "Cluster default configs"
+                logger.error("%s could not be applied: %s: %s", whose, sorted(stored), error.message)  # noqa: TRY400
+                return
+            self._settings = settings
+            self._reconfigure(parts, previous.current, settings.current)
+
+    def _validate_parts(self, current: KafkaConfig, proposed: KafkaConfig) -> list[Reconfigurable]:
+        """The parts that the change concerns, all of which can follow it."""
+        names = _changed(current, proposed)
+        parts = [part for part in self._parts if part.settings.intersection(names)]
+        for part in parts:
+            try:
+                part.validate(current, proposed)
+            except ConfigError as error:
+                # Kafka takes the one for the other's value, and its users know the message so
+                reason = f"org.apache.kafka.common.config.ConfigException: {error.message}"
+                raise ConfigError(f"Invalid value {reason} for configuration Invalid dynamic configuration") from error
+        return parts
+
+    @staticmethod
+    def _reconfigure(parts: Collection[Reconfigurable], previous: KafkaConfig, current: KafkaConfig) -> None:
+        changes = {name: current.originals.get(name) for name in _changed_names(previous, current)}
+        if changes:
+            shown = ", ".join(f"{name}={_loggable(name, value)}" for name, value in sorted(changes.items()))
+            logger.info("Settings changed: %s", shown)
+        for part in parts:
+            try:
+                part.reconfigure(previous, current)
+            except Exception:
+                # the settings hold; the other parts must hear of them
+                logger.exception("%s did not take over its settings", type(part).__name__)
+
+
+def _changed_names(previous: KafkaConfig, current: KafkaConfig) -> set[str]:
+    before, after = previous.originals, current.originals
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def _changed(previous: KafkaConfig, current: KafkaConfig) -> set[str]:
+    """Names of what is different, without listeners' prefixes."""
+    return {base_name(name) for name in _changed_names(previous, current)}
+
+
+def _loggable(name: str, value: str | None) -> str:
+    if value is None:
+        return "(unset)"
+    key = find_key(name)
+    return "[hidden]" if key is None or key.is_sensitive else value

@@ -1,0 +1,174 @@
+"""Settings that may change while the broker runs: which they are, which stand for one another, how they are laid over.
+
+Pure functions over the table of broker settings; used by `broker_settings`, by whoever checks a change and by whoever
+shows settings. Kafka: the object kafka.server.DynamicBrokerConfig, DynamicConfig.Broker; the messages are theirs. One
+difference: a name that no part of the broker knows is refused, as it is in a file; Kafka keeps it for its plug-ins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, MutableMapping
+from typing import Final
+
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, PREFIXES_OF_PLUGINS
+from barnabas.config.config_error import ConfigError
+from barnabas.config.config_key import ConfigKey, ConfigType, Scope
+from barnabas.config.keys.bounds import AT_LEAST_0, LONG_MAX
+
+_LISTENER_SETTING = re.compile(r"listener\.name\.[^.]*\.(.*)")
+
+DYNAMIC_ONLY_KEYS: Final[Mapping[str, ConfigKey]] = {
+    name: ConfigKey(name, ConfigType.LONG, LONG_MAX, documentation, AT_LEAST_0, Scope.CLUSTER_WIDE)
+    for name, documentation in (
+        ("leader.replication.throttled.rate", "Bytes per second that throttled replicas may read from their leaders."),
+        ("follower.replication.throttled.rate", "Bytes per second that throttled replicas may fetch."),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes per second for moves between log directories."),
+    )
+}
+"""Settings of a broker that no file has. Kafka: QuotaConfigs.brokerQuotaConfigs."""
+
+_ONLY_PER_LISTENER: Final = frozenset(
+    {
+        "ssl.keystore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.key.password",
+        "ssl.truststore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.truststore.certificates",
+    }
+)
+"""What can be changed for a listener, with its prefix, and not for all. Kafka: SslConfigs.RECONFIGURABLE_CONFIGS."""
+
+LISTENER_SETTINGS_FOR_ALL: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+"""What a listener may have of its own, and all brokers may be given at once. Kafka: ClusterLevelListenerConfigs."""
+
+_OF_MECHANISMS: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+"""Behind a listener's prefix and a SASL mechanism's. Kafka: ListenerMechanismConfigs."""
+
+_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    name: names
+    for names in (
+        ("log.roll.ms", "log.roll.hours"),
+        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    )
+    for name in names
+} | {"log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")}
+
+
+def base_name(name: str) -> str:
+    """The setting's name without a listener's prefix."""
+    match = _LISTENER_SETTING.fullmatch(name)
+    return match[1] if match else name
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether DescribeConfigs shows the setting as one that can be changed."""
+    key = BROKER_CONFIG_KEYS.get(name)
+    return key is not None and key.scope is not Scope.READ_ONLY
+
+
+def synonyms_of(name: str) -> tuple[str, ...]:
+    """The names under which the value of `name` can be given, itself among them, the one that counts most first."""
+    base = base_name(name)
+    if base != name:
+        return (name, next((setting for setting in _OF_MECHANISMS if base.endswith(setting)), base))
+    return _SYNONYMS.get(name, (name,))
+
+
+def lay_over(settings: MutableMapping[str, str], changes: Mapping[str, str]) -> None:
+    """Put `changes` into `settings`, and take out what says the same under another name: what is changed last counts.
+
+    A setting of one listener leaves the one of all in place. Kafka: DynamicBrokerConfig.overrideProps.
+    """
+    for name, value in changes.items():
+        for synonym in _SYNONYMS.get(name, ()):
+            settings.pop(synonym, None)
+        settings[name] = value
+
+
+def check_dynamic_settings(settings: Mapping[str, str], *, per_broker: bool) -> None:
+    """ConfigError, in Kafka's words, unless each may be set while the broker runs and has a value that can be.
+
+    per_broker: for one broker, and not for all. Rules between settings are checked with the whole configuration.
+    """
+    _refuse(_read_only(settings), "Cannot update these configs dynamically")
+    _refuse(
+        _ONLY_PER_LISTENER.intersection(settings),
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+    )
+    for name, value in settings.items():
+        _check_value(name, value)
+    if not per_broker:
+        _refuse(
+            _for_one_broker(settings),
+            "Cannot update these configs at default cluster level, broker id must be specified",
+        )
+    unknown = [name for name in settings if not _is_known(name)]
+    if unknown:
+        raise ConfigError(f"Unknown Dynamic Configuration: {_set_of(unknown)}.", unknown[0])
+
+
+def usable_settings(stored: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
+    """What of the settings in the store can be used, and why the others cannot (to be logged).
+
+    Kafka: fromPersistentProps and removeInvalidConfigs.
+    """
+    usable, complaints = {}, []
+    for name, value in stored.items():
+        try:
+            check_dynamic_settings({name: value}, per_broker=per_broker)
+        except ConfigError as error:
+            complaints.append(error.message)
+        else:
+            usable[name] = value
+    return usable, complaints
+
+
+def _check_value(name: str, value: str) -> None:
+    base = base_name(name)
+    key = DYNAMIC_ONLY_KEYS.get(base) or (BROKER_CONFIG_KEYS[base] if is_dynamic(base) else None)
+    if key is not None:
+        key.parse(value)
+
+
+def _is_known(name: str) -> bool:
+    if name.startswith(PREFIXES_OF_PLUGINS) or name in DYNAMIC_ONLY_KEYS:
+        return True
+    base = base_name(name)
+    return base in BROKER_CONFIG_KEYS or (base != name and base.partition(".")[2] in BROKER_CONFIG_KEYS)
+
+
+def _read_only(settings: Collection[str]) -> list[str]:
+    return [name for name in settings if name in BROKER_CONFIG_KEYS and not is_dynamic(name)]
+
+
+def _for_one_broker(settings: Collection[str]) -> list[str]:
+    def is_for_one_broker(name: str) -> bool:
+        base = base_name(name)
+        if base != name:
+            return base not in LISTENER_SETTINGS_FOR_ALL
+        return is_dynamic(name) and BROKER_CONFIG_KEYS[name].scope is Scope.PER_BROKER
+
+    return [name for name in settings if is_for_one_broker(name)]
+
+
+def _refuse(names: Collection[str], why: str) -> None:
+    if names:
+        raise ConfigError(f"{why}: {_set_of(names)}", min(names))
+
+
+def _set_of(names: Collection[str]) -> str:
+    """As Scala prints a set."""
+    return f"Set({', '.join(sorted(names))})"

@@ -152,7 +152,7 @@ def serve_barnabas(port_pipe: Any, inline: bool) -> None:
     end_point = EndPoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
     server = SocketServer(config, [end_point], parse, handle, clock, lambda error: os._exit(1))
     bound = server.bind()
-    pool = RequestHandlerPool(server.request_channel, handle, clock, 8, lambda error: os._exit(1))
+    pool = RequestHandlerPool(server.data_plane_request_channel, handle, clock, 8, lambda error: os._exit(1))
     pool.start()
     server.enable_request_processing()
     port_pipe.send(bound[0].port)

@@ -147,6 +147,19 @@ def inter_broker_listener_name_of(config: KafkaConfig) -> str:
     return result
 
 
+def early_start_listeners_of(config: KafkaConfig) -> frozenset[str]:
+    """early.start.listeners: those that start before the authorizer is ready; none if it is not set."""
+    names = frozenset(name.upper() for name in _entries(config.optional_string("early.start.listeners") or ""))
+    listening = {end_point.listener_name for end_point in listeners_of(config)}
+    for name in sorted(names - listening):
+        raise ConfigError(
+            f"early.start.listeners contains listener {name}, but this is not contained in listeners or "
+            "controller.listener.names",
+            "early.start.listeners",
+        )
+    return names
+
+
 def _parse_end_point(entry: str, protocol_map: Mapping[str, str], name: str) -> EndPoint:
     match = _URI.fullmatch(entry)
     if match is None:

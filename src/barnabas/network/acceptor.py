@@ -14,8 +14,9 @@ from typing import Any
 
 from barnabas.config.listeners import EndPoint
 from barnabas.network.connection_quotas import ConnectionQuotas, TooManyConnections
-from barnabas.network.network_config import SYSTEM_BUFFER, NetworkConfig
+from barnabas.network.network_config import SYSTEM_BUFFER, ListenerConfig
 from barnabas.network.processor import Processor
+from barnabas.network.served_listener import ServedListener
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.wakeup import Wakeup
@@ -33,20 +34,19 @@ class Acceptor(AbstractServerThread):
     def __init__(
         self,
         end_point: EndPoint,
+        listener: ServedListener,
         server_socket: Any,
-        config: NetworkConfig,
+        config: ListenerConfig,
         quotas: ConnectionQuotas,
-        new_processor: Callable[[EndPoint], Processor],
+        new_processor: Callable[[ServedListener], Processor],
         clock: Clock,
         on_fatal: FatalHandler,
-        *,
-        prefix: str = "data-plane",
     ) -> None:
-        listener = f"ListenerName({end_point.listener_name})-{end_point.security_protocol}"
-        super().__init__(f"{prefix}-kafka-socket-acceptor-{listener}-{end_point.port}", on_fatal)
+        super().__init__(f"{listener.plane}-kafka-socket-acceptor-{listener}-{end_point.port}", on_fatal)
         self.end_point = end_point
+        self.listener = listener
         self.blocked_ns = 0
-        """Time spent waiting for a Processor to take a connection, for AcceptorBlockedPercent."""
+        """Time spent waiting for room for a connection, or for a Processor to take it: for AcceptorBlockedPercent."""
         self._server_socket = server_socket
         self._config = config
         self._quotas = quotas
@@ -68,11 +68,16 @@ class Acceptor(AbstractServerThread):
         with self._lock:
             return list(self._processors)
 
+    @property
+    def is_started(self) -> bool:
+        """Whether connections are accepted and read."""
+        return self._processors_started
+
     def add_processors(self, count: int) -> None:
         """Add network threads; they start now if the others have been started."""
         with self._lock:
             for _ in range(count):
-                processor = self._new_processor(self.end_point)
+                processor = self._new_processor(self.listener)
                 self._processors.append(processor)
                 if self._processors_started:
                     processor.start()
@@ -136,7 +141,7 @@ class Acceptor(AbstractServerThread):
 
     def _admit(self, accepted: Any, address: str) -> None:
         try:
-            self._quotas.increment(self.end_point.listener_name, address)
+            self.blocked_ns += self._quotas.increment(self.listener.name, address)
         except TooManyConnections as error:
             logger.info("Rejected connection from %s: %s", address, error)
             accepted.close()
@@ -153,7 +158,7 @@ class Acceptor(AbstractServerThread):
             assigned = False
         if not assigned:
             accepted.close()
-            self._quotas.decrement(self.end_point.listener_name, address)
+            self._quotas.decrement(self.listener.name, address)
 
     def _assign(self, accepted: Any, address: str) -> bool:
         """Round-robin; the next one when a queue is full, waiting only on the last. False while stopping."""
@@ -173,7 +178,7 @@ class Acceptor(AbstractServerThread):
         return False
 
 
-def open_server_socket(end_point: EndPoint, config: NetworkConfig) -> socket.socket:
+def open_server_socket(end_point: EndPoint, config: ListenerConfig) -> socket.socket:
     """Bind and listen; port 0 takes a free one. Raises OSError naming the end point."""
     family = socket.AF_INET6 if ":" in end_point.host else socket.AF_INET
     host = end_point.host

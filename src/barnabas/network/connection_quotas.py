@@ -1,16 +1,28 @@
 """How many connections there are, and whether one more is allowed: per listener, per IP address, in all.
 
-`increment` is called by Acceptors (and may make one wait), `decrement` by Processors; one lock guards the counts, and
-a condition on it wakes a waiting Acceptor. Kafka: ConnectionQuotas; rates come with the quota layer.
+`increment` is called by Acceptors (and may make one wait), `decrement` by Processors, `reconfigure` where settings
+change; one lock guards everything, and a condition on it wakes waiting Acceptors. Kafka: ConnectionQuotas.
+
+- `max.connections.per.ip`, or the address's own limit: one more is closed without a word.
+- `max.connections` of the listener: its Acceptor waits.
+- `max.connections` of the broker: Acceptors wait, but for protected listeners; while these lead to more connections
+  than that, the Processors of others give up those that have been idle longest. Protected is the inter-broker
+  listener, if it is not the only one; and (Kafka forgets it) the control plane's.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Final
 
-_WAIT_SECONDS = 0.5  # a waiting acceptor looks this often whether it is to stop
+from barnabas.network.network_config import ListenerConfig, NetworkConfig
+from barnabas.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+WAIT_SECONDS: Final = 0.5
+"""A waiting Acceptor looks this often whether it is to stop."""
 
 
 class TooManyConnections(Exception):
@@ -22,77 +34,90 @@ class TooManyConnections(Exception):
         self.limit = limit
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """One snapshot of the limits, replaced as a whole when the configuration changes."""
-
-    max_connections: int = 2_147_483_647
-    per_ip: int = 2_147_483_647
-    per_ip_overrides: Mapping[str, int] | None = None
-    protected_listener: str | None = None
-    """The inter-broker listener: `max_connections` never refuses it; connections of others are given up for it."""
-
-    def for_address(self, address: str) -> int:
-        """The limit of one address."""
-        return (self.per_ip_overrides or {}).get(address, self.per_ip)
-
-
 class ConnectionQuotas:
-    """Counts of open connections."""
+    """Counts of open connections, and their limits."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
-        self.limits = limits
+    def __init__(self, config: NetworkConfig, clock: Clock) -> None:
+        self._config = config
+        self._max_connections = config.max_connections
+        self._now = clock.nanoseconds
         self._by_address: dict[str, int] = {}
         self._by_listener: dict[str, int] = {}
+        self._listener_limits: dict[str, ListenerConfig] = {}
         self._total = 0
         self._stopped = False
         self._changed = threading.Condition()
 
-    def increment(self, listener: str, address: str) -> None:
-        """Count a new connection, waiting for room if the broker is full and the listener is not protected.
+    def add_listener(self, listener: str, config: ListenerConfig) -> None:
+        """Count the connections of `listener` by themselves; before its acceptor exists. Again changes nothing."""
+        with self._changed:
+            if listener not in self._listener_limits:
+                self._listener_limits[listener] = config
+                self._by_listener[listener] = 0
+            self._changed.notify_all()
+
+    def remove_listener(self, listener: str) -> None:
+        """Forget a listener; connections of it that are still open count for the broker. Its Acceptor waits no more."""
+        with self._changed:
+            self._listener_limits.pop(listener, None)
+            self._by_listener.pop(listener, None)
+            self._changed.notify_all()
+
+    def increment(self, listener: str, address: str) -> int:
+        """Count a new connection, having waited for room; the nanoseconds waited.
 
         Raises TooManyConnections (and counts nothing) if its address has too many.
         """
         with self._changed:
-            while self._is_full(listener) and not self._stopped:
-                self._changed.wait(_WAIT_SECONDS)
-            limit = self.limits.for_address(address)
+            waited_ns = self._wait_for_slot(listener)
+            limit = self._config.max_connections_per_ip_overrides.get(address, self._config.max_connections_per_ip)
             count = self._by_address.get(address, 0)
             if count >= limit:
                 raise TooManyConnections(address, limit)
             self._by_address[address] = count + 1
-            self._by_listener[listener] = self._by_listener.get(listener, 0) + 1
+            if listener in self._by_listener:
+                self._by_listener[listener] += 1
             self._total += 1
+            return waited_ns
 
     def decrement(self, listener: str, address: str) -> None:
         """A connection that was counted is closed. Raises ValueError for one that was not."""
         with self._changed:
             count = self._by_address.get(address, 0)
-            listener_count = self._by_listener.get(listener, 0)
-            if not count or not listener_count:
+            listener_count = self._by_listener.get(listener)
+            if not count or listener_count == 0:
                 raise ValueError(f"No connections of {address} on listener {listener} are counted")
             if count == 1:
                 del self._by_address[address]
             else:
                 self._by_address[address] = count - 1
-            self._by_listener[listener] = listener_count - 1
+            if listener_count is not None:  # else it has been removed
+                self._by_listener[listener] = listener_count - 1
             self._total -= 1
-            self._changed.notify()
+            self._changed.notify_all()  # any listener's Acceptor may be the one that can go on
 
-    def update(self, limits: ConnectionLimits) -> None:
-        """Apply new limits; connections that exceed them are given up one a turn (see `exceeded`)."""
+    def reconfigure(self, config: NetworkConfig) -> None:
+        """Apply new limits; connections that exceed the broker's are given up one a turn (see `exceeded`)."""
         with self._changed:
-            self.limits = limits
+            self._config = config
+            self._max_connections = config.max_connections
+            for listener in self._listener_limits:
+                self._listener_limits[listener] = config.for_listener(listener)
             self._changed.notify_all()
 
     def exceeded(self, listener: str) -> bool:
         """Whether a connection of `listener` must be given up: there are too many, and it is not protected."""
-        return self._total > self.limits.max_connections and listener != self.limits.protected_listener
+        return self._total > self._max_connections and not self._is_protected(listener)
 
     def count(self, address: str) -> int:
         """Open connections of one address."""
         with self._changed:
             return self._by_address.get(address, 0)
+
+    def listener_count(self, listener: str) -> int:
+        """Open connections of one listener."""
+        with self._changed:
+            return self._by_listener.get(listener, 0)
 
     @property
     def total(self) -> int:
@@ -105,5 +130,26 @@ class ConnectionQuotas:
             self._stopped = True
             self._changed.notify_all()
 
-    def _is_full(self, listener: str) -> bool:
-        return self._total >= self.limits.max_connections and listener != self.limits.protected_listener
+    # -- under the lock ----------------------------------------------------------------------------------------------
+
+    def _wait_for_slot(self, listener: str) -> int:
+        if self._may_go_on(listener):
+            return 0
+        started_ns = self._now()
+        while not self._may_go_on(listener):
+            self._changed.wait(WAIT_SECONDS)
+        return self._now() - started_ns
+
+    def _may_go_on(self, listener: str) -> bool:
+        limits = self._listener_limits.get(listener)
+        if self._stopped or limits is None:
+            return True  # its Acceptor is about to end
+        if self._by_listener[listener] >= limits.max_connections:
+            return False
+        return self._total < self._max_connections or self._is_protected(listener)
+
+    def _is_protected(self, listener: str) -> bool:
+        config = self._config
+        if listener == config.control_plane_listener:
+            return True
+        return listener == config.inter_broker_listener and len(self._listener_limits) > 1

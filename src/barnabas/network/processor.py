@@ -29,6 +29,7 @@ from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.mute_states import MuteState
 from barnabas.network.processor_metrics import ProcessorMetrics
 from barnabas.network.request_path import RequestPath
+from barnabas.network.served_listener import ServedListener
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.runtime.clock import Clock
@@ -59,14 +60,13 @@ class Processor(AbstractServerThread):
         self,
         processor_id: int,
         name: str,
-        listener: tuple[str, str],
+        listener: ServedListener,
         selector: Selector,
         path: RequestPath,
         quotas: ConnectionQuotas,
         clock: Clock,
         on_fatal: FatalHandler,
     ) -> None:
-        """`listener` is its name and its security protocol."""
         super().__init__(name, on_fatal)
         self.processor_id = processor_id
         self.now = clock.nanoseconds
@@ -79,7 +79,8 @@ class Processor(AbstractServerThread):
         """The connection whose request is being run at once."""
         self.touched: list[Connection] = []
         """Other connections that were answered meanwhile, by what that request completed."""
-        self._listener_name, self._security_protocol = listener
+        self.listener = listener
+        self._listener_name = listener.name
         self._selector = selector
         self._path = path
         self._parse = path.parse
@@ -454,8 +455,15 @@ class Processor(AbstractServerThread):
         connection_id = str(ConnectionId(local[0], local[1], address, remote[1], self._connection_index))
         self._connection_index = (self._connection_index + 1) & 0x7FFFFFFF
         channel = self._selector.register(connection_id, stream_socket)
+        listener = self.listener
         context = ConnectionContext(
-            connection_id, address, self._listener_name, self._security_protocol, channel.principal
+            connection_id,
+            address,
+            listener.name,
+            listener.security_protocol,
+            channel.principal,
+            from_privileged_listener=listener.privileged,
+            plane=listener.plane,
         )
         connection = channel.attachment = Connection(self, channel, context)
         self._connections[connection_id] = connection

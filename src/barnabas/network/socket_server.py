@@ -1,12 +1,17 @@
-"""The network layer's front: listeners, their threads, and the queue they share.
+"""The network layer's front: listeners, their threads, and the queues they share, one a plane.
 
-Built, started and stopped by `broker/`, on its thread; a lock keeps resizing and stopping apart. Kafka: SocketServer.
+Built, started and stopped by `broker/`, on its thread; settings change it on another. A lock keeps these apart.
+Kafka: SocketServer.
 
     server = SocketServer(config, end_points, parse, handle, clock, on_fatal)
     bound = server.bind()                    # ports are known, clients may connect, nothing is read yet
+    server.enable_controller_requests()      # the controller may tell the broker of the cluster
     server.enable_request_processing()       # the broker is ready
     server.stop_processing_requests()        # no new requests; those taken are answered
     server.shutdown()                        # connections and threads are gone
+
+With `control.plane.listener.name` that listener is a plane of its own: an acceptor, one processor, a queue of 20, and
+(made by `broker/`) one handler. Every other listener belongs to the data plane.
 """
 
 from __future__ import annotations
@@ -14,18 +19,19 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from barnabas.api.request import Request
 from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor, open_server_socket
-from barnabas.network.connection_quotas import ConnectionLimits, ConnectionQuotas
+from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.processor import Processor
 from barnabas.network.request_channel import RequestChannel
 from barnabas.network.request_path import Parse, RequestPath
+from barnabas.network.served_listener import CONTROL_PLANE, DATA_PLANE, ServedListener
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
 from barnabas.transport.selector import ChannelBuilder, Selector, plaintext_channel
@@ -35,12 +41,15 @@ logger = logging.getLogger(__name__)
 CHANNEL_BUILDERS: dict[str, ChannelBuilder] = {"PLAINTEXT": plaintext_channel}
 """By security protocol. A listener of any other is refused rather than served in the clear."""
 
-DRAIN_MS = 1_000
+DRAIN_MS: Final = 1_000
 """How long a stop waits for requests that were taken; a Fetch that long-polls may take longer, and is cut off."""
+
+CONTROL_PLANE_QUEUE_SIZE: Final = 20
+CONTROL_PLANE_PROCESSORS: Final = 1
 
 
 class SocketServer:
-    """All listeners of the data plane."""
+    """All listeners of both planes."""
 
     def __init__(
         self,
@@ -52,28 +61,39 @@ class SocketServer:
         on_fatal: FatalHandler,
         *,
         on_complete: Callable[[Request[Any]], None] | None = None,
+        channel_builders: Mapping[str, ChannelBuilder] | None = None,
     ) -> None:
-        """See RequestPath for `parse`, `handle` and `on_complete`; `on_fatal` stops the broker."""
-        for end_point in end_points:
-            if end_point.security_protocol not in CHANNEL_BUILDERS:
-                raise ConfigError(
-                    f"listeners: {end_point.connection_string} needs {end_point.security_protocol}, but there is only "
-                    f"{', '.join(CHANNEL_BUILDERS)}",
-                    "listeners",
-                )
+        """See RequestPath for `parse`, `handle` and `on_complete`; `on_fatal` stops the broker.
+
+        channel_builders: how a connection of each security protocol is secured, in the place of CHANNEL_BUILDERS.
+        """
+        self._channel_builders = CHANNEL_BUILDERS if channel_builders is None else channel_builders
+        self._check_protocols(end_points)
         names = [end_point.listener_name for end_point in end_points]
-        if config.inter_broker_listener is not None and config.inter_broker_listener not in names:
-            raise ValueError(f"There is no listener {config.inter_broker_listener} for the brokers among {names}")
+        for needed in (config.inter_broker_listener, config.control_plane_listener):
+            if needed is not None and needed not in names:
+                raise ValueError(f"There is no listener {needed} for the brokers among {names}")
         self._config = config
-        # The brokers' own listener comes first, so that the cluster works before clients press in.
-        self._end_points = sorted(end_points, key=lambda end: end.listener_name != config.inter_broker_listener)
+        # The controller's own listener comes first, then that of the brokers, so that the cluster works before clients
+        # press in.
+        first = (config.control_plane_listener, config.inter_broker_listener)
+        self._end_points = sorted(
+            end_points, key=lambda end: first.index(end.listener_name) if end.listener_name in first else len(first)
+        )
         self._clock = clock
         self._on_fatal = on_fatal
-        self.request_channel = RequestChannel(config.queued_max_requests)
-        self._path = RequestPath(
-            self.request_channel, parse, handle, inline=config.inline_requests, on_complete=on_complete
+        self.data_plane_request_channel = RequestChannel(config.queued_max_requests)
+        self._data_path = RequestPath(
+            self.data_plane_request_channel, parse, handle, inline=config.inline_requests, on_complete=on_complete
         )
-        self.connection_quotas = ConnectionQuotas(_limits(config))
+        self.control_plane_request_channel: RequestChannel | None = None
+        self._control_path: RequestPath | None = None
+        if config.control_plane_listener is not None:
+            channel = RequestChannel(CONTROL_PLANE_QUEUE_SIZE, "ControlPlane")
+            # One thread handles what comes here, in order; none runs at once on the network thread.
+            self._control_path = RequestPath(channel, parse, handle, inline=False, on_complete=on_complete)
+            self.control_plane_request_channel = channel
+        self.connection_quotas = ConnectionQuotas(config, clock)
         self._processor_ids = itertools.count()
         self._acceptors: list[Acceptor] = []
         self._processing = False
@@ -83,35 +103,75 @@ class SocketServer:
     def bind(self) -> list[EndPoint]:
         """Open every listener and return them with the ports bound. Raises OSError, with none left open."""
         with self._lock:
-            try:
-                for end_point in self._end_points:
-                    self._acceptors.append(self._open(end_point))
-            except OSError:
-                self._close_acceptors()
-                raise
-        return [acceptor.end_point for acceptor in self._acceptors]
+            self._acceptors = self._open_all(self._end_points)
+            return [acceptor.end_point for acceptor in self._acceptors]
+
+    def enable_controller_requests(self) -> None:
+        """Start the listener that the controller uses, the control plane's or else the brokers'; again is harmless.
+
+        Those of `early.start.listeners` start with it.
+        """
+        early = self._config.early_start_listeners
+        with self._lock:
+            if not self._stopped:
+                self._start(door for door in self._acceptors if door.listener.privileged or door.listener.name in early)
 
     def enable_request_processing(self) -> None:
-        """Start accepting and reading, the brokers' listener first; a second call is harmless."""
+        """Start accepting and reading: control plane, brokers' listener, others. A second call is harmless."""
         with self._lock:
-            if self._processing or self._stopped:
-                return
-            self._processing = True
-            for acceptor in self._acceptors:
-                acceptor.start_processors()
-                acceptor.start()
-                logger.info("Listening on %s", acceptor.end_point.connection_string)
+            if not self._stopped:
+                self._processing = True
+                self._start(self._acceptors)
+
+    def add_listeners(self, end_points: Sequence[EndPoint]) -> list[EndPoint]:
+        """Listen on more addresses of the data plane, and return them with the ports bound.
+
+        Raises OSError or ConfigError, with none of them open; ValueError for a listener that exists, RuntimeError
+        when stopped.
+        """
+        self._check_protocols(end_points)
+        with self._lock:
+            if self._stopped:
+                raise RuntimeError("can't add new listeners: SocketServer is stopped.")
+            present = {acceptor.listener.name for acceptor in self._acceptors}
+            for end_point in end_points:
+                if end_point.listener_name in present:
+                    raise ValueError(f"There is a listener {end_point.listener_name} already")
+            added = self._open_all(end_points)
+            self._acceptors = [*self._acceptors, *added]
+            if self._processing:
+                self._start(added)
+            return [acceptor.end_point for acceptor in added]
+
+    def remove_listeners(self, end_points: Sequence[EndPoint]) -> None:
+        """Stop listening there, by the listeners' names; their connections close once what was taken is answered."""
+        names = {end_point.listener_name for end_point in end_points}
+        with self._lock:
+            removed = [acceptor for acceptor in self._acceptors if acceptor.listener.name in names]
+            self._acceptors = [acceptor for acceptor in self._acceptors if acceptor not in removed]
+            for acceptor in removed:
+                logger.info("Removing listener %s", acceptor.end_point.connection_string)
+                self.connection_quotas.remove_listener(acceptor.listener.name)
+                acceptor.begin_shutdown()
+            for acceptor in removed:
+                acceptor.await_shutdown()
+                self._remove_processors(acceptor, len(acceptor.processors))
 
     def bound_port(self, listener_name: str) -> int:
         """The port of a listener. Raises KeyError for an unknown one."""
         for acceptor in self._acceptors:
-            if acceptor.end_point.listener_name == listener_name:
+            if acceptor.listener.name == listener_name:
                 return acceptor.end_point.port
         raise KeyError(listener_name)
 
     @property
+    def acceptors(self) -> list[Acceptor]:
+        """The doors of all listeners, for their metrics."""
+        return list(self._acceptors)
+
+    @property
     def processors(self) -> list[Processor]:
-        """The network threads of all listeners, for their metrics."""
+        """The network threads of all listeners of both planes, for their metrics."""
         return [processor for acceptor in self._acceptors for processor in acceptor.processors]
 
     @property
@@ -119,31 +179,41 @@ class SocketServer:
         """Open connections."""
         return self.connection_quotas.total
 
-    def resize_network_threads(self, count: int) -> None:
-        """Have `count` network threads per listener; connections of those removed are closed."""
+    def reconfigure(self, config: NetworkConfig) -> None:
+        """Apply the settings that may change while running: threads of the data plane's listeners, and all limits.
+
+        What belongs to a socket or a queue (buffers, sizes, which listener is whose) stays as it was at the start.
+        """
+        with self._lock:
+            self._config = config
+            self.connection_quotas.reconfigure(config)
+            for acceptor in self._data_plane_acceptors():
+                self._resize(acceptor, config.for_listener(acceptor.listener.name).network_threads)
+
+    def resize_network_threads(self, listener_name: str | None, count: int) -> None:
+        """Have `count` network threads for a listener of the data plane, or for each (None).
+
+        Surplus ones take nothing any more, answer what they have taken, and close their connections.
+        """
         if count < 1:
             raise ValueError(f"A listener needs at least one network thread, not {count}")
         with self._lock:
-            for acceptor in self._acceptors:
-                before = len(acceptor.processors)
-                if count > before:
-                    acceptor.add_processors(count - before)
-                elif count < before:
-                    for processor in acceptor.remove_processors(before - count):
-                        self.request_channel.remove_processor(processor.processor_id)
+            for acceptor in self._data_plane_acceptors():
+                if listener_name in (None, acceptor.listener.name):
+                    self._resize(acceptor, count)
 
     def stop_processing_requests(self, drain_ms: float = DRAIN_MS) -> bool:
         """Stop accepting and reading; wait at most `drain_ms` until every request taken is answered.
 
-        The handler pool must still run. False if some requests were not answered in time.
+        The handler pools must still run. False if some requests were not answered in time.
         """
         with self._lock:
-            was_processing, self._stopped = self._processing, True
+            self._stopped = True
             self.connection_quotas.stop()
             self._close_acceptors()
-            if not was_processing:
-                return True
-            processors = self.processors
+            processors = [
+                processor for acceptor in self._acceptors if acceptor.is_started for processor in acceptor.processors
+            ]
             for processor in processors:
                 processor.begin_drain()
             deadline_ns = self._clock.nanoseconds() + int(drain_ms * 1_000_000)
@@ -166,43 +236,107 @@ class SocketServer:
                 processor.begin_shutdown()
             for processor in processors:
                 processor.await_shutdown()
-                self.request_channel.remove_processor(processor.processor_id)
+                self._path_of(processor.listener).channel.remove_processor(processor.processor_id)
+
+    # -- under the lock ----------------------------------------------------------------------------------------------
+
+    def _open_all(self, end_points: Sequence[EndPoint]) -> list[Acceptor]:
+        opened: list[Acceptor] = []
+        try:
+            for end_point in end_points:
+                opened.append(self._open(end_point))  # noqa: PERF401 - those opened before an error are closed again
+        except BaseException:
+            for acceptor in opened:
+                self._close(acceptor)
+            raise
+        return opened
 
     def _open(self, end_point: EndPoint) -> Acceptor:
-        server_socket = open_server_socket(end_point, self._config)
-        bound = end_point.with_port(server_socket.getsockname()[1])
-        acceptor = Acceptor(
-            bound,
-            server_socket,
-            self._config,
-            self.connection_quotas,
-            self._new_processor,
-            self._clock,
-            self._on_fatal,
+        config = self._config
+        name = end_point.listener_name
+        is_control_plane = name == config.control_plane_listener
+        privileged = config.control_plane_listener or config.inter_broker_listener
+        listener = ServedListener(
+            name,
+            end_point.security_protocol,
+            name == privileged or (privileged is None and len(self._end_points) == 1),
+            CONTROL_PLANE if is_control_plane else DATA_PLANE,
         )
-        acceptor.add_processors(self._config.network_threads)
+        own = config.for_listener(name)
+        server_socket = open_server_socket(end_point, own)
+        bound = end_point.with_port(server_socket.getsockname()[1])
+        quotas = self.connection_quotas
+        quotas.add_listener(name, own)  # before its acceptor exists
+        acceptor = Acceptor(
+            bound, listener, server_socket, own, quotas, self._new_processor, self._clock, self._on_fatal
+        )
+        try:
+            acceptor.add_processors(CONTROL_PLANE_PROCESSORS if is_control_plane else own.network_threads)
+        except BaseException:
+            self._close(acceptor)
+            raise
         return acceptor
 
-    def _new_processor(self, end_point: EndPoint) -> Processor:
+    def _close(self, acceptor: Acceptor) -> None:
+        acceptor.begin_shutdown()
+        acceptor.await_shutdown()
+        self._remove_processors(acceptor, len(acceptor.processors))
+        self.connection_quotas.remove_listener(acceptor.listener.name)
+
+    def _start(self, acceptors: Iterable[Acceptor]) -> None:
+        for acceptor in acceptors:
+            if not acceptor.is_started:
+                acceptor.start_processors()
+                acceptor.start()
+                logger.info("Listening on %s", acceptor.end_point.connection_string)
+
+    def _new_processor(self, listener: ServedListener) -> Processor:
         number = next(self._processor_ids)  # unique across listeners: one map is keyed by it
-        listener = f"ListenerName({end_point.listener_name})-{end_point.security_protocol}"
+        config = self._config
+        own = config.for_listener(listener.name)
+        path = self._path_of(listener)
         processor = Processor(
             number,
-            f"data-plane-kafka-network-thread-{self._config.broker_id}-{listener}-{number}",
-            (end_point.listener_name, end_point.security_protocol),
+            f"{listener.plane}-kafka-network-thread-{config.broker_id}-{listener}-{number}",
+            listener,
             Selector(
                 self._clock,
-                max_receive_bytes=self._config.request_max_bytes,
-                max_idle_ms=self._config.max_idle_ms,
-                channel_builder=CHANNEL_BUILDERS[end_point.security_protocol],
+                max_receive_bytes=own.request_max_bytes,
+                max_idle_ms=own.max_idle_ms,
+                channel_builder=self._channel_builders[listener.security_protocol],
             ),
-            self._path,
+            path,
             self.connection_quotas,
             self._clock,
             self._on_fatal,
         )
-        self.request_channel.add_processor(processor)
+        path.channel.add_processor(processor)
         return processor
+
+    def _resize(self, acceptor: Acceptor, count: int) -> None:
+        before = len(acceptor.processors)
+        if count == before:
+            return
+        logger.info(
+            "Resizing network thread pool size for %s listener from %d to %d", acceptor.listener.name, before, count
+        )
+        if count > before:
+            acceptor.add_processors(count - before)
+        else:
+            self._remove_processors(acceptor, before - count)
+
+    def _remove_processors(self, acceptor: Acceptor, count: int) -> None:
+        channel = self._path_of(acceptor.listener).channel
+        for processor in acceptor.remove_processors(count):
+            channel.remove_processor(processor.processor_id)
+
+    def _path_of(self, listener: ServedListener) -> RequestPath:
+        if listener.plane == CONTROL_PLANE and self._control_path is not None:
+            return self._control_path
+        return self._data_path
+
+    def _data_plane_acceptors(self) -> list[Acceptor]:
+        return [acceptor for acceptor in self._acceptors if acceptor.listener.plane == DATA_PLANE]
 
     def _close_acceptors(self) -> None:
         for acceptor in self._acceptors:
@@ -210,11 +344,11 @@ class SocketServer:
         for acceptor in self._acceptors:
             acceptor.await_shutdown()
 
-
-def _limits(config: NetworkConfig) -> ConnectionLimits:
-    return ConnectionLimits(
-        max_connections=config.max_connections,
-        per_ip=config.max_connections_per_ip,
-        per_ip_overrides=config.max_connections_per_ip_overrides,
-        protected_listener=config.inter_broker_listener,
-    )
+    def _check_protocols(self, end_points: Sequence[EndPoint]) -> None:
+        for end_point in end_points:
+            if end_point.security_protocol not in self._channel_builders:
+                raise ConfigError(
+                    f"listeners: {end_point.connection_string} needs {end_point.security_protocol}, but there is only "
+                    f"{', '.join(self._channel_builders)}",
+                    "listeners",
+                )

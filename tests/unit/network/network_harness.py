@@ -9,11 +9,13 @@ from typing import Any
 
 from barnabas.api.request import Request
 from barnabas.network.connection import Connection
-from barnabas.network.connection_quotas import ConnectionLimits, ConnectionQuotas
+from barnabas.network.connection_quotas import ConnectionQuotas
+from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.processor import Processor
 from barnabas.network.request_channel import RequestChannel
 from barnabas.network.request_handler import RequestHandler
 from barnabas.network.request_path import RequestPath
+from barnabas.network.served_listener import ServedListener
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.protocol.headers import RequestHeader
 from barnabas.transport.authenticator import PlaintextAuthenticator
@@ -23,7 +25,7 @@ from barnabas.transport.transport_layer import PlaintextTransportLayer
 from tests.support.memory_network import MemoryNetwork, MemorySocket
 from tests.support.mock_clock import MockClock
 
-LISTENER = ("PLAINTEXT", "PLAINTEXT")
+LISTENER = ServedListener("PLAINTEXT", "PLAINTEXT")
 
 
 def framed(*frames: bytes) -> bytes:
@@ -40,12 +42,13 @@ class NetworkHarness:
     """A request is its frame; the handler answers `b"re:" + frame` unless a test replaces `on_request`."""
 
     def __init__(
-        self, *, inline: bool = True, queue_size: int = 500, limits: ConnectionLimits | None = None, idle_ms: int = -1
+        self, *, inline: bool = True, queue_size: int = 500, limits: NetworkConfig | None = None, idle_ms: int = -1
     ) -> None:
         self.network = MemoryNetwork()
         self.clock = MockClock()
         self.request_channel = RequestChannel(queue_size)
-        self.quotas = ConnectionQuotas(limits or ConnectionLimits())
+        self.quotas = ConnectionQuotas(limits or NetworkConfig(), self.clock)
+        self.quotas.add_listener(LISTENER.name, ListenerConfig())
         self.pool = FrameBufferPool(fail_on_leak=True)
         self.selector = Selector(
             self.clock,
@@ -71,7 +74,7 @@ class NetworkHarness:
     def connect(self, capacity: int | None = None, host: str = "127.0.0.1") -> MemorySocket:
         """An accepted connection; returns the client's end."""
         server, client = self.network.pair(capacity, host)
-        self.quotas.increment(LISTENER[0], host)
+        self.quotas.increment(LISTENER.name, host)
         assert self.processor.accept(server, host, may_block=False)
         return client
 

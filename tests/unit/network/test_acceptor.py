@@ -10,13 +10,15 @@ import pytest
 
 from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor
-from barnabas.network.connection_quotas import ConnectionLimits, ConnectionQuotas
-from barnabas.network.network_config import NetworkConfig
+from barnabas.network.connection_quotas import ConnectionQuotas
+from barnabas.network.network_config import ListenerConfig, NetworkConfig
+from barnabas.network.served_listener import ServedListener
 from tests.support.memory_network import MemoryNetwork, MemorySocket
 from tests.support.mock_clock import MockClock
 from tests.unit.network.network_harness import never
 
 END_POINT = EndPoint("127.0.0.1", 9092, "PLAINTEXT", "PLAINTEXT")
+LISTENER = ServedListener("PLAINTEXT", "PLAINTEXT")
 
 
 class FakeServerSocket:
@@ -80,15 +82,17 @@ class FakeProcessor:
 
 
 class World:
-    def __init__(self, rooms: list[int], limits: ConnectionLimits | None = None) -> None:
+    def __init__(self, rooms: list[int], limits: NetworkConfig | None = None) -> None:
         self.server_socket = FakeServerSocket()
-        self.quotas = ConnectionQuotas(limits or ConnectionLimits())
+        self.quotas = ConnectionQuotas(limits or NetworkConfig(), MockClock())
+        self.quotas.add_listener(LISTENER.name, ListenerConfig())
         self.made: list[FakeProcessor] = []
         self.rooms = rooms
         self.acceptor = Acceptor(
             END_POINT,
+            LISTENER,
             self.server_socket,
-            NetworkConfig(send_buffer_bytes=4321),
+            ListenerConfig(send_buffer_bytes=4321),
             self.quotas,
             self.new_processor,
             MockClock(),
@@ -96,7 +100,7 @@ class World:
         )
         self.acceptor.add_processors(len(rooms))
 
-    def new_processor(self, end_point: EndPoint) -> Any:
+    def new_processor(self, listener: ServedListener) -> Any:
         number = len(self.made)
         self.made.append(FakeProcessor(number, self.rooms[number] if number < len(self.rooms) else 20))
         return self.made[-1]
@@ -135,7 +139,7 @@ def test_a_full_processor_is_passed_over_and_only_the_last_is_waited_for() -> No
 
 
 def test_an_address_with_too_many_is_closed_without_a_word() -> None:
-    world = World([20], ConnectionLimits(per_ip=1))
+    world = World([20], NetworkConfig(max_connections_per_ip=1))
     first, second = world.server_socket.connect("10.0.0.1"), world.server_socket.connect("10.0.0.1")
     other = world.server_socket.connect("10.0.0.2")
     world.acceptor.accept_new_connections()

@@ -13,8 +13,8 @@ import pytest
 
 import barnabas.network.processor as processor_module
 from barnabas.api.request import Request
-from barnabas.network.connection_quotas import ConnectionLimits
 from barnabas.network.mute_states import MuteState
+from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.records.file_records import FileRecords
 from barnabas.transport.send import FILE_BYTES_PER_TURN
 from tests.unit.network.network_harness import NetworkHarness, framed
@@ -420,8 +420,8 @@ def test_at_most_twenty_connections_are_configured_in_a_turn(harness: NetworkHar
 
 
 def test_an_excess_connection_is_given_up_a_turn() -> None:
-    limits = ConnectionLimits(max_connections=2, protected_listener="INTERNAL")
-    harness = NetworkHarness(limits=limits)
+    harness = NetworkHarness(limits=NetworkConfig(max_connections=2, inter_broker_listener="INTERNAL"))
+    harness.quotas.add_listener("INTERNAL", ListenerConfig())
     first = harness.connect()
     harness.turn()
     harness.clock.advance(1)

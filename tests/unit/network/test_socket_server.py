@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
-from barnabas.network.network_config import NetworkConfig
+from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.request_handler_pool import RequestHandlerPool
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
@@ -26,12 +26,13 @@ class Server:
 
     def __init__(self, *end_points: EndPoint, **settings: Any) -> None:
         self.harness = NetworkHarness()
-        config = NetworkConfig(broker_id=7, **settings)
+        threads = settings.pop("network_threads", 1)
+        config = NetworkConfig(broker_id=7, any_listener=ListenerConfig(network_threads=threads), **settings)
         self.sockets = SocketServer(
             config, end_points or [LOOPBACK], self.harness.parse, self.harness.handle, SystemClock(), never
         )
         self.handlers = RequestHandlerPool(
-            self.sockets.request_channel, self.harness.handle, SystemClock(), config.handler_threads, never
+            self.sockets.data_plane_request_channel, self.harness.handle, SystemClock(), config.handler_threads, never
         )
         self.bound = self.sockets.bind()
         self.handlers.start()
@@ -166,13 +167,13 @@ def test_a_request_that_takes_too_long_is_given_up(server: Server) -> None:
 
 def test_network_threads_come_and_go(server: Server) -> None:
     server.sockets.enable_request_processing()
-    server.sockets.resize_network_threads(5)
+    server.sockets.resize_network_threads(None, 5)
     clients = [server.connect() for _ in range(5)]
     assert [ask(client, b"x") for client in clients] == [[b"re:x"]] * 5
-    assert sorted(server.sockets.request_channel.response_queue_sizes) == [0, 1, 2, 3, 4]
-    server.sockets.resize_network_threads(1)
+    assert sorted(server.sockets.data_plane_request_channel.response_queue_sizes) == [0, 1, 2, 3, 4]
+    server.sockets.resize_network_threads(None, 1)
     assert [processor.processor_id for processor in server.sockets.processors] == [0]
-    assert sorted(server.sockets.request_channel.response_queue_sizes) == [0]
+    assert sorted(server.sockets.data_plane_request_channel.response_queue_sizes) == [0]
     with server.connect() as late:
         assert ask(late, b"late") == [b"re:late"]
     for client in clients:

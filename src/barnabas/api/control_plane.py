@@ -1,0 +1,58 @@
+"""What the control plane lets in: the controller's three requests. All others are answered with an error there.
+
+`ControlPlaneApis.handle` runs on the one request handler of the control plane, in the place of `Apis.handle`. The
+table of those it refuses is made at start; no lock. Kafka separates its planes by listener only, and answers whatever
+comes; this difference is deliberate (article-facts N10): a client that was pointed at the controller's own listener
+would hold up the controller's requests, which is what that listener is there to prevent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from barnabas.api.registry import Handler, Registry
+from barnabas.api.request import Request
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+logger = logging.getLogger(__name__)
+
+CONTROLLER_APIS: Final = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA))
+
+
+class ControlPlaneApis:
+    """Runs the requests of the control plane. handle: what runs a request that may pass (`Apis.handle`)."""
+
+    def __init__(self, registry: Registry, handle: Callable[[Request[Any]], None]) -> None:
+        self._handle = handle
+        self._refused = {
+            handler.api_key: Handler(
+                handler.api_key, handler.min_version, handler.max_version, self._refuse, handler.error_response
+            )
+            for handler in registry
+            if handler.api_key not in CONTROLLER_APIS
+        }
+
+    def handle(self, request: Request[Any]) -> None:
+        """Handle a request of the controller, refuse any other."""
+        refused = self._refused.get(request.handler.api_key)
+        self._handle(request if refused is None else request.handed_to(refused))
+
+    @staticmethod
+    def _refuse(request: Request[Any]) -> NoReturn:
+        connection = request.connection
+        name = request.handler.api_key.name
+        logger.warning(
+            "Refused %s of client %r on connection %s: listener %s takes the controller's requests only",
+            name,
+            request.header.client_id,
+            connection.connection_id,
+            connection.listener_name,
+        )
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Listener {connection.listener_name} is the control plane, which takes the controller's requests only "
+            f"(LeaderAndIsr, StopReplica, UpdateMetadata), not {name}; use another listener of this broker",
+        )

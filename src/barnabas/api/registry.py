@@ -16,6 +16,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.message import Message
+from barnabas.quota.controller_mutation_quota import ControllerMutationQuota
 
 ErrorResponse = Callable[[Request[Any], ErrorCode, str | None], Message | None]
 
@@ -36,10 +37,29 @@ class ThrottledBy(Enum):
 
 
 class Throttle(Protocol):
-    """Charges requests to their clients, and mutes those that exceed a quota (`api.throttle`)."""
+    """Charges requests to their clients, and mutes the connections of those that exceed a quota (`api.throttle`).
+
+    Any thread that answers a request may call it.
+    """
 
     def charge(self, request: Request[Any], response: Message | None) -> None:
         """Charge `request`, unless its handler did, before it is answered; None: it gets no answer."""
+
+    def charge_nobody(self, request: Request[Any]) -> None:
+        """Only count the time that `request` took: a broker sent it."""
+
+    def charge_fetch(self, request: Request[Any], size: int) -> int:
+        """Charge a consumer for `size` bytes about to be sent, and for the time it took. Unless this returns 0, they
+        must not be sent: the answer is empty, and says this throttle time in milliseconds."""
+
+    def max_fetch_bytes(self, request: Request[Any]) -> int | None:
+        """The most that a consumer may fetch at once; more would be throttled whatever it fetched before."""
+
+    def mutation_quota(self, request: Request[Any], strict_since: int) -> ControllerMutationQuota:
+        """What `request` may create and delete. From version `strict_since` on it may be refused."""
+
+    def charge_mutations(self, request: Request[Any], quota: ControllerMutationQuota, response: Message) -> None:
+        """Charge a request that changed topics, before it is answered by `response`."""
 
 
 class Handler:
@@ -52,6 +72,7 @@ class Handler:
     `brief_from` on: older ones may have to convert records. A request of more than `brief_limit_bytes` names so many
     partitions that it works long all the same.
     throttled_by: what its requests are charged for where quotas are configured.
+    listed: whether ApiVersions names it.
     """
 
     __slots__ = (
@@ -62,6 +83,7 @@ class Handler:
         "decoders",
         "error_response",
         "handle",
+        "listed",
         "max_version",
         "min_version",
         "throttle",
@@ -80,6 +102,7 @@ class Handler:
         brief_from: int = 0,
         brief_limit_bytes: int = BRIEF_LIMIT_BYTES,
         throttled_by: ThrottledBy = ThrottledBy.REQUEST,
+        listed: bool = True,
     ) -> None:
         self.api_key = api_key
         self.min_version = min_version
@@ -90,6 +113,8 @@ class Handler:
         self.brief_from = brief_from
         self.brief_limit_bytes = brief_limit_bytes
         self.throttled_by = throttled_by
+        self.listed = (min_version, max_version) if listed else None
+        """The versions that ApiVersions names."""
         self.throttle: Throttle | None = None
         """Set, by one assignment, while a quota is in force that its requests are charged to."""
         self.decoders = request_class(api_key).decoders

@@ -1,0 +1,188 @@
+"""Charges requests to their clients, and mutes the connections of those that exceed a quota.
+
+Made by `broker`, called by `Request.respond` and the handlers on whichever thread answers a request, through
+`Handler.throttle`, which is set only while there is a quota that the handler's requests are charged to. So without
+quotas a request pays one attribute test. The answer leaves at once and says how long its connection is muted for
+(KIP-219); the end of that time comes from the purgatory's timer, on the expiration executor's thread. No lock of its
+own: the managers have theirs.
+
+Kafka: RequestHandlerHelper, ThrottledChannel and its reaper, and the quota parts of KafkaApis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from barnabas.api.registry import Handler, ThrottledBy
+from barnabas.api.request import Request
+from barnabas.protocol.messages.message import Message
+from barnabas.purgatory.timer import Timer
+from barnabas.quota.client_quota_manager import ClientQuotaManager
+from barnabas.quota.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
+from barnabas.quota.quota_managers import QuotaManagers
+from barnabas.runtime.clock import Clock
+
+THROTTLE_TIME: Final = "throttle_time_ms"
+"""The field of most answers."""
+
+
+class QuotaThrottle:
+    """See `registry.Throttle`. clock: the one of the requests' time stamps."""
+
+    def __init__(self, quotas: QuotaManagers, timer: Timer, clock: Clock) -> None:
+        self._quotas = quotas
+        self._timer = timer
+        self._now = clock.nanoseconds
+        self._handlers: tuple[Handler, ...] = ()
+        self._charged: Mapping[ThrottledBy, tuple[ClientQuotaManager, ...]] = {
+            ThrottledBy.REQUEST: (quotas.request,),
+            ThrottledBy.NOTHING: (quotas.request,),
+            ThrottledBy.PRODUCE: (quotas.produce, quotas.request),
+            ThrottledBy.FETCH: (quotas.fetch, quotas.request),
+            ThrottledBy.CONTROLLER_MUTATION: (quotas.controller_mutation, quotas.request),
+        }
+
+    def guard(self, handlers: Iterable[Handler]) -> None:
+        """Charge the requests of these handlers, from now on and as quotas come and go."""
+        self._handlers = tuple(handlers)
+        self._quotas.on_change(self.quotas_changed)
+        self.quotas_changed()
+
+    def quotas_changed(self) -> None:
+        """Set `Handler.throttle` where there is a quota to charge, unset it where there is none."""
+        for handler in self._handlers:
+            managers = self._charged[handler.throttled_by]
+            handler.throttle = self if any(manager.is_enabled for manager in managers) else None
+
+    # -- registry.Throttle -------------------------------------------------------------------------------------------
+
+    def charge(self, request: Request[Any], response: Message | None) -> None:
+        """See Throttle. Kafka: sendResponseMaybeThrottle, sendResponseExemptThrottle, handleProduceRequest."""
+        if request.record_network_time is not None:
+            return
+        kind = request.handler.throttled_by
+        if kind is ThrottledBy.NOTHING:
+            self.charge_nobody(request)
+            return
+        bandwidth_ms = self._charge_produce(request) if kind is ThrottledBy.PRODUCE else 0
+        if response is None:
+            # The time of a request without an answer is exempt: its client would not hear that it is throttled.
+            self.charge_nobody(request)
+            request_ms = 0
+        else:
+            request_ms = self._charge_time(request)
+        self._throttle(request, self._quotas.produce, bandwidth_ms, request_ms)
+        _tell(request, response)
+
+    def charge_nobody(self, request: Request[Any]) -> None:
+        """See Throttle. Kafka: maybeRecordExempt."""
+        quota = self._quotas.request
+        if not quota.is_enabled:
+            return
+        now_ms = self._quotas.now_ms
+
+        def record(time_ns: int) -> None:
+            quota.record_exempt(time_ns, now_ms())
+
+        request.record_network_time = record
+        record(self._thread_time_ns(request))
+
+    def charge_fetch(self, request: Request[Any], size: int) -> int:
+        """See Throttle. What is not sent is not counted: it is taken back again."""
+        fetch = self._quotas.fetch
+        request_ms = self._charge_time(request)
+        if not fetch.is_enabled:
+            self._throttle(request, fetch, 0, request_ms)
+            return request_ms
+        user, client_id, now_ms = *_client_of(request), self._quotas.now_ms()
+        bandwidth_ms = fetch.record_and_get_throttle_time_ms(user, client_id, size, now_ms)
+        throttle_time_ms = max(bandwidth_ms, request_ms)
+        if throttle_time_ms > 0:
+            fetch.record_no_throttle(user, client_id, -size, now_ms)
+            self._throttle(request, fetch, bandwidth_ms, request_ms)
+        return throttle_time_ms
+
+    def max_fetch_bytes(self, request: Request[Any]) -> int | None:
+        """See Throttle."""
+        fetch = self._quotas.fetch
+        return int(fetch.max_value_in_quota_window(*_client_of(request))) if fetch.is_enabled else None
+
+    def mutation_quota(self, request: Request[Any], strict_since: int) -> ControllerMutationQuota:
+        """See Throttle."""
+        strict = request.api_version >= strict_since
+        return self._quotas.controller_mutation.quota_for(*_client_of(request), strict=strict)
+
+    def charge_mutations(self, request: Request[Any], quota: ControllerMutationQuota, response: Message) -> None:
+        """See Throttle. Kafka: sendResponseMaybeThrottleWithControllerQuota."""
+        controller_ms = quota.throttle_time_ms()
+        request_ms = self._charge_time(request)
+        self._throttle(request, self._quotas.controller_mutation, controller_ms, request_ms)
+        _tell(request, response)
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _charge_produce(self, request: Request[Any]) -> int:
+        produce = self._quotas.produce
+        if not produce.is_enabled:
+            return 0
+        now_ms = self._quotas.now_ms()
+        return produce.record_and_get_throttle_time_ms(*_client_of(request), request.request_size, now_ms)
+
+    def _charge_time(self, request: Request[Any]) -> int:
+        """The time a thread spent on it so far now; what the network thread spends, when that is known."""
+        quota = self._quotas.request
+        if not quota.is_enabled:
+            return 0
+        user, client_id = _client_of(request)
+        now_ms = self._quotas.now_ms
+        request.record_network_time = lambda time_ns: quota.record_network_time(user, client_id, time_ns, now_ms())
+        time_ns = self._thread_time_ns(request)
+        return quota.record_time_and_get_throttle_time_ms(user, client_id, time_ns, now_ms())
+
+    def _thread_time_ns(self, request: Request[Any]) -> int:
+        if request.local_complete_ns == 0:
+            request.local_complete_ns = self._now()
+        return max(0, request.local_complete_ns - request.dequeued_ns)
+
+    def _throttle(self, request: Request[Any], manager: ClientQuotaManager, wait_ms: int, request_ms: int) -> None:
+        """Mute the connection for the longer of two times: the one of `manager`, and the one of the request quota."""
+        if wait_ms <= request_ms:
+            manager, wait_ms = self._quotas.request, request_ms
+        if wait_ms <= 0:
+            return
+        channel = request.channel
+        request.throttle_time_ms = wait_ms
+        manager.throttling_started(*_client_of(request), wait_ms, self._quotas.now_ms())
+        channel.start_throttling(request)
+
+        def end() -> None:
+            manager.throttling_ended()
+            channel.end_throttling(request)
+
+        self._timer.add(wait_ms, end)
+
+
+def mutation_quota(request: Request[Any], strict_since: int) -> ControllerMutationQuota:
+    """What `request` may create or delete; from version `strict_since` on its client knows the error that refuses."""
+    throttle = request.handler.throttle
+    return UNBOUNDED if throttle is None else throttle.mutation_quota(request, strict_since)
+
+
+def respond_with_quota(request: Request[Any], quota: ControllerMutationQuota, response: Message) -> None:
+    """Answer a request that changed topics; its connection is muted if `quota` was exceeded."""
+    throttle = request.handler.throttle
+    if throttle is not None:
+        throttle.charge_mutations(request, quota, response)
+    request.respond(response)
+
+
+def _client_of(request: Request[Any]) -> tuple[str, str]:
+    """User and client id."""
+    return request.connection.principal.partition(":")[2], request.header.client_id or ""
+
+
+def _tell(request: Request[Any], response: Message | None) -> None:
+    """The throttle time, where the answer has a field for it."""
+    if request.throttle_time_ms and response is not None and THROTTLE_TIME in response.declarations:
+        setattr(response, THROTTLE_TIME, request.throttle_time_ms)

@@ -1,0 +1,154 @@
+"""What each client used of one kind of thing, against what it may use.
+
+One for each quota type, made by `broker`. Quotas are changed by `metadata.client_quota_listener` on a scheduler's
+thread, usage is recorded by whichever thread answers a request. `_lock` guards the table of sensors; a sensor has a
+lock of its own. Limits are an immutable snapshot, replaced by one assignment under `_lock`.
+
+A sensor that nobody recorded to for an hour is dropped (Kafka: InactiveSensorExpirationTimeSeconds). Client ids come
+from clients, so the table is bounded besides: when it is full, sensors that have been idle for the whole window go,
+which forgets nothing, and if those are too few, the ones idle longest.
+
+Kafka: kafka.server.ClientQuotaManager. Differences: time is monotonic; and where no limit is left, nothing is
+measured any more (Kafka goes on until it is restarted).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final, NamedTuple
+
+from barnabas.quota.quota_entity import QuotaEntity, QuotaType
+from barnabas.quota.quota_limits import QuotaLimits, Share
+from barnabas.quota.quota_sensor import QuotaSensor, RateSensor
+from barnabas.quota.sampled_total import SampleWindow
+
+logger = logging.getLogger(__name__)
+
+INACTIVE_SENSOR_EXPIRATION_MS: Final = 3_600_000
+SENSOR_WEIGHT: Final = 256
+MAX_WEIGHT: Final = 1 << 22
+"""Weight of a sensor besides its names, and of all of one manager: some 15,000 with names of ordinary length."""
+
+NO_LIMITS: Final = QuotaLimits({})
+
+
+class QuotaWindows(NamedTuple):
+    """quota: what usage is measured over. statistics: what is only shown (`metrics.num.samples` and so on)."""
+
+    quota: SampleWindow
+    statistics: SampleWindow
+
+
+class ClientQuotaManager:
+    """Bytes that clients produce, or fetch. rate_name: how the metric is called."""
+
+    def __init__(self, quota_type: QuotaType, windows: QuotaWindows, rate_name: str = "byte-rate") -> None:
+        self.quota_type = quota_type
+        self.limits = NO_LIMITS
+        self.throttled_channels = 0
+        """Connections that are muted now, for the gauge `queue-size`."""
+        self._windows = windows
+        self._rate_name = rate_name
+        self._lock = threading.Lock()
+        self._sensors: dict[tuple[str, str], QuotaSensor] = {}
+        self._weight = 0
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there is any limit."""
+        return bool(self.limits)
+
+    def update_quota(self, entity: QuotaEntity, bound: float | None) -> None:
+        """Set the limit of an entity, or take it away. What its clients used counts against the new one."""
+        with self._lock:
+            before = self.limits.of(entity)
+            if before == bound:
+                return
+            if bound is None:
+                logger.info("Removing %s quota for %s", self.quota_type.value, entity)
+            else:
+                logger.info("Changing %s quota for %s to %s", self.quota_type.value, entity, bound)
+            self.limits = self.limits.changed(entity, bound)
+
+    # -- usage -------------------------------------------------------------------------------------------------------
+
+    def record_and_get_throttle_time_ms(self, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """Count what a client used, and say how long its connection is to be muted; 0: not at all."""
+        sensor = self.sensor_of(user, client_id, now_ms)
+        sensor.record(value, now_ms)
+        return sensor.wait_ms(now_ms)
+
+    def record_no_throttle(self, user: str, client_id: str, value: float, now_ms: int) -> None:
+        """Count what a client used; its next request may wait for it. A negative value takes back what was counted."""
+        self.sensor_of(user, client_id, now_ms).record(value, now_ms)
+
+    def max_value_in_quota_window(self, user: str, client_id: str) -> float:
+        """The most that a client can use at once without having to wait afterwards, whatever it used before."""
+        window = self._windows.quota
+        return self.limits.share_of(user, client_id).bound * (window.samples - 1) * window.sample_ms / 1000
+
+    def throttling_started(self, user: str, client_id: str, throttle_time_ms: int, now_ms: int) -> None:
+        """A connection is muted for that long; `throttling_ended` follows."""
+        self.sensor_of(user, client_id, now_ms).record_throttle_time(throttle_time_ms, now_ms)
+        with self._lock:
+            self.throttled_channels += 1
+
+    def throttling_ended(self) -> None:
+        """A connection's time is over."""
+        with self._lock:
+            self.throttled_channels -= 1
+
+    # -- sensors -----------------------------------------------------------------------------------------------------
+
+    def sensor_of(self, user: str, client_id: str, now_ms: int) -> QuotaSensor:
+        """The sensor that counts for a client, with the limit in force now."""
+        share = self.limits.share_of(user, client_id)
+        key = (share.user, share.client_id)
+        with self._lock:
+            sensor = self._sensors.get(key)
+            if sensor is None:
+                sensor = self._sensors[key] = self._new_sensor(share, now_ms)
+                self._weight += _weight_of(key)
+                if self._weight > MAX_WEIGHT:
+                    self._make_room(now_ms)
+        if sensor.share.bound != share.bound:
+            sensor.share = share
+        return sensor
+
+    def sensors(self) -> list[QuotaSensor]:
+        """All there are now, for their metrics."""
+        with self._lock:
+            return list(self._sensors.values())
+
+    def expire_sensors(self, now_ms: int) -> None:
+        """Drop those that have been idle for long; called every now and then."""
+        with self._lock:
+            self._drop_idle_since(now_ms - INACTIVE_SENSOR_EXPIRATION_MS)
+
+    def _new_sensor(self, share: Share, now_ms: int) -> QuotaSensor:
+        windows = self._windows
+        return RateSensor(share, windows.quota, windows.statistics, self._rate_name, now_ms)
+
+    def _make_room(self, now_ms: int) -> None:
+        """Down to half, so that this is rare."""
+        self._drop_idle_since(now_ms - self._windows.quota.duration_ms)
+        if self._weight <= MAX_WEIGHT // 2:
+            return
+        logger.warning("Too many clients at once for their %s quotas: some start anew", self.quota_type.value)
+        for key, _ in sorted(self._sensors.items(), key=lambda item: item[1].last_recorded_ms):
+            if self._weight <= MAX_WEIGHT // 2:
+                return
+            self._drop(key)
+
+    def _drop_idle_since(self, then_ms: int) -> None:
+        for key in [key for key, sensor in self._sensors.items() if sensor.last_recorded_ms < then_ms]:
+            self._drop(key)
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        del self._sensors[key]
+        self._weight -= _weight_of(key)
+
+
+def _weight_of(key: tuple[str, str]) -> int:
+    return SENSOR_WEIGHT + len(key[0]) + len(key[1])

@@ -1,0 +1,84 @@
+"""The limits of one quota type that are in force, and which of them is a client's.
+
+An immutable snapshot: `ClientQuotaManager` replaces it by one assignment, any thread reads it without a lock.
+Kafka: the overridden quotas of ClientQuotaManager.DefaultQuotaCallback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from barnabas.quota.quota_entity import QuotaEntity
+from barnabas.quota.sanitizer import DEFAULT_NAME, sanitize
+
+UNLIMITED: Final = float((1 << 63) - 1)
+"""The bound of a client that no limit is for, while others have one: it is measured all the same."""
+
+
+class Share(NamedTuple):
+    """Who shares one measured value, and what it may be. Empty: all users, or all client ids, share it.
+
+    user: sanitized; client_id: as the client says it. Both name the metrics.
+    """
+
+    user: str
+    client_id: str
+    bound: float
+
+
+class QuotaLimits:
+    """Limits by entity. The most specific one counts, and the names it has are those that share it:
+
+    1. user and client id, 2. user and default client id, 3. user, 4. default user and client id, 5. default user and
+    default client id, 6. default user, 7. client id, 8. default client id.
+    """
+
+    __slots__ = ("_limits", "_unlimited_by_client", "_unlimited_by_user")
+
+    def __init__(self, limits: Mapping[QuotaEntity, float]) -> None:
+        self._limits = limits
+        # A client without a limit is measured by what limits there are.
+        self._unlimited_by_user = bool(limits) and all(entity.user is not None for entity in limits)
+        self._unlimited_by_client = not self._unlimited_by_user or all(
+            entity.client_id is not None for entity in limits
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._limits)
+
+    def of(self, entity: QuotaEntity) -> float | None:
+        """The limit set for exactly this entity."""
+        return self._limits.get(entity)
+
+    def changed(self, entity: QuotaEntity, bound: float | None) -> QuotaLimits:
+        """These limits with another one; None takes it away."""
+        limits = dict(self._limits)
+        if bound is None:
+            limits.pop(entity, None)
+        else:
+            limits[entity] = bound
+        return QuotaLimits(limits)
+
+    def share_of(self, user: str, client_id: str) -> Share:
+        """Whose limit counts for a client: `user` as authenticated, `client_id` as it says; either may be empty."""
+        limits = self._limits
+        sanitized_user, sanitized_client = sanitize(user), sanitize(client_id)
+        bound: float | None
+        for of_user in (sanitized_user, DEFAULT_NAME):
+            for of_client in (sanitized_client, DEFAULT_NAME):
+                bound = limits.get(QuotaEntity(of_user, of_client))
+                if bound is not None:
+                    return Share(sanitized_user, client_id, bound)
+            bound = limits.get(QuotaEntity(of_user, None))
+            if bound is not None:
+                return Share(sanitized_user, "", bound)
+        for of_client in (sanitized_client, DEFAULT_NAME):
+            bound = limits.get(QuotaEntity(None, of_client))
+            if bound is not None:
+                return Share("", client_id, bound)
+        return Share(
+            sanitized_user if self._unlimited_by_user else "",
+            client_id if self._unlimited_by_client else "",
+            UNLIMITED,
+        )

@@ -1,0 +1,86 @@
+"""All client quotas of a broker, and the settings by which they are changed.
+
+Made by `broker` at start. `update` is called by `metadata.client_quota_listener`, one call at a time; the managers
+are charged by `api.throttle`, which is told of changes. Kafka: QuotaFactory.QuotaManagers, QuotaConfigHandler.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.quota.client_quota_manager import ClientQuotaManager, QuotaWindows
+from barnabas.quota.client_request_quota_manager import ClientRequestQuotaManager
+from barnabas.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
+from barnabas.quota.quota_entity import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaEntity,
+    QuotaType,
+)
+from barnabas.quota.sampled_total import SampleWindow
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+logger = logging.getLogger(__name__)
+
+
+class QuotaManagers:
+    """client: window of produce, fetch and request quotas; controller: that of controller mutations."""
+
+    def __init__(self, client: QuotaWindows, controller: QuotaWindows, clock: Clock) -> None:
+        self._nanoseconds = clock.nanoseconds
+        self.produce = ClientQuotaManager(QuotaType.PRODUCE, client)
+        self.fetch = ClientQuotaManager(QuotaType.FETCH, client)
+        self.request = ClientRequestQuotaManager(client)
+        self.controller_mutation = ControllerMutationQuotaManager(controller, self.now_ms)
+        self._on_change: Callable[[], None] | None = None
+        self._settings: tuple[tuple[str, Callable[[str], float], ClientQuotaManager], ...] = (
+            (PRODUCER_BYTE_RATE, int, self.produce),
+            (CONSUMER_BYTE_RATE, int, self.fetch),
+            (REQUEST_PERCENTAGE, float, self.request),
+            (CONTROLLER_MUTATION_RATE, float, self.controller_mutation),
+        )
+
+    @classmethod
+    def from_kafka_config(cls, config: KafkaConfig, clock: Clock) -> QuotaManagers:
+        """`quota.window.*`, `controller.quota.window.*`, and for what is only shown `metrics.num.samples` and so on."""
+        statistics = SampleWindow(config.integer("metrics.num.samples"), config.integer("metrics.sample.window.ms"))
+
+        def windows(prefix: str) -> QuotaWindows:
+            samples, seconds = config.integer(f"{prefix}.num"), config.integer(f"{prefix}.size.seconds")
+            return QuotaWindows(SampleWindow(samples, seconds * 1000), statistics)
+
+        return cls(windows("quota.window"), windows("controller.quota.window"), clock)
+
+    def __iter__(self) -> Iterator[ClientQuotaManager]:
+        return iter((self.produce, self.fetch, self.request, self.controller_mutation))
+
+    def now_ms(self) -> int:
+        """The time of all quotas: it doesn't go back."""
+        return self._nanoseconds() // NANOSECONDS_PER_MILLISECOND
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called after each update."""
+        self._on_change = changed
+
+    def update(self, entity: QuotaEntity, settings: Mapping[str, str]) -> None:
+        """Give an entity these quotas, and no others. A value that is no number is logged, and that quota kept."""
+        for name, parse, manager in self._settings:
+            text = settings.get(name)
+            try:
+                bound = None if text is None else float(parse(text))
+            except ValueError:
+                logger.warning("Ignoring the quota %s=%s of %s: it is no number", name, text, entity)
+                continue
+            manager.update_quota(entity, bound)
+        if self._on_change is not None:
+            self._on_change()
+
+    def expire_sensors(self) -> None:
+        """Drop what nobody used for long (a task of the scheduler)."""
+        now_ms = self.now_ms()
+        for manager in self:
+            manager.expire_sensors(now_ms)

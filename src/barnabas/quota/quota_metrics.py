@@ -1,0 +1,53 @@
+"""The metrics of client quotas by Kafka's names: one set for each share of a quota, while there is one.
+
+Registered by `broker`; asked by whoever publishes metrics, on any thread. No state.
+Kafka: the metrics of ClientQuotaManager and its two subclasses (`kafka.server:type=Produce,user=..,client-id=..`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from barnabas.metrics.metrics_registry import MetricName, MetricsRegistry, Sample
+from barnabas.quota.client_quota_manager import ClientQuotaManager
+from barnabas.quota.quota_managers import QuotaManagers
+
+GROUP = "kafka.server"
+
+
+class QuotaMetrics:
+    """A family (see MetricsRegistry): its members are the sensors of one manager."""
+
+    def __init__(self, manager: ClientQuotaManager, quotas: QuotaManagers) -> None:
+        self._manager = manager
+        self._quotas = quotas
+
+    def samples(self) -> Iterable[Sample]:
+        """Every share's values now. A tag without a value is left out, as JMX does."""
+        return list(self._samples())
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Nothing to do: these rates are computed when they are read."""
+
+    def _samples(self) -> Iterator[Sample]:
+        now_ms = self._quotas.now_ms()
+        kind = self._manager.quota_type.value
+        for sensor in self._manager.sensors():
+            share = sensor.share
+            tags = tuple((tag, text) for tag, text in (("user", share.user), ("client-id", share.client_id)) if text)
+            for name, value in sensor.values(now_ms):
+                yield Sample(MetricName(GROUP, kind, name, tags, is_attribute=True), value)
+
+
+def register_quota_metrics(registry: MetricsRegistry, quotas: QuotaManagers) -> None:
+    """Register the metrics of all quotas."""
+    for manager in quotas:
+        registry.family(QuotaMetrics(manager, quotas))
+        registry.attribute(GROUP, manager.quota_type.value, "queue-size", _queue_size_of(manager))
+    registry.attribute(
+        GROUP, "Request", "exempt-request-time", lambda: quotas.request.exempt_request_time(quotas.now_ms())
+    )
+
+
+def _queue_size_of(manager: ClientQuotaManager) -> Callable[[], float]:
+    return lambda: manager.throttled_channels

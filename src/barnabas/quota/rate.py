@@ -1,0 +1,59 @@
+"""How much there is a second, and how much there is at a time, over the last samples.
+
+Owned by a quota sensor, under its lock; milliseconds come with each call.
+Kafka: org.apache.kafka.common.metrics.stats.Rate, Avg.
+"""
+
+from __future__ import annotations
+
+from barnabas.quota.sampled_total import SampledTotal, SampleWindow
+
+
+class Rate:
+    """Units a second."""
+
+    __slots__ = ("_total",)
+
+    def __init__(self, window: SampleWindow) -> None:
+        self._total = SampledTotal(window)
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Count `value` units; less than nothing takes back what was counted."""
+        self._total.record(value, now_ms)
+
+    def measure(self, now_ms: int) -> float:
+        """Units a second now."""
+        total, _ = self._total.measure(now_ms)
+        return total / (self.window_ms(now_ms) / 1000)
+
+    def window_ms(self, now_ms: int) -> int:
+        """The time that the rate is taken over, at least 1.
+
+        It is never less than all complete samples of the window and what has passed of the newest one: were it the
+        time since the first event, a rate would be enormous as long as there is little to take it from. It is more
+        when the oldest sample began before the window.
+        """
+        window = self._total.window
+        elapsed_ms = now_ms - self._total.oldest_start_ms(now_ms)
+        missing_samples = window.samples - 1 - elapsed_ms // window.sample_ms
+        if missing_samples > 0:
+            elapsed_ms += missing_samples * window.sample_ms
+        return max(elapsed_ms, 1)
+
+
+class Average:
+    """The mean of the values of a window."""
+
+    __slots__ = ("_total",)
+
+    def __init__(self, window: SampleWindow) -> None:
+        self._total = SampledTotal(window)
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Count a value."""
+        self._total.record(value, now_ms)
+
+    def measure(self, now_ms: int) -> float:
+        """The mean now; not a number if there is no value."""
+        total, events = self._total.measure(now_ms)
+        return total / events if events else float("nan")

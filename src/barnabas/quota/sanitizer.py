@@ -1,0 +1,26 @@
+"""Names of users and clients as they appear in paths of the store and in names of metrics: percent-encoded.
+
+Called by the quota managers and by `metadata.client_quotas`, on any thread; pure functions.
+Kafka: org.apache.kafka.common.utils.Sanitizer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote, unquote_plus
+
+DEFAULT_NAME: Final = "<default>"
+"""What stands for everybody without an entry of his own; no sanitized name is that."""
+
+_is_safe: Final = re.compile(r"[a-zA-Z0-9._-]*").fullmatch
+
+
+def sanitize(name: str) -> str:
+    """Percent-encode all but letters, digits, dot, hyphen and underscore."""
+    return name if _is_safe(name) else quote(name, safe="").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    """The name behind a sanitized one."""
+    return unquote_plus(name)

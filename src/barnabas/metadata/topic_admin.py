@@ -24,6 +24,7 @@ from barnabas.metadata.topic_name import has_collision, has_collision_characters
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
+from barnabas.quota.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
 from barnabas.zk.errors import NodeExistsError, StoreUnavailableError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.replica_assignment import ReplicaAssignment
@@ -101,16 +102,24 @@ class TopicAdmin:
 
     # -- creation --------------------------------------------------------------------------------------------------
 
-    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreateTopicResult]:
+    def create_topics(
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        quota: ControllerMutationQuota = UNBOUNDED,
+    ) -> list[CreateTopicResult]:
         """Create topics, or only check whether they could be; one result each, in order. Raises nothing for a topic.
 
-        Names that occur twice in a request are refused by the handler.
+        Names that occur twice in a request are refused by the handler. `quota` may refuse partitions.
         """
-        return [self._create_topic(topic, validate_only) for topic in topics]
+        return [self._create_topic(topic, quota, validate_only=validate_only) for topic in topics]
 
-    def _create_topic(self, topic: NewTopic, validate_only: bool) -> CreateTopicResult:
+    def _create_topic(
+        self, topic: NewTopic, quota: ControllerMutationQuota, *, validate_only: bool
+    ) -> CreateTopicResult:
         try:
-            return self._try_to_create_topic(topic, validate_only)
+            return self._try_to_create_topic(topic, quota, validate_only=validate_only)
         except ApiError as error:
             logger.info("Error processing create topic request %s: %s", topic, error)
             return CreateTopicResult(topic.name, error)
@@ -125,7 +134,9 @@ class TopicAdmin:
             logger.exception("Error processing create topic request %s", topic)
             return CreateTopicResult(topic.name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    def _try_to_create_topic(self, topic: NewTopic, validate_only: bool) -> CreateTopicResult:
+    def _try_to_create_topic(
+        self, topic: NewTopic, quota: ControllerMutationQuota, *, validate_only: bool
+    ) -> CreateTopicResult:
         if self._metadata.contains(topic.name):
             raise _already_exists(topic.name)
         without_value = [name for name, value in topic.configs.items() if value is None]
@@ -141,6 +152,7 @@ class TopicAdmin:
         counts = (len(assignments), len(assignments[0]))
         if validate_only:
             return CreateTopicResult(topic.name, None, ZERO_UUID, *counts, configs)
+        quota.record(len(assignments))
         topic_id = random_uuid()
         try:
             self._zk.topics.create(topic.name, topic_id, assignments, configs)
@@ -193,20 +205,26 @@ class TopicAdmin:
 
     # -- deletion --------------------------------------------------------------------------------------------------
 
-    def delete_topics(self, names: Iterable[str]) -> dict[str, ApiError | None]:
+    def delete_topics(
+        self, names: Iterable[str], quota: ControllerMutationQuota = UNBOUNDED
+    ) -> dict[str, ApiError | None]:
         """Mark topics for deletion; None for those that are (also if they were before), else the error.
 
-        Whether topics may be deleted at all (`delete.topic.enable`) is the handler's question.
+        Whether topics may be deleted at all (`delete.topic.enable`) is the handler's question. `quota` may refuse.
         """
-        return {name: self._delete_topic(name) for name in names}
+        return {name: self._delete_topic(name, quota) for name in names}
 
-    def _delete_topic(self, name: str) -> ApiError | None:
+    def _delete_topic(self, name: str, quota: ControllerMutationQuota) -> ApiError | None:
         try:
+            topic = self._metadata.image.topics.get(name)
+            quota.record(0 if topic is None else len(topic.partitions))
             if not self._zk.topics.exists(name):
                 return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{name}` to delete does not exist")
             self._zk.topics.request_deletion(name)
         except NodeExistsError:
             logger.debug("Topic %s is already marked for deletion", name)
+        except ApiError as error:
+            return error
         except Exception:
             # the other topics of the request can still be deleted
             logger.exception("Error processing delete topic request for topic %s", name)
@@ -216,14 +234,23 @@ class TopicAdmin:
     # -- growth ----------------------------------------------------------------------------------------------------
 
     def create_partitions(
-        self, wanted: Iterable[NewPartitions], *, validate_only: bool = False
+        self,
+        wanted: Iterable[NewPartitions],
+        *,
+        validate_only: bool = False,
+        quota: ControllerMutationQuota = UNBOUNDED,
     ) -> dict[str, ApiError | None]:
-        """Add partitions to topics, or only check whether they could be; None for those that were."""
-        return {new.name: self._create_partitions(new, validate_only) for new in wanted}
+        """Add partitions to topics, or only check whether they could be; None for those that were.
 
-    def _create_partitions(self, new: NewPartitions, validate_only: bool) -> ApiError | None:
+        `quota` may refuse partitions.
+        """
+        return {new.name: self._create_partitions(new, quota, validate_only=validate_only) for new in wanted}
+
+    def _create_partitions(
+        self, new: NewPartitions, quota: ControllerMutationQuota, *, validate_only: bool
+    ) -> ApiError | None:
         try:
-            self._try_to_create_partitions(new, validate_only)
+            self._try_to_create_partitions(new, quota, validate_only=validate_only)
         except ApiError as error:
             return error
         except AdminOperationFailed as error:
@@ -235,7 +262,9 @@ class TopicAdmin:
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return None
 
-    def _try_to_create_partitions(self, new: NewPartitions, validate_only: bool) -> None:
+    def _try_to_create_partitions(
+        self, new: NewPartitions, quota: ControllerMutationQuota, *, validate_only: bool
+    ) -> None:
         found = self._zk.topics.assignments([new.name])
         if not found or not found[0].assignment:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist.")
@@ -247,6 +276,7 @@ class TopicAdmin:
             )
         added = self._assignments_to_add(new, existing)
         if not validate_only:
+            quota.record(len(added))
             grown = dict(existing)
             for index, replicas in added.items():
                 grown[TopicPartition(new.name, index)] = ReplicaAssignment(tuple(replicas))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from barnabas.api.config_entries import topic_entries
 from barnabas.api.request import Request
+from barnabas.api.throttle import mutation_quota, respond_with_quota
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -33,6 +34,8 @@ CreatedAnswer = CreateTopicsResponse.CreatableTopicResult
 DeletedAnswer = DeleteTopicsResponse.DeletableTopicResult
 
 UNKNOWN = -1
+CREATION_REFUSED_SINCE, DELETION_REFUSED_SINCE = 6, 3
+"""Versions from which on a client knows THROTTLING_QUOTA_EXCEEDED; older ones only wait (KIP-599)."""
 
 
 class TopicsApi:
@@ -66,17 +69,14 @@ class TopicsApi:
             if times > 1
         }
         wanted = [_new_topic(topic) for topic in body.topics if topic.name not in refused]
-        results = {
-            result.name: result for result in self._topic_admin.create_topics(wanted, validate_only=body.validate_only)
-        } | refused
+        quota = mutation_quota(request, CREATION_REFUSED_SINCE)
+        made = self._topic_admin.create_topics(wanted, validate_only=body.validate_only, quota=quota)
+        results = {result.name: result for result in made} | refused
         created = {result.name for result in results.values() if result.error is None}
 
         def answer(unfinished: frozenset[str]) -> None:
-            request.respond(
-                CreateTopicsResponse(
-                    topics=[self._created_answer(results[name], timed_out=name in unfinished) for name in times_named]
-                )
-            )
+            answers = [self._created_answer(results[name], timed_out=name in unfinished) for name in times_named]
+            respond_with_quota(request, quota, CreateTopicsResponse(topics=answers))
 
         if body.validate_only or not created:
             answer(frozenset())
@@ -87,7 +87,8 @@ class TopicsApi:
         """Delete what exists; answer when the metadata no longer shows it."""
         answers = [self._resolve(topic) for topic in _topics_to_delete(request)]
         names = [answer.name for answer in answers if answer.error_code == ErrorCode.NONE and answer.name is not None]
-        errors = {} if not names else self._topic_admin.delete_topics(names)
+        quota = mutation_quota(request, DELETION_REFUSED_SINCE)
+        errors = {} if not names else self._topic_admin.delete_topics(names, quota)
         for result in answers:
             error = errors.get(result.name or "")
             if result.error_code == ErrorCode.NONE and error is not None:
@@ -98,7 +99,7 @@ class TopicsApi:
                 if result.name in unfinished:
                     result.error_code = ErrorCode.REQUEST_TIMED_OUT
                     result.error_message = ErrorCode.REQUEST_TIMED_OUT.message
-            request.respond(DeleteTopicsResponse(responses=answers))
+            respond_with_quota(request, quota, DeleteTopicsResponse(responses=answers))
 
         deleting = frozenset(result.name for result in answers if result.error_code == ErrorCode.NONE and result.name)
         if deleting:

@@ -36,6 +36,23 @@ class ThrottledBy(Enum):
     CONTROLLER_MUTATION = "partitions created and deleted, and the time it took"
 
 
+THROTTLED_BY: Final[Mapping[ApiKey, ThrottledBy]] = {
+    ApiKey.PRODUCE: ThrottledBy.PRODUCE,
+    ApiKey.FETCH: ThrottledBy.FETCH,
+    ApiKey.CREATE_TOPICS: ThrottledBy.CONTROLLER_MUTATION,
+    ApiKey.CREATE_PARTITIONS: ThrottledBy.CONTROLLER_MUTATION,
+    ApiKey.DELETE_TOPICS: ThrottledBy.CONTROLLER_MUTATION,
+    ApiKey.LEADER_AND_ISR: ThrottledBy.NOTHING,
+    ApiKey.STOP_REPLICA: ThrottledBy.NOTHING,
+    ApiKey.UPDATE_METADATA: ThrottledBy.NOTHING,
+    ApiKey.CONTROLLED_SHUTDOWN: ThrottledBy.NOTHING,
+    ApiKey.ALTER_PARTITION: ThrottledBy.NOTHING,
+    ApiKey.WRITE_TXN_MARKERS: ThrottledBy.NOTHING,
+}
+"""What each API's requests are charged for, if not for the time alone (Kafka: which of its send methods KafkaApis
+calls). By key, so that no line of the table can forget it."""
+
+
 class Throttle(Protocol):
     """Charges requests to their clients, and mutes the connections of those that exceed a quota (`api.throttle`).
 
@@ -71,7 +88,7 @@ class Handler:
     brief: never blocks and never works long, so it may run at once on the processor's thread, from version
     `brief_from` on: older ones may have to convert records. A request of more than `brief_limit_bytes` names so many
     partitions that it works long all the same.
-    throttled_by: what its requests are charged for where quotas are configured.
+    throttled_by: what its requests are charged for where quotas are configured (`THROTTLED_BY`).
     listed: whether ApiVersions names it.
     """
 
@@ -101,7 +118,6 @@ class Handler:
         brief: bool = False,
         brief_from: int = 0,
         brief_limit_bytes: int = BRIEF_LIMIT_BYTES,
-        throttled_by: ThrottledBy = ThrottledBy.REQUEST,
         listed: bool = True,
     ) -> None:
         self.api_key = api_key
@@ -112,7 +128,7 @@ class Handler:
         self.brief = brief
         self.brief_from = brief_from
         self.brief_limit_bytes = brief_limit_bytes
-        self.throttled_by = throttled_by
+        self.throttled_by = THROTTLED_BY.get(api_key, ThrottledBy.REQUEST)
         self.listed = (min_version, max_version) if listed else None
         """The versions that ApiVersions names."""
         self.throttle: Throttle | None = None

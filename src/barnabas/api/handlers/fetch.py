@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.api.current_leader import CurrentLeaders
+from barnabas.api.registry import Throttle
 from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -45,6 +46,10 @@ LAST_CONVERTED: Final = 3
 LARGE_BYTES: Final = 64 * 1024
 """Of a range of a file: smaller ones are not worth a look whether they are in the page cache."""
 
+ANSWER_BYTES, TOPIC_BYTES, PARTITION_BYTES = 22, 6, 50
+"""What an answer has besides records and names, more or less: the layouts differ by a few bytes from version to
+version. This is what quotas are charged for."""
+
 Refused = tuple[str, bytes, int, ErrorCode]
 
 
@@ -71,8 +76,13 @@ class FetchApi:
         version = request.api_version
         terms = self._terms(body, version)
         fetches, refused = self._partitions_asked_for(body, version)
+        throttle = request.handler.throttle
+        if throttle is not None:
+            terms = _within_quota(request, throttle, terms)
 
         def answer(results: Sequence[PartitionFetch]) -> None:
+            if throttle is not None and self._is_throttled(request, throttle, terms, results, refused):
+                return
             on_disk = [fetch.records for fetch in results if _waits_for_disk(fetch.records)]
             if on_disk:
                 request.channel.resume(lambda: self._read_and_respond(request, on_disk, results, refused))
@@ -149,6 +159,34 @@ class FetchApi:
                     )
                 )
         return fetches, refused
+
+    def _is_throttled(
+        self,
+        request: Request[FetchRequest],
+        throttle: Throttle,
+        terms: FetchTerms,
+        results: Sequence[PartitionFetch],
+        refused: Sequence[Refused],
+    ) -> bool:
+        """Charge the client; if it has to wait answer with nothing, and forget what was read. Followers are exempt.
+
+        The size is that of the answer within some bytes, and before any conversion, as in Kafka.
+        """
+        if terms.is_from_follower:
+            throttle.charge_nobody(request)
+            return False
+        names = {fetch.topic for fetch in results}
+        size = ANSWER_BYTES + sum(len(name) + TOPIC_BYTES for name in names)
+        size += PARTITION_BYTES * (len(results) + len(refused)) + sum(len(fetch.records) for fetch in results)
+        throttle_time_ms = throttle.charge_fetch(request, size)
+        if throttle_time_ms <= 0:
+            return False
+        for fetch in results:
+            if fetch.records:
+                self._replicas.topic_stats.topic(fetch.topic).bytes_out -= len(fetch.records)
+            fetch.release()
+        request.respond(FetchResponse(throttle_time_ms=throttle_time_ms, session_id=NO_SESSION))
+        return True
 
     def _read_and_respond(
         self,
@@ -267,6 +305,14 @@ class FetchApi:
         if request.api_version <= LAST_CONVERTED and is_consumer and not config.message_downconversion:
             return ErrorCode.UNSUPPORTED_VERSION
         return None
+
+
+def _within_quota(request: Request[FetchRequest], throttle: Throttle, terms: FetchTerms) -> FetchTerms:
+    """Limited to what the client's quota ever lets pass at once: else it would be throttled again and again."""
+    most = None if terms.is_from_follower else throttle.max_fetch_bytes(request)
+    if most is None or most >= terms.max_bytes:
+        return terms
+    return terms._replace(max_bytes=most, min_bytes=min(terms.min_bytes, most))
 
 
 def _waits_for_disk(records: FileRecords | bytes) -> bool:

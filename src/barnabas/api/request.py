@@ -118,6 +118,7 @@ class Request(Generic[M]):
         "received_ns",
         "record_network_time",
         "request_size",
+        "response",
         "response_complete_ns",
         "response_dequeued_ns",
         "response_size",
@@ -149,6 +150,8 @@ class Request(Generic[M]):
         self.processor_id = processor_id
         self.brief = brief
         self.request_size = request_size
+        self.response: Message | None = None
+        """The answer, for metrics and the request log; None where there is none (acks=0)."""
         self.response_size = 0
         self.dequeued_ns = 0
         self.local_complete_ns = 0
@@ -189,6 +192,7 @@ class Request(Generic[M]):
             throttle = self.handler.throttle
             if throttle is not None:
                 throttle.charge(self, response)
+            self.response = response
             try:
                 frame, self.response_size = response_frame(self.header, response)
             except Exception:
@@ -216,6 +220,7 @@ class Request(Generic[M]):
             if error is None:
                 self.channel.close(self)
                 return
+            self.response = error
             frame, self.response_size = response_frame(self.header, error)
         except Exception:
             logger.exception("nor can its error answer; closing the connection")

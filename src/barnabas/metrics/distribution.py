@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.metrics.buckets import BUCKETS, DURATION_UNIT_MS, HIGHEST, LOWEST, MIDDLE
 
@@ -20,7 +21,8 @@ DECAY_PER_SECOND: Final = 0.015
 _NOTHING: Final = (0,) * BUCKETS
 
 
-class Distribution(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Distribution:
     """All in the unit of the metric: milliseconds, bytes. Everything but `count` is within 1/16 (see `buckets`)."""
 
     count: int = 0

@@ -181,9 +181,8 @@ class ProduceApi:
             ]
         return response
 
-    @staticmethod
     def _answer_nothing(
-        request: Request[ProduceRequest], by_topic: list[tuple[str, bytes, list[PartitionAppend]]]
+        self, request: Request[ProduceRequest], by_topic: list[tuple[str, bytes, list[PartitionAppend]]]
     ) -> None:
         """acks=0: an error can only be shown by closing the connection, which makes the client ask for metadata."""
         errors = {
@@ -199,6 +198,7 @@ class ProduceApi:
                 request.header.client_id,
                 errors,
             )
+            request.response = self._response(request, by_topic)  # never sent, but its errors are counted
             request.close_connection()
         else:
             request.no_response()

@@ -1,0 +1,223 @@
+"""Where the time of requests went, by API: Kafka's RequestMetrics, fed with every request whose answer has left.
+
+`record` is the network layer's `on_complete`: called on the thread of the request's Processor, which alone adds to the
+tables of its id; so it takes no lock and makes no object. It is the price of metrics on every request
+(benchmarks/metrics_cost.py; docs/metrics.md). `_lock` guards which tables there are, and what `tick` and `samples`
+remember between calls (scheduler's thread, whoever publishes).
+
+Stages (article-facts N14), from time stamps in nanoseconds: RequestQueueTime until a thread takes the request,
+LocalTime while it is handled, RemoteTime until others let it complete, ThrottleTime, ResponseQueueTime until its
+Processor takes the answer, ResponseSendTime until the last byte has left; TotalTime is all of it but throttling. A
+fetch counts as Fetch, and as FetchConsumer or FetchFollower.
+
+Kafka: RequestChannel.Request.updateRequestMetrics, RequestMetrics. Its times are rounded to milliseconds, ours are not;
+ResponseBytes, and barnabas.network:type=RequestPath, are ours.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from barnabas.api.registry import Handler
+from barnabas.api.request import ConnectionContext, Request
+from barnabas.metrics.buckets import DURATION_SHIFT, INDEX, INDEXED, bucket_of
+from barnabas.metrics.metrics_registry import Sample
+from barnabas.network.error_counts import error_counter
+from barnabas.network.request_samples import (
+    CONSUMER_FETCH,
+    FOLLOWER_FETCH,
+    DeprecatedKey,
+    RequestSamples,
+    TableKey,
+    Tables,
+)
+from barnabas.network.request_table import RequestTable
+from barnabas.protocol.api_keys import ApiKey
+
+FIRST_CURRENT_VERSION: Final[Mapping[ApiKey, int]] = {
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
+    ApiKey.CREATE_ACLS: 1,
+    ApiKey.CREATE_DELEGATION_TOKEN: 1,
+    ApiKey.CREATE_TOPICS: 2,
+    ApiKey.DELETE_ACLS: 1,
+    ApiKey.DELETE_GROUPS: 1,
+    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.DESCRIBE_ACLS: 1,
+    ApiKey.DESCRIBE_CONFIGS: 1,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 1,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
+    ApiKey.FETCH: 4,
+    ApiKey.FIND_COORDINATOR: 1,
+    ApiKey.JOIN_GROUP: 2,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.METADATA: 4,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.OFFSET_FETCH: 1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.PRODUCE: 7,
+    ApiKey.RENEW_DELEGATION_TOKEN: 1,
+    ApiKey.SASL_HANDSHAKE: 1,
+}
+"""Older versions are deprecated (Kafka 3.9, KIP-896): who still sends them is counted by client software."""
+MOST_DEPRECATED_CLIENTS: Final = 1000
+"""Metrics of deprecated requests, at most: names of clients are what clients say."""
+
+
+def request_name(api_key: ApiKey) -> str:
+    """Kafka's name of an API: `OffsetForLeaderEpoch`."""
+    return "".join(word.capitalize() for word in api_key.name.split("_"))
+
+
+class RequestMetrics:
+    """A metric family. `record` is for the network layer; `tick` and `samples` for whoever publishes."""
+
+    def __init__(self) -> None:
+        self._tables: dict[int, dict[Handler, RequestTable]] = {}
+        self._lock = threading.Lock()
+        self._retired: dict[TableKey, RequestTable] = {}
+        self._deprecated: dict[DeprecatedKey, int] = {}
+        self._samples = RequestSamples()
+
+    # -- a Processor's thread ----------------------------------------------------------------------------------------
+
+    def record(self, request: Request[Any]) -> None:
+        """Count a request that is over: its answer has left, or never will."""
+        try:
+            table = self._tables[request.processor_id][request.handler]
+        except KeyError:
+            table = self._new_table(request)
+        follower = table.follower
+        if follower is not None:
+            body = request.body
+            state = body.replica_state  # from v15 on
+            if body.replica_id >= 0 or (state is not None and state.replica_id >= 0):
+                table = follower
+        version = request.api_version
+        try:
+            table.versions[version] += 1
+        except IndexError:
+            version = -1
+            table.versions[version] += 1
+        if version < table.first_current_version:
+            self._count_deprecated(request, version)
+        answer = request.response
+        if answer is not None:
+            count_errors = table.error_counters[version]
+            if count_errors is None:
+                count_errors = error_counter(answer.__class__, request.header.api_version)
+                table.error_counters[version] = count_errors
+            count_errors(answer, table.errors)
+        size = request.request_size
+        table.request_bytes[INDEX[size] if size < INDEXED else bucket_of(size)] += 1
+        size = request.response_size
+        table.response_bytes[INDEX[size] if size < INDEXED else bucket_of(size)] += 1
+        received_ns = request.received_ns
+        completed_ns = request.response_complete_ns
+        total = (request.sent_ns - received_ns) >> DURATION_SHIFT
+        # The stages of a request that was run and answered at once: two, neither longer than the whole.
+        if (
+            completed_ns == request.local_complete_ns == request.response_dequeued_ns
+            and received_ns == request.dequeued_ns
+            and total < INDEXED
+            and not request.throttle_time_ms
+        ):
+            table.local[INDEX[(completed_ns - received_ns) >> DURATION_SHIFT]] += 1
+            table.response_send[INDEX[(request.sent_ns - completed_ns) >> DURATION_SHIFT]] += 1
+            table.total[INDEX[total]] += 1
+        else:
+            record_stages(table, request)
+
+    def _new_table(self, request: Request[Any]) -> RequestTable:
+        handler, context = request.handler, request.connection
+        with self._lock:
+            tables = self._tables.setdefault(request.processor_id, {})
+            table = tables[handler] = _table_of(handler, context)
+            if handler.api_key is ApiKey.FETCH:
+                table.follower = _table_of(handler, context)
+            return table
+
+    def _count_deprecated(self, request: Request[Any], version: int) -> None:
+        if version < 0:
+            return
+        context = request.connection
+        key = (
+            request_name(request.handler.api_key),
+            version,
+            context.client_software_name,
+            context.client_software_version,
+        )
+        with self._lock:
+            if key in self._deprecated or len(self._deprecated) < MOST_DEPRECATED_CLIENTS:
+                self._deprecated[key] = self._deprecated.get(key, 0) + 1
+
+    # -- whoever publishes -------------------------------------------------------------------------------------------
+
+    def samples(self) -> Iterable[Sample]:
+        """Every metric of every API that was asked for since the start."""
+        with self._lock:
+            return self._samples.samples(self._by_key(), self._deprecated)
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Bring rates and the weights of percentiles up to date."""
+        with self._lock:
+            self._samples.tick(self._by_key(), self._deprecated, elapsed_seconds)
+
+    def retire_all_but(self, processor_ids: Collection[int]) -> None:
+        """Keep what Processors that are gone have counted in one table an API, however many come and go."""
+        with self._lock:
+            for processor_id in self._tables.keys() - set(processor_ids):
+                for key, table in _keyed(self._tables.pop(processor_id)):
+                    if key in self._retired:
+                        self._retired[key].add(table)
+                    else:
+                        self._retired[key] = table
+
+    def _by_key(self) -> Tables:
+        tables: Tables = {key: [table] for key, table in self._retired.items()}
+        for of_processor in self._tables.values():
+            for key, table in _keyed(of_processor):
+                tables.setdefault(key, []).append(table)
+        return tables
+
+
+def _table_of(handler: Handler, context: ConnectionContext) -> RequestTable:
+    first_current = FIRST_CURRENT_VERSION.get(handler.api_key, 0)
+    return RequestTable(handler.max_version + 1, first_current, context.plane, context.listener_name)
+
+
+def _keyed(tables: Mapping[Handler, RequestTable]) -> Iterable[tuple[TableKey, RequestTable]]:
+    for handler, table in tables.items():
+        name = request_name(handler.api_key)
+        if table.follower is None:
+            yield TableKey(name, name, table.plane, table.listener), table
+        else:
+            yield TableKey(name, CONSUMER_FETCH, table.plane, table.listener), table
+            yield TableKey(name, FOLLOWER_FETCH, table.plane, table.listener), table.follower
+
+
+def record_stages(table: RequestTable, request: Request[Any]) -> None:
+    """Count each stage there was. A stamp that is missing (the connection went first) makes its stages nothing."""
+    received_ns = request.received_ns
+    dequeued_ns = request.dequeued_ns or received_ns
+    completed_ns = request.response_complete_ns or request.sent_ns
+    local_ns = request.local_complete_ns or completed_ns
+    taken_ns = request.response_dequeued_ns or completed_ns
+    if dequeued_ns != received_ns:
+        table.queued += 1
+        table.request_queue[_duration(dequeued_ns - received_ns)] += 1
+    table.local[_duration(local_ns - dequeued_ns)] += 1
+    if completed_ns > local_ns:
+        table.remote[_duration(completed_ns - local_ns)] += 1
+    if request.throttle_time_ms:
+        table.throttle[_duration(request.throttle_time_ms * 1_000_000)] += 1
+    if taken_ns > completed_ns:
+        table.response_queue[_duration(taken_ns - completed_ns)] += 1
+    table.response_send[_duration(request.sent_ns - taken_ns)] += 1
+    table.total[_duration(request.sent_ns - received_ns)] += 1
+
+
+def _duration(nanoseconds: int) -> int:
+    return bucket_of(nanoseconds >> DURATION_SHIFT)

@@ -1,0 +1,179 @@
+"""The metrics of requests by Kafka's names, out of the tables that Processors fill.
+
+Called by RequestMetrics under its lock, on the thread that ticks or publishes; remembers what each metric was at the
+last tick. Kafka: the metric names of RequestMetrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import add
+from typing import Final, NamedTuple
+
+from barnabas.metrics.buckets import DURATION_UNIT_MS
+from barnabas.metrics.distribution import RecentWeights, distribution
+from barnabas.metrics.meter import Meter
+from barnabas.metrics.metrics_registry import MetricName, Sample
+from barnabas.network.request_table import RequestTable
+from barnabas.protocol.errors import ErrorCode
+
+GROUP: Final = "kafka.network"
+KIND: Final = "RequestMetrics"
+OUR_GROUP: Final = "barnabas.network"
+PATH_KIND: Final = "RequestPath"
+CONSUMER_FETCH: Final = "FetchConsumer"
+FOLLOWER_FETCH: Final = "FetchFollower"
+REQUESTS: Final = "RequestsPerSec"
+UNKNOWN_VERSION: Final = "unknown"
+BYTES: Final = 1.0
+
+
+class Stage(NamedTuple):
+    """One histogram of an API: its name, where a RequestTable keeps it, its unit."""
+
+    name: str
+    buckets: str
+    unit: float = DURATION_UNIT_MS
+    is_sparse: bool = False
+    """Zeros are not counted: they are all the other requests."""
+
+
+STAGES: Final = (
+    Stage("RequestQueueTimeMs", "request_queue", is_sparse=True),
+    Stage("LocalTimeMs", "local"),
+    Stage("RemoteTimeMs", "remote", is_sparse=True),
+    Stage("ThrottleTimeMs", "throttle", is_sparse=True),
+    Stage("ResponseQueueTimeMs", "response_queue", is_sparse=True),
+    Stage("ResponseSendTimeMs", "response_send"),
+    Stage("TotalTimeMs", "total"),
+    Stage("RequestBytes", "request_bytes", BYTES),
+    Stage("ResponseBytes", "response_bytes", BYTES),
+)
+CONVERSION_STAGES: Final = (
+    Stage("MessageConversionsTimeMs", "conversions", is_sparse=True),
+    Stage("TemporaryMemoryBytes", "temporary_memory", BYTES, is_sparse=True),
+)
+CONVERTING: Final = ("Fetch", "Produce")
+"""As Kafka has it: FetchConsumer and FetchFollower have no such histograms."""
+
+
+class TableKey(NamedTuple):
+    """Whose requests a table counts. `part` is the API itself, or FetchConsumer, FetchFollower."""
+
+    api: str
+    part: str
+    plane: str
+    listener: str
+
+
+Tables = dict[TableKey, list[RequestTable]]
+DeprecatedKey = tuple[str, int, str, str]
+"""API, version, the client software's name and version."""
+
+
+class RequestSamples:
+    """Turns tables into samples."""
+
+    def __init__(self) -> None:
+        self._weights: dict[MetricName, RecentWeights] = {}
+        self._meters: dict[MetricName, Meter] = {}
+
+    def tick(self, tables: Tables, deprecated: Mapping[DeprecatedKey, int], elapsed_seconds: float) -> None:
+        """Take what was counted since the last tick into rates and weights."""
+        for name, counts, _ in _histograms(tables):
+            self._weights.setdefault(name, RecentWeights()).tick(counts, elapsed_seconds)
+        for name, count in _counters(tables, deprecated):
+            meter = self._meters.setdefault(name, Meter())
+            meter.count = count
+            meter.tick(elapsed_seconds)
+
+    def samples(self, tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> list[Sample]:
+        """Every metric now."""
+        samples = []
+        unknown = RecentWeights()
+        for name, counts, unit in _histograms(tables):
+            weights = self._weights.get(name, unknown).now(counts)
+            spread = distribution(counts, weights, unit)
+            samples.append(Sample(name, spread.count, distribution=spread))
+        nothing = Meter()
+        for name, count in _counters(tables, deprecated):
+            samples.append(Sample(name, count, self._meters.get(name, nothing).rates))
+        return samples
+
+
+def _by_name(tables: Tables) -> dict[str, list[RequestTable]]:
+    """The tables of each `request` tag."""
+    by_name: dict[str, list[RequestTable]] = {}
+    for key, several in tables.items():
+        by_name.setdefault(key.api, []).extend(several)
+        if key.part != key.api:
+            by_name.setdefault(key.part, []).extend(several)
+    return by_name
+
+
+def _histograms(tables: Tables) -> Iterator[tuple[MetricName, list[int], float]]:
+    """Name, bucket counts and unit of every histogram."""
+    for request, several in _by_name(tables).items():
+        requests = sum(sum(table.versions) for table in several)
+        if not requests:
+            continue
+        tags = (("request", request),)
+        for stage in (*STAGES, *CONVERSION_STAGES) if request in CONVERTING else STAGES:
+            counts = _sum([getattr(table, stage.buckets) for table in several])
+            if stage.is_sparse:
+                counts[0] += max(requests - sum(counts), 0)
+            yield MetricName(GROUP, KIND, stage.name, tags), counts, stage.unit
+
+
+def _counters(tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> Iterator[tuple[MetricName, int]]:
+    """Name and count of everything that is counted as a whole."""
+    for request, several in _by_name(tables).items():
+        versions = _sum([table.versions for table in several])
+        for version, count in enumerate(versions):
+            if count:
+                text = UNKNOWN_VERSION if version == len(versions) - 1 else str(version)
+                yield MetricName(GROUP, KIND, REQUESTS, (("request", request), ("version", text))), count
+        if request in (CONSUMER_FETCH, FOLLOWER_FETCH):
+            continue
+        errors = _sum([table.errors for table in several])
+        for code in range(-1, len(errors) - 1):
+            if errors[code]:
+                error = (("request", request), ("error", _error_name(code)))
+                yield MetricName(GROUP, KIND, "ErrorsPerSec", error), errors[code]
+    for (request, old_version, software, software_version), count in deprecated.items():
+        client = (("clientSoftwareName", software), ("clientSoftwareVersion", software_version))
+        tags = (("request", request), ("version", str(old_version)), *client)
+        yield MetricName(GROUP, KIND, "DeprecatedRequestsPerSec", tags), count
+    yield from _paths(tables)
+
+
+def _paths(tables: Tables) -> Iterator[tuple[MetricName, int]]:
+    """How requests went: through a plane's queue, or run at once on the network thread."""
+    paths: dict[MetricName, int] = {}
+    for key, several in tables.items():
+        queued = sum(table.queued for table in several)
+        inline = max(sum(sum(table.versions) for table in several) - queued, 0)
+        for path, count in (("queue", queued), ("inline", inline)):
+            if count:
+                name = _path_name(key, path)
+                paths[name] = paths.get(name, 0) + count
+    yield from paths.items()
+
+
+def _path_name(key: TableKey, path: str) -> MetricName:
+    tags = (("request", key.api), ("listener", key.listener), ("plane", key.plane), ("path", path))
+    return MetricName(OUR_GROUP, PATH_KIND, REQUESTS, tags)
+
+
+def _sum(lists: Sequence[Sequence[int]]) -> list[int]:
+    total = list(lists[0])
+    for other in lists[1:]:
+        total = list(map(add, total, other))
+    return total
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)

@@ -1,0 +1,160 @@
+"""The campaign: mutated real requests of every API and version over real sockets, and a broker that must not mind.
+
+    python -m tests.fuzz.campaign --seconds 600 --seed 7
+
+`make fuzz` and this directory's tests call it. After it, a bystander's records are untouched, the broker serves,
+nothing unexpected was logged, its memory pool is balanced, and its memory has not grown since the first minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.message_index import request_class
+from tests.fuzz.mutant_sender import ApiVersion, MutantSender
+from tests.fuzz.real_requests import TARGET
+from tests.support.broker_metrics import metric_value
+from tests.support.raw_client import RawClient, record_bytes
+from tests.support.server_fixtures import make_server
+from tests.support.server_process import ServerProcess, free_port
+
+SENDERS = 4
+WARM_UP_SECONDS = 60
+LEAST_SHARE_IN_BODY = 0.8
+LEAST_PER_VERSION = 100
+MOST_GROWTH = 0.05
+BYSTANDER = "bystander"
+POOL_BYTES = 32 << 20
+_EARLIEST = -2
+_SETTLE_SECONDS = 30
+
+
+class FuzzCampaign:
+    """One broker under mutants."""
+
+    def __init__(self, directory: Path, seed: int, mode: str) -> None:
+        self._seed = seed
+        self._metrics_port = free_port()
+        self.server = make_server(
+            mode,
+            directory,
+            auto_create_topics_enable="false",
+            queued_max_request_bytes=str(POOL_BYTES),
+            metrics_listen=f"127.0.0.1:{self._metrics_port}",
+            log_retention_bytes="100000000",
+            log_segment_bytes="10000000",
+            log_retention_check_interval_ms="5000",
+        )
+        self.outcomes: Counter[str] = Counter()
+        self.reached_body: Counter[ApiVersion] = Counter()
+        self.sent = 0
+        self.resident_after_warm_up = 0
+        self.resident_at_end = 0
+
+    def run(self, *, seconds: float, warm_up_seconds: float = WARM_UP_SECONDS) -> None:
+        """Send mutants for so long, then look what has become of the broker. AssertionError says what was wrong."""
+        with self.server.running(), RawClient(self.server) as client:
+            for name in (BYSTANDER, TARGET):
+                client.create_topic(name)
+            client.produce_values(BYSTANDER, b"untouched", b"records")
+            before = record_bytes(client.fetch(BYSTANDER, 0))
+            self._send_mutants(client, seconds, warm_up_seconds)
+            assert record_bytes(client.fetch(BYSTANDER, 0)) == before
+            assert client.produce_values(BYSTANDER, b"and alive") == 2
+            earliest = client.list_offset(TARGET, _EARLIEST).offset  # a mutant of DeleteRecords may delete
+            assert client.fetch(TARGET, earliest).error_code == ErrorCode.NONE
+            self._check_pool()
+        assert "Traceback" not in self.server.log_text()
+
+    @property
+    def share_in_body(self) -> float:
+        """How many of the mutants a body decoder got."""
+        return sum(self.reached_body.values()) / self.sent
+
+    @property
+    def growth(self) -> float:
+        """Of resident memory since the warm-up, as a share."""
+        return self.resident_at_end / self.resident_after_warm_up - 1
+
+    def _send_mutants(self, client: RawClient, seconds: float, warm_up_seconds: float) -> None:
+        target_id = client.topic_id(TARGET)
+        stop = threading.Event()
+        senders = [
+            MutantSender(self.server, versions_served(client), target_id, self._seed + number, stop)
+            for number in range(SENDERS)
+        ]
+        for sender in senders:
+            sender.start()
+        stop.wait(warm_up_seconds)
+        self.resident_after_warm_up = resident_bytes(self.server)
+        stop.wait(seconds - warm_up_seconds)
+        stop.set()
+        for sender in senders:
+            sender.join()
+            self.outcomes += sender.outcomes
+            self.reached_body += sender.reached_body
+            self.sent += sender.sent
+        self.resident_at_end = resident_bytes(self.server)
+        for sender in senders:
+            if sender.failure is not None:
+                raise sender.failure
+
+    def _check_pool(self) -> None:
+        """Whatever was received is given back, once; answers that nobody fetched any more may take a moment."""
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while used := metric_value(self._metrics_port, "kafka_network_socketserver_memorypoolused"):
+            assert time.monotonic() < deadline, f"{used} bytes of the memory pool are still charged"
+            time.sleep(0.2)
+
+
+def versions_served(client: RawClient) -> list[ApiVersion]:
+    """Every API and version that the broker says it answers."""
+    return [
+        (ApiKey(key), version)
+        for key, (lowest, highest) in client.supported_versions().items()
+        for version in range(lowest, min(highest, request_class(key).max_version) + 1)
+    ]
+
+
+def resident_bytes(server: ServerProcess) -> int:
+    """VmRSS of the broker."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600, help="of both modes together")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 31))
+    parser.add_argument("--modes", nargs="+", choices=("inline", "queue"), default=["inline", "queue"])
+    arguments = parser.parse_args()
+    for mode in arguments.modes:
+        with tempfile.TemporaryDirectory(prefix="barnabas-fuzz-") as directory:
+            print(f"seed {arguments.seed}, mode {mode}", flush=True)
+            campaign = FuzzCampaign(Path(directory), arguments.seed, mode)
+            campaign.run(seconds=arguments.seconds / len(arguments.modes))
+            fewest = min(campaign.reached_body.values())
+            print(
+                f"{campaign.sent} mutants, {campaign.share_in_body:.1%} reached a body decoder,"
+                f" {len(campaign.reached_body)} APIs and versions, each at least {fewest} times;"
+                f" {dict(campaign.outcomes)}; memory {campaign.resident_after_warm_up >> 20} MiB after"
+                f" {WARM_UP_SECONDS} s, {campaign.growth:+.1%} at the end",
+                flush=True,
+            )
+            assert campaign.share_in_body >= LEAST_SHARE_IN_BODY
+            assert fewest >= LEAST_PER_VERSION
+            assert campaign.growth < MOST_GROWTH
+
+
+if __name__ == "__main__":
+    main()

@@ -1,11 +1,14 @@
 """One listener's door: accepts connections and hands them to its Processors in turn.
 
-Its thread owns the server socket; the list of Processors is guarded by a lock, since they are added and removed while
+Its thread owns the server socket, and the connections of addresses that connect too often, which it closes after a
+delay; the list of Processors is guarded by a lock, since they are added and removed while
 running. Kafka: SocketServer.Acceptor, DataPlaneAcceptor.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import socket
 import threading
@@ -14,18 +17,19 @@ from typing import Any
 
 from barnabas.config.listeners import EndPoint
 from barnabas.network.connection_quotas import ConnectionQuotas, TooManyConnections
+from barnabas.network.connection_rates import ConnectionThrottled
+from barnabas.network.ip_address import MAPPED_IPV4
 from barnabas.network.network_config import SYSTEM_BUFFER, ListenerConfig
 from barnabas.network.processor import Processor
 from barnabas.network.served_listener import ServedListener
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
-from barnabas.runtime.clock import Clock
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.wakeup import Wakeup
 from barnabas.transport.default_poller import default_poller
 
 logger = logging.getLogger(__name__)
 
 SELECT_SECONDS = 0.5
-_MAPPED_IPV4 = "::ffff:"
 
 
 class Acceptor(AbstractServerThread):
@@ -57,6 +61,8 @@ class Acceptor(AbstractServerThread):
         self._processors: list[Processor] = []
         self._processors_started = False
         self._next_processor = 0
+        self._to_close: list[tuple[int, int, Any]] = []  # a heap: when, which, and the socket of an address too eager
+        self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._closed = False
         self._poller.register(server_socket.fileno())
@@ -105,10 +111,11 @@ class Acceptor(AbstractServerThread):
         """The loop: whatever accepting runs into is logged, and the loop lives."""
         while self.is_running:
             try:
-                for fd, _ in self._poller.poll(SELECT_SECONDS):
+                for fd, _ in self._poller.poll(self._poll_seconds()):
                     if fd == self._wakeup.fileno():
                         self._wakeup.drain()
                 self.accept_new_connections()
+                self.close_throttled_connections()
             except Exception:
                 logger.exception("%s: error while accepting", self.name)
 
@@ -125,7 +132,14 @@ class Acceptor(AbstractServerThread):
                 if self.is_running:
                     logger.warning("Error while accepting on %s: %s", self.end_point.connection_string, error)
                 return
-            self._admit(accepted, remote[0].removeprefix(_MAPPED_IPV4))
+            self._admit(accepted, remote[0].removeprefix(MAPPED_IPV4))
+
+    def close_throttled_connections(self) -> None:
+        """Close those that came too soon after others of their address, now that their delay is over."""
+        to_close = self._to_close
+        while to_close and to_close[0][0] <= self._now():
+            _, _, accepted = heapq.heappop(to_close)
+            accepted.close()
 
     def wakeup(self) -> None:
         """Interrupt the poll, and the wait for a connection slot."""
@@ -136,6 +150,8 @@ class Acceptor(AbstractServerThread):
         if not self._closed:
             self._closed = True
             self._server_socket.close()
+            while self._to_close:
+                self._to_close.pop()[2].close()
             self._poller.close()
             self._wakeup.close()
 
@@ -143,8 +159,17 @@ class Acceptor(AbstractServerThread):
         try:
             self.blocked_ns += self._quotas.increment(self.listener.name, address)
         except TooManyConnections as error:
-            logger.info("Rejected connection from %s: %s", address, error)
+            logger.info(
+                "Rejected connection from %s, address already has the configured maximum of %d connections.",
+                address,
+                error.limit,
+            )
             accepted.close()
+            return
+        except ConnectionThrottled as error:
+            logger.debug("Delaying closing of connection from %s for %d ms", address, error.delay_ms)
+            close_ns = self._now() + error.delay_ms * NANOSECONDS_PER_MILLISECOND
+            heapq.heappush(self._to_close, (close_ns, next(self._numbers), accepted))
             return
         try:
             accepted.setblocking(False)
@@ -159,6 +184,11 @@ class Acceptor(AbstractServerThread):
         if not assigned:
             accepted.close()
             self._quotas.decrement(self.listener.name, address)
+
+    def _poll_seconds(self) -> float:
+        if not self._to_close:
+            return SELECT_SECONDS
+        return min(max(self._to_close[0][0] - self._now(), 0) / 1e9, SELECT_SECONDS)
 
     def _assign(self, accepted: Any, address: str) -> bool:
         """Round-robin; the next one when a queue is full, waiting only on the last. False while stopping."""

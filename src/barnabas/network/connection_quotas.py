@@ -8,16 +8,22 @@ change; one lock guards everything, and a condition on it wakes waiting Acceptor
 - `max.connections` of the broker: Acceptors wait, but for protected listeners; while these lead to more connections
   than that, the Processors of others give up those that have been idle longest. Protected is the inter-broker
   listener, if it is not the only one; and (Kafka forgets it) the control plane's.
+- `max.connection.creation.rate` of the broker (protected listeners do not count there) and of the listener: the
+  Acceptor waits until the rate has come down. That of an address: the connection is closed after such a delay.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Final
 
+from barnabas.network.connection_rates import ConnectionRates, RateSample
+from barnabas.network.ip_address import canonical_address
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
-from barnabas.runtime.clock import Clock
+from barnabas.quota.sampled_total import SampleWindow
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +41,19 @@ class TooManyConnections(Exception):
 
 
 class ConnectionQuotas:
-    """Counts of open connections, and their limits."""
+    """Counts and rates of connections, and their limits. wait: how to wait on a condition (tests let time pass)."""
 
-    def __init__(self, config: NetworkConfig, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: NetworkConfig,
+        clock: Clock,
+        wait: Callable[[threading.Condition, float], object] = threading.Condition.wait,
+    ) -> None:
         self._config = config
         self._max_connections = config.max_connections
         self._now = clock.nanoseconds
+        self._wait = wait
+        self._rates = ConnectionRates(SampleWindow(config.quota_samples, config.quota_window_ms))
         self._by_address: dict[str, int] = {}
         self._by_listener: dict[str, int] = {}
         self._listener_limits: dict[str, ListenerConfig] = {}
@@ -54,6 +67,7 @@ class ConnectionQuotas:
             if listener not in self._listener_limits:
                 self._listener_limits[listener] = config
                 self._by_listener[listener] = 0
+                self._rates.add_listener(listener)
             self._changed.notify_all()
 
     def remove_listener(self, listener: str) -> None:
@@ -61,15 +75,18 @@ class ConnectionQuotas:
         with self._changed:
             self._listener_limits.pop(listener, None)
             self._by_listener.pop(listener, None)
+            self._rates.remove_listener(listener)
             self._changed.notify_all()
 
     def increment(self, listener: str, address: str) -> int:
         """Count a new connection, having waited for room; the nanoseconds waited.
 
-        Raises TooManyConnections (and counts nothing) if its address has too many.
+        Raises TooManyConnections (and counts nothing) if its address has too many, ConnectionThrottled if it makes
+        too many a second.
         """
         with self._changed:
             waited_ns = self._wait_for_slot(listener)
+            self._rates.check_address(listener, address, not self._is_protected(listener), self._now_ms())
             limit = self._config.max_connections_per_ip_overrides.get(address, self._config.max_connections_per_ip)
             count = self._by_address.get(address, 0)
             if count >= limit:
@@ -105,6 +122,27 @@ class ConnectionQuotas:
                 self._listener_limits[listener] = config.for_listener(listener)
             self._changed.notify_all()
 
+    def update_ip_connection_rate_quota(self, ip: str | None, rate: int | None) -> None:
+        """Connections a second that an address may make, or (ip None) each without a limit of its own; None: any.
+
+        Raises ValueError if `ip` is no address.
+        """
+        address = None if ip is None else canonical_address(ip)
+        with self._changed:
+            self._rates.limit_address(address, rate)
+        what = "the default max IP connection rate" if ip is None else f"the max connection rate of {ip}"
+        logger.info("Updated %s to %s", what, "none" if rate is None else rate)
+
+    def connection_rate_for_ip(self, ip: str) -> int:
+        """Connections a second that an address may make."""
+        with self._changed:
+            return self._rates.address_limit(canonical_address(ip))
+
+    def rate_samples(self) -> list[RateSample]:
+        """The metrics of connections made a second, and of delays."""
+        with self._changed:
+            return list(self._rates.samples(self._now_ms()))
+
     def exceeded(self, listener: str) -> bool:
         """Whether a connection of `listener` must be given up: there are too many, and it is not protected."""
         return self._total > self._max_connections and not self._is_protected(listener)
@@ -133,20 +171,36 @@ class ConnectionQuotas:
     # -- under the lock ----------------------------------------------------------------------------------------------
 
     def _wait_for_slot(self, listener: str) -> int:
-        if self._may_go_on(listener):
-            return 0
         started_ns = self._now()
-        while not self._may_go_on(listener):
-            self._changed.wait(WAIT_SECONDS)
+        ends_ns = started_ns + self._delay_ms(listener) * NANOSECONDS_PER_MILLISECOND
+        if ends_ns == started_ns and self._has_room(listener):
+            return 0
+        # A delay stays as it is, even if the limit is raised meanwhile: it is one connection a listener, and short.
+        while self._is_open(listener):
+            left_ns = ends_ns - self._now()
+            if left_ns <= 0 and self._has_room(listener):
+                break
+            self._wait(self._changed, min(left_ns / 1e9, WAIT_SECONDS) if left_ns > 0 else WAIT_SECONDS)
         return self._now() - started_ns
 
-    def _may_go_on(self, listener: str) -> bool:
+    def _delay_ms(self, listener: str) -> int:
         limits = self._listener_limits.get(listener)
-        if self._stopped or limits is None:
-            return True  # its Acceptor is about to end
-        if self._by_listener[listener] >= limits.max_connections:
+        if limits is None:
+            return 0
+        broker_limit = None if self._is_protected(listener) else self._config.max_connection_creation_rate
+        return self._rates.delay_ms(listener, broker_limit, limits.max_connection_creation_rate, self._now_ms())
+
+    def _is_open(self, listener: str) -> bool:
+        return not self._stopped and listener in self._listener_limits  # else its Acceptor is about to end
+
+    def _has_room(self, listener: str) -> bool:
+        limits = self._listener_limits.get(listener)
+        if limits is not None and self._by_listener[listener] >= limits.max_connections:
             return False
         return self._total < self._max_connections or self._is_protected(listener)
+
+    def _now_ms(self) -> int:
+        return self._now() // NANOSECONDS_PER_MILLISECOND
 
     def _is_protected(self, listener: str) -> bool:
         config = self._config

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import LISTENER_PREFIX
 from barnabas.config.listeners import early_start_listeners_of
+from barnabas.network.ip_address import addresses_of
 
 if TYPE_CHECKING:
     from barnabas.config.kafka_config import KafkaConfig
@@ -129,9 +131,7 @@ def _buffer_bytes(name: str, integer: Callable[[str], int], is_set: Callable[[st
 
 
 def _overrides(text: str | None) -> dict[str, int]:
-    """`host:count,host:count`; an IPv6 address has colons of its own."""
-    from barnabas.config.config_error import ConfigError  # noqa: PLC0415 - for the one error only
-
+    """`host:count,host:count`; an IPv6 address has colons of its own. A name counts for all its addresses."""
     name = "max.connections.per.ip.overrides"
     result: dict[str, int] = {}
     for entry in (text or "").split(","):
@@ -140,5 +140,9 @@ def _overrides(text: str | None) -> dict[str, int]:
         host, _, count = entry.strip().rpartition(":")
         if not host or not count.isdigit():
             raise ConfigError(f"{name}: {entry!r} is not of the form host:count", name)
-        result[host] = int(count)
+        try:
+            addresses = addresses_of(host.strip("[]"))
+        except OSError as error:
+            raise ConfigError(f"{name}: the host {host} is not known: {error}", name) from error
+        result.update(dict.fromkeys(addresses, int(count)))
     return result

@@ -84,7 +84,8 @@ class FakeProcessor:
 class World:
     def __init__(self, rooms: list[int], limits: NetworkConfig | None = None) -> None:
         self.server_socket = FakeServerSocket()
-        self.quotas = ConnectionQuotas(limits or NetworkConfig(), MockClock())
+        self.clock = MockClock()
+        self.quotas = ConnectionQuotas(limits or NetworkConfig(), self.clock)
         self.quotas.add_listener(LISTENER.name, ListenerConfig())
         self.made: list[FakeProcessor] = []
         self.rooms = rooms
@@ -95,7 +96,7 @@ class World:
             ListenerConfig(send_buffer_bytes=4321),
             self.quotas,
             self.new_processor,
-            MockClock(),
+            self.clock,
             never,
         )
         self.acceptor.add_processors(len(rooms))
@@ -145,6 +146,24 @@ def test_an_address_with_too_many_is_closed_without_a_word() -> None:
     world.acceptor.accept_new_connections()
     assert [client.finished for client in (first, second, other)] == [False, True, False]
     assert world.quotas.total == 2
+    world.acceptor.close()
+
+
+def test_an_address_that_connects_too_often_is_closed_after_a_delay() -> None:
+    world = World([20])
+    world.quotas.update_ip_connection_rate_quota("10.0.0.1", 1)
+    clients = [world.server_socket.connect("10.0.0.1") for _ in range(12)]
+    other = world.server_socket.connect("10.0.0.2")
+    world.acceptor.accept_new_connections()
+    world.acceptor.close_throttled_connections()
+    assert [client.finished for client in clients] == [False] * 12
+    assert world.quotas.total == 11
+    world.clock.advance(1000)
+    world.acceptor.close_throttled_connections()
+    assert [client.finished for client in clients] == [False] * 10 + [True] * 2
+    assert not other.finished
+    world.server_socket.connect("10.0.0.1")
+    world.acceptor.accept_new_connections()
     world.acceptor.close()
 
 

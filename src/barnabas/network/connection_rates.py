@@ -1,0 +1,161 @@
+"""How many connections are made a second, and how long one more has to wait: for the broker, a listener, an address.
+
+Owned by ConnectionQuotas and used under its lock; milliseconds of a clock that doesn't go back come with each call.
+Each rate is Kafka's sampled one (`quota.rate`). Kafka: the sensors of ConnectionQuotas, ListenerConnectionQuota,
+ConnectionQuotaEntity.
+
+A connection that makes the broker's or its listener's rate too high is let in after a delay, in which the Acceptor
+takes no other: at most one sample's length. One that makes its address's rate too high is closed after a delay, and
+counts for nobody's rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from barnabas.network.network_config import UNLIMITED
+from barnabas.quota.rate import Average, Rate
+from barnabas.quota.sampled_total import SampleWindow
+from barnabas.quota.throttle_time import throttle_time_ms
+
+FEW_ADDRESSES: Final = 1000
+"""Addresses whose rate is kept before it is looked which of them have not connected for a whole window."""
+
+
+class ConnectionThrottled(Exception):
+    """An IP address connects too often; the new connection is closed after `delay_ms`."""
+
+    def __init__(self, address: str, delay_ms: int) -> None:
+        super().__init__(f"{address} throttled for {delay_ms} ms")
+        self.address = address
+        self.delay_ms = delay_ms
+
+
+class RateSample(NamedTuple):
+    """A metric of this layer by Kafka's name, with its tag, for whoever publishes it."""
+
+    name: str
+    tags: tuple[tuple[str, str], ...]
+    value: float
+
+
+class _ListenerRates:
+    """What is measured of one listener: connections a second, and the mean of the delays that were not nothing."""
+
+    __slots__ = ("accepted", "address_delays", "delays")
+
+    def __init__(self, window: SampleWindow) -> None:
+        self.accepted = Rate(window)
+        self.delays = Average(window)
+        self.address_delays = Average(window)
+
+
+class _AddressRate:
+    __slots__ = ("accepted", "last_ms")
+
+    def __init__(self, window: SampleWindow, now_ms: int) -> None:
+        self.accepted = Rate(window)
+        self.last_ms = now_ms
+
+
+class ConnectionRates:
+    """The measured rates, and the limits of addresses, which come from client quotas (entity type ip)."""
+
+    def __init__(self, window: SampleWindow) -> None:
+        self._window = window
+        self._broker = Rate(window)
+        self._listeners: dict[str, _ListenerRates] = {}
+        self._addresses: dict[str, _AddressRate] = {}
+        self._look_again_at = FEW_ADDRESSES
+        self._address_limit = UNLIMITED
+        self._address_limits: dict[str, int] = {}
+
+    def add_listener(self, listener: str) -> None:
+        """Begin to measure a listener."""
+        self._listeners[listener] = _ListenerRates(self._window)
+
+    def remove_listener(self, listener: str) -> None:
+        """Forget a listener."""
+        self._listeners.pop(listener, None)
+
+    def limit_address(self, address: str | None, rate: int | None) -> None:
+        """Connections a second of an address, or (None) of each that has no limit of its own; None: no limit."""
+        if address is None:
+            self._address_limit = UNLIMITED if rate is None else rate
+        elif rate is None:
+            self._address_limits.pop(address, None)
+        else:
+            self._address_limits[address] = rate
+        if self._address_limit == UNLIMITED and not self._address_limits:
+            self._addresses.clear()
+
+    def address_limit(self, address: str) -> int:
+        """Connections a second that an address may make."""
+        return self._address_limits.get(address, self._address_limit)
+
+    def delay_ms(self, listener: str, broker_limit: int | None, listener_limit: int, now_ms: int) -> int:
+        """Count a connection of `listener`, and how long it has to wait. None: it does not count for the broker."""
+        delay_ms = 0
+        if broker_limit is not None:
+            delay_ms = self._record(self._broker, broker_limit, now_ms)
+        rates = self._listeners.get(listener)
+        if rates is None:
+            return 0
+        delay_ms = max(delay_ms, self._record(rates.accepted, listener_limit, now_ms))
+        if delay_ms:
+            rates.delays.record(delay_ms, now_ms)
+        return delay_ms
+
+    def check_address(self, listener: str, address: str, counts_for_broker: bool, now_ms: int) -> None:
+        """Count a connection of `address`. Raises ConnectionThrottled, with nothing counted, if it makes too many."""
+        limit = self.address_limit(address)
+        if limit == UNLIMITED:
+            return
+        rate = self._address_rate(address, now_ms)
+        delay_ms = self._record(rate, limit, now_ms)
+        if not delay_ms:
+            return
+        rate.record(-1, now_ms)
+        if counts_for_broker:
+            self._broker.record(-1, now_ms)
+        rates = self._listeners.get(listener)
+        if rates is not None:
+            rates.accepted.record(-1, now_ms)
+            rates.address_delays.record(delay_ms, now_ms)
+        raise ConnectionThrottled(address, delay_ms)
+
+    def samples(self, now_ms: int) -> Iterator[RateSample]:
+        """Every rate and mean delay now, by the names of Kafka's group socket-server-metrics."""
+        yield RateSample("broker-connection-accept-rate", (), self._broker.measure(now_ms))
+        for listener, rates in self._listeners.items():
+            tags = (("listener", listener),)
+            yield RateSample("connection-accept-rate", tags, rates.accepted.measure(now_ms))
+            yield RateSample("connection-accept-throttle-time", tags, rates.delays.measure(now_ms))
+            yield RateSample("ip-connection-accept-throttle-time", tags, rates.address_delays.measure(now_ms))
+        for address, rate in self._addresses.items():
+            yield RateSample("connection-accept-rate", (("ip", address),), rate.accepted.measure(now_ms))
+
+    def _record(self, rate: Rate, limit: int, now_ms: int) -> int:
+        rate.record(1, now_ms)
+        if limit == UNLIMITED:
+            return 0
+        measured = rate.measure(now_ms)
+        if measured <= limit:
+            return 0
+        return min(throttle_time_ms(measured, limit, rate.window_ms(now_ms)), self._window.sample_ms)
+
+    def _address_rate(self, address: str, now_ms: int) -> Rate:
+        known = self._addresses.get(address)
+        if known is None:
+            if len(self._addresses) >= self._look_again_at:
+                self._forget_idle(now_ms)
+            known = self._addresses[address] = _AddressRate(self._window, now_ms)
+        known.last_ms = now_ms
+        return known.accepted
+
+    def _forget_idle(self, now_ms: int) -> None:
+        """A rate that nothing was added to for a whole window is none."""
+        oldest_ms = now_ms - self._window.duration_ms
+        self._addresses = {key: rate for key, rate in self._addresses.items() if rate.last_ms > oldest_ms}
+        self._look_again_at = max(FEW_ADDRESSES, 2 * len(self._addresses))

@@ -1,0 +1,29 @@
+"""One way to write each IP address, so that a limit finds the connections it is meant for.
+
+Used by the settings of this layer and by ConnectionQuotas; a name is looked up, which may block. Kafka:
+InetAddress.getByName.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+MAPPED_IPV4: Final = "::ffff:"
+"""How an IPv4 address begins on a socket that listens to both families."""
+
+
+def canonical_address(text: str) -> str:
+    """An address as accepted connections show it. Raises ValueError if it is none."""
+    import ipaddress  # noqa: PLC0415 - only brokers that limit addresses need it
+
+    return str(ipaddress.ip_address(text.strip().removeprefix(MAPPED_IPV4)))
+
+
+def addresses_of(host: str) -> list[str]:
+    """The addresses of a host, which may be one already. Raises OSError for a name that nobody knows."""
+    try:
+        return [canonical_address(host)]
+    except ValueError:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return [str(address[0]) for *_, address in found]

@@ -15,7 +15,7 @@ from barnabas.records.file_records import FileRecords
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.record_batch import RecordBatch
 from barnabas.runtime.files import Buffer
-from barnabas.storage.batch_scan import BatchPlace, find_batch, scan_batches
+from barnabas.storage.batch_scan import SEARCH_CHUNK_BYTES, BatchPlace, find_batch, scan_batches
 from barnabas.storage.fetch_data import FetchDataInfo
 from barnabas.storage.file_names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from barnabas.storage.index_file import CorruptIndex, IndexFile
@@ -222,8 +222,13 @@ class LogSegment:
 
     def translate_offset(self, offset: int, from_position: int = 0) -> BatchPlace | None:
         """The first batch whose last offset is at least `offset`; None when there is none."""
-        mapping = self.offset_index.lookup(offset)
-        return find_batch(self.file, offset, max(mapping.position, from_position), self.size)
+        at_or_before, following = self.offset_index.bounds(offset)
+        if following - at_or_before > SEARCH_CHUNK_BYTES:
+            # Large batches have an entry each, so it is most likely the next one's: that saves reading the one before.
+            place = find_batch(self.file, offset, following, self.size)
+            if place is not None and place.base_offset <= offset:
+                return place
+        return find_batch(self.file, offset, max(at_or_before, from_position), self.size)
 
     def upper_bound_offset(self, position: int, size: int) -> int | None:
         """An offset that batches of `size` bytes from `position` on do not reach; None: the segment's end.

@@ -63,6 +63,20 @@ class OffsetIndex(IndexFile):
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(self.base_offset + found[0], found[1])
 
+    def bounds(self, offset: int) -> tuple[int, int]:
+        """Where to look for the batch of `offset`: the positions of the last entry at or before it, and of the next one.
+
+        The second is -1 when there is none, or the first is of that very offset.
+        """
+        relative = offset - self.base_offset
+        with self._lock:
+            self._load()
+            number = self._number_of_last(0, relative)
+            key, position = self._stored_entry(number) if number >= 0 else (-1, 0)
+            if key == relative or number + 1 >= self._entries:
+                return position, -1
+            return position, self._stored_entry(number + 1)[1]
+
     def upper_bound_offset(self, position: int) -> int | None:
         """Offset of the first entry at or behind a position of the log file; None when there is none.
 

@@ -70,7 +70,10 @@ class IndexMachine(RuleBasedStateMachine):
     def look_up(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(BASE, self.model[-1][0] + 10 if self.model else BASE + 10))
         place = bisect.bisect_right(self.model, (offset, 1 << 40))
-        assert self.index.lookup(offset) == (self.model[place - 1] if place else (BASE, 0))
+        before = self.model[place - 1] if place else (BASE, 0)
+        assert self.index.lookup(offset) == before
+        has_next = place < len(self.model) and not (place and before[0] == offset)
+        assert self.index.bounds(offset) == (before[1], self.model[place][1] if has_next else -1)
 
     @invariant()
     def same_entries(self) -> None:

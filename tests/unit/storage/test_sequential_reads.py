@@ -8,6 +8,7 @@ from barnabas.records.file_records import FileRecords
 from barnabas.records.record_batch import RecordBatch
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.unified_log import UnifiedLog
+from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import Broker, batch
 
 EPOCH = 1
@@ -69,3 +70,23 @@ def test_what_was_truncated_is_not_expected_any_more() -> None:
         log.append_as_leader(batch(2, size=size), EPOCH)
     for offset, first in ((2, 2), (3, 3), (4, 3), (5, 5)):
         assert RecordBatch(read(log, offset, 5000)[0]).base_offset == first
+
+
+def test_a_large_batch_is_found_with_one_read() -> None:
+    files = SimulatedFiles()
+    broker = Broker(files)
+    log = broker.log()
+    for _ in range(6):
+        log.append_as_leader(batch(2, size=30_000), EPOCH)
+    log = broker.restart()
+    calls: list[str] = []
+
+    def note(call: str, path: str) -> None:
+        if path.endswith(".log"):
+            calls.append(call)
+
+    files.fault = note
+    for offset in (2, 5, 8):  # the index is in memory after the first
+        calls.clear()
+        log.read(offset, 1 << 20, FetchIsolation.LOG_END).release()
+        assert calls.count("read") == 1

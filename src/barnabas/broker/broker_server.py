@@ -28,6 +28,7 @@ from barnabas.broker.handler_families import build_handler_families
 from barnabas.broker.handler_pools import HandlerPools
 from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.process_tuning import raise_descriptor_limit, settle_garbage_collection, tune_thread_switching
+from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
 from barnabas.broker.stray_logs import stray_check
 from barnabas.broker.topic_log_configs import TopicLogConfigs, on_unclean_election_allowed
 from barnabas.config.kafka_config import KafkaConfig
@@ -40,6 +41,7 @@ from barnabas.config.listeners import (
 from barnabas.config.log_config import LogConfig
 from barnabas.controller.controller import Controller
 from barnabas.controller.controller_config import ControllerConfig
+from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.broker_registration import NOT_REGISTERED, BrokerRegistration
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metadata.config_repository import ConfigRepository
@@ -113,6 +115,7 @@ class BrokerServer:
         self._bind_sockets()
         self._serve_controller()
         self._join_cluster()
+        self._follow_settings()
         self._startup_gate.open()
         self._sockets.enable_request_processing()
         settle_garbage_collection()
@@ -184,7 +187,7 @@ class BrokerServer:
         self._broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
         repository = ConfigRepository(self._zk_client)
         self._dynamic.load(repository.broker_overrides, self._broker_id)
-        topic_configs = TopicLogConfigs(repository, lambda: self._dynamic.current)
+        self._topic_configs = topic_configs = TopicLogConfigs(repository, lambda: self._dynamic.current)
         topic_configs.begin_loading()
         is_cleaning = config.boolean("log.cleaner.enable")
         is_stray = stray_check(self._zk_client)
@@ -228,6 +231,9 @@ class BrokerServer:
         topic_changes = TopicChanges(self._metadata, self._timer)
         self._metadata.subscribe(topic_changes.metadata_changed)
         register_purgatory(self.metrics, topic_changes.purgatory)
+        elections = LeaderElections(self._controller, self._metadata, self._timer, self._clock)
+        self._metadata.subscribe(elections.metadata_changed)
+        register_purgatory(self.metrics, elections.purgatory)
         families = build_handler_families(
             self._dynamic,
             self._broker_id,
@@ -237,8 +243,10 @@ class BrokerServer:
             self._zk_client,
             topic_changes,
             lambda: self._broker_epoch(),  # noqa: PLW0108 - registration comes later
+            self._controller,
+            elections,
         )
-        registry = build_registry(families)
+        registry = build_registry(families, config.optional_string("broker.emulate.version"))
         parser = RequestParser(registry)
         apis = Apis(self._actions, self._clock.nanoseconds)
         self._startup_gate = StartupGate(parser, registry, apis.handle)
@@ -257,13 +265,14 @@ class BrokerServer:
         self.bound_endpoints = self._sockets.bind()
         self._on_stop("sockets", self._sockets.shutdown)
         self._on_stop("topic purgatory", topic_changes.purgatory.shutdown)
+        self._on_stop("election purgatory", elections.purgatory.shutdown)
 
     def _build_controller(self) -> None:
         """Make this broker's candidate for controller, which requests may ask as soon as they are read."""
         self._ready = threading.Event()
         self._controller = Controller(
             ControllerConfig.from_kafka_config(
-                self._dynamic.current,
+                lambda: self._dynamic.current,
                 broker_id=self._broker_id,
                 inter_broker_listener_name=inter_broker_listener_name_of(self._dynamic.current),
             ),
@@ -289,15 +298,35 @@ class BrokerServer:
         """Register this broker and stand for controller; wait until the topics of an earlier run are led again."""
         connections = BrokerConnections(self._dynamic.current, self._broker_id, self.bound_endpoints, self._clock)
         self._new_broker_channel = connections.channel_factory()
-        self._registration = BrokerRegistration(
-            self._zk_client,
-            BrokerInfo(self._broker_id, tuple(self._advertised()), self._config.optional_string("broker.rack")),
-        )
+        self._registration = BrokerRegistration(self._zk_client, self._broker_info())
         self._registration.register()
         self._broker_epoch = lambda: self._registration.epoch
         self._controller.startup()
         if not self._ready.wait(CONTROLLER_TIMEOUT_SECONDS):
             raise OSError(f"no controller told this broker of the cluster within {CONTROLLER_TIMEOUT_SECONDS} s")
+
+    def _follow_settings(self) -> None:
+        """Have the parts of the broker take over what was changed since they were made, and what will be."""
+        add_reconfigurable_parts(
+            self._dynamic,
+            self._config,
+            self._broker_id,
+            self._log_manager,
+            self._topic_configs,
+            self._scheduler,
+            self._sockets,
+            self._handlers,
+            self._controller,
+            self._advertise,
+        )
+
+    def _advertise(self) -> None:
+        self.bound_endpoints = [acceptor.end_point for acceptor in self._sockets.acceptors]
+        self._registration.update(self._broker_info())
+
+    def _broker_info(self) -> BrokerInfo:
+        rack = self._config.optional_string("broker.rack")
+        return BrokerInfo(self._broker_id, tuple(self._advertised()), rack)
 
     def _advertised(self) -> list[EndPoint]:
         """What clients are told: the advertised listeners, with the ports that were bound and a host they can use."""

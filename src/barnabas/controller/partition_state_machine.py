@@ -292,7 +292,7 @@ class PartitionStateMachine:
         }
         if strategy is ElectionStrategy.OFFLINE_ALLOW_UNCLEAN or not stuck:
             return stuck
-        default = "true" if self._config.unclean_leader_election_enable else "false"
+        default = "true" if self._config.unclean_leader_election_enable() else "false"
         settings = self._zk.configs.topics(sorted(stuck))
         return {topic for topic in stuck if settings[topic].get(_UNCLEAN_ELECTION, default).strip().lower() == "true"}
 

@@ -81,9 +81,9 @@ class ThreadScheduler:
         self._heap: list[_Entry] = []
         self._numbers = 0
         self._state = "new"  # new -> running -> stopped
-        self._threads = [
-            threading.Thread(target=self._run, name=f"scheduler-{number}", daemon=True) for number in range(threads)
-        ]
+        self._wanted = threads
+        self._running: set[int] = set()
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """See Scheduler. A second start, or one after shutdown, is an error."""
@@ -91,8 +91,23 @@ class ThreadScheduler:
             if self._state != "new":
                 raise RuntimeError(f"this scheduler is {self._state}, it cannot be started")
             self._state = "running"
-        for thread in self._threads:
-            thread.start()
+            self._start_threads()
+
+    def resize(self, threads: int) -> None:
+        """Have this many threads; surplus ones end, from the last, when their task is done.
+
+        Any thread may call, also one of them. Nothing happens after shutdown.
+        """
+        if threads < 1:
+            raise ValueError(f"a scheduler needs a thread, not {threads}")
+        with self._changed:
+            if self._state == "stopped":
+                return
+            self._wanted = threads
+            if self._state == "running":
+                self._threads = [thread for thread in self._threads if thread.is_alive()]
+                self._start_threads()
+            self._changed.notify_all()
 
     def shutdown(self) -> None:
         """See Scheduler. Harmless when called twice or before the start."""
@@ -103,8 +118,9 @@ class ThreadScheduler:
                 entry.cancelled = True
             self._heap.clear()
             self._changed.notify_all()
+            threads = list(self._threads)
         if was_running:
-            for thread in self._threads:
+            for thread in threads:
                 if thread is not threading.current_thread():
                     thread.join()
 
@@ -136,8 +152,17 @@ class ThreadScheduler:
         heapq.heappush(self._heap, entry)
         self._changed.notify()
 
-    def _run(self) -> None:
-        while (entry := self._take_due()) is not None:
+    def _start_threads(self) -> None:
+        """Start those that are wanted and don't run; the caller holds the condition."""
+        for number in range(self._wanted):
+            if number not in self._running:
+                self._running.add(number)
+                thread = threading.Thread(target=self._run, args=(number,), name=f"scheduler-{number}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _run(self, number: int) -> None:
+        while (entry := self._take_due(number)) is not None:
             try:
                 entry.task()
             except Exception:
@@ -154,10 +179,10 @@ class ThreadScheduler:
                 entry.due_ns = max(planned_ns, self._clock.nanoseconds())
                 self._push(entry)
 
-    def _take_due(self) -> _Entry | None:
-        """Wait for the next due task; None once the scheduler is stopped."""
+    def _take_due(self, number: int) -> _Entry | None:
+        """Wait for the next due task; None once the scheduler is stopped, or has no such thread any more."""
         with self._changed:
-            while self._state == "running":
+            while self._state == "running" and number < self._wanted:
                 while self._heap and self._heap[0].cancelled:
                     heapq.heappop(self._heap)
                 if not self._heap:
@@ -167,6 +192,7 @@ class ThreadScheduler:
                 if wait_ns <= 0:
                     return heapq.heappop(self._heap)
                 self._changed.wait(wait_ns / 1e9)
+            self._running.discard(number)
             return None
 
 

@@ -20,7 +20,7 @@ class LogEnvironment:
 
     write_checkpoints: writes recovery points and log start offsets of a log directory at once, because one of them
     has become smaller. May be called under a log's lock; raises OSError. write_later: see BackgroundWrites.
-    producer_id_expiration_ms: how long an idle producer is remembered.
+    producer_id_expiration_ms: how long an idle producer is remembered, as set now.
     """
 
     files: Files
@@ -30,4 +30,4 @@ class LogEnvironment:
     on_failure: Callable[[str, str, OSError], None]
     write_checkpoints: Callable[[str], None]
     write_later: Callable[[Callable[[], None]], None]
-    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_ms: Callable[[], int]

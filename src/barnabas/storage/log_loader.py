@@ -257,7 +257,7 @@ class LogLoader:
             self._environment,
             after_clean_shutdown=self._terms.had_clean_shutdown,
         )
-        producers.remove_expired(self._environment.clock.milliseconds(), self._environment.producer_id_expiration_ms)
+        producers.remove_expired(self._environment.clock.milliseconds(), self._environment.producer_id_expiration_ms())
 
     def _fill_in_epochs(self, start_offset: int) -> None:
         """Take the epochs of batches before the first known one from the batches themselves.

@@ -13,6 +13,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from barnabas.config.log_config import LogConfig
@@ -100,7 +101,7 @@ class LogManager:
             directories.failed,
             self._checkpoints.write_both,
             BackgroundWrites(scheduler).later,
-            config.producer_id_expiration_ms,
+            lambda: self._config.producer_id_expiration_ms,
         )
         self.get_log = self._table.get
         """The partition's log, None when there is none here, or only in a directory that failed."""
@@ -285,6 +286,14 @@ class LogManager:
         if self.cleaner is not None:
             for topic_partition in no_longer_compacted:
                 self.cleaner.abort_cleaning(topic_partition)
+
+    def reconfigure(self, config: LogManagerConfig) -> None:
+        """Take over the threads per directory and the expiration of producers; intervals stay as they were at start."""
+        self._config = replace(
+            self._config,
+            recovery_threads_per_dir=config.recovery_threads_per_dir,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
 
     def async_delete(self, topic_partition: TopicPartition) -> None:
         """Take the log out and rename its directory; the files go after file.delete.delay.ms.

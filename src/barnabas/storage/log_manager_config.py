@@ -1,4 +1,4 @@
-"""What of the broker's settings concerns the log manager. A frozen snapshot, made once at start."""
+"""What of the broker's settings concerns the log manager. A frozen snapshot, replaced as a whole."""
 
 from __future__ import annotations
 

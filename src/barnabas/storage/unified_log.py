@@ -457,7 +457,7 @@ class UnifiedLog:
         """Forget producers that have been idle for `producer.id.expiration.ms`."""
         if self.producer_states.states is not None:
             with self.lock:
-                self.producer_states.remove_expired(now_ms, self._environment.producer_id_expiration_ms)
+                self.producer_states.remove_expired(now_ms, self._environment.producer_id_expiration_ms())
 
     # -- leader epochs
 

@@ -75,11 +75,8 @@ class LogCleaner:
         for thread in threads:
             thread.await_shutdown()
 
-    def reconfigure(self, config: CleanerConfig) -> None:
-        """Take new settings: the threads end and new ones start, also for those that had failed.
-
-        Raises ValueError when the number of threads is less than half or more than double, or the memory too small.
-        """
+    def validate(self, config: CleanerConfig) -> None:
+        """Raise ValueError for less than half or more than double the threads, or when the memory is too small."""
         old = self._config.threads
         if config.threads < 1:
             raise ValueError("Log cleaner threads should be at least 1")
@@ -88,6 +85,13 @@ class LogCleaner:
         if config.threads > old * 2:
             raise ValueError(f"Log cleaner threads cannot be increased to more than double the current value {old}")
         config.check()
+
+    def reconfigure(self, config: CleanerConfig) -> None:
+        """Take new settings: the threads end and new ones start, also for those that had failed.
+
+        Raises as `validate` does.
+        """
+        self.validate(config)
         self.shutdown()
         with self._lock:
             self._config = config

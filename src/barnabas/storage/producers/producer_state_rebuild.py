@@ -47,7 +47,7 @@ def rebuild_producer_state(
         return
     knew_nothing = manager.is_empty and manager.end_offset >= end_offset
     manager.truncate_and_reload(
-        log_start_offset, end_offset, environment.clock.milliseconds(), environment.producer_id_expiration_ms
+        log_start_offset, end_offset, environment.clock.milliseconds(), environment.producer_id_expiration_ms()
     )
     if end_offset > manager.end_offset and not knew_nothing:
         for segment in segments.values(manager.end_offset, end_offset):

@@ -1,0 +1,78 @@
+"""Listeners that are added, removed and advertised otherwise while the broker runs.
+
+Called by DynamicBrokerConfig; the SocketServer and the registration have locks of their own. A listener that exists
+keeps its address and security. Kafka: DynamicListenerConfig in kafka.server.DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.dynamic_settings import LISTENER_SETTINGS_FOR_ALL
+from barnabas.config.kafka_config import LISTENER_PREFIX, KafkaConfig
+from barnabas.config.listeners import (
+    EndPoint,
+    advertised_listeners_of,
+    inter_broker_listener_name_of,
+    listeners_of,
+    protocol_map_of,
+)
+from barnabas.network.socket_server import CHANNEL_BUILDERS, SocketServer
+
+
+class DynamicListeners:
+    """advertise: told when the listeners have changed, or what is advertised, to register the broker anew."""
+
+    settings = frozenset({"listeners", "advertised.listeners", "listener.security.protocol.map"})
+
+    def __init__(self, sockets: SocketServer, advertise: Callable[[], None]) -> None:
+        self._sockets = sockets
+        self._advertise = advertise
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """See Reconfigurable. What the whole configuration must be like is checked before."""
+        old, new = _by_name(listeners_of(current)), _by_name(listeners_of(proposed))
+        advertised = _by_name(advertised_listeners_of(proposed))
+        protocols = protocol_map_of(proposed)
+        for name in new.keys() & old.keys():
+            if _fixed_settings(current, name) != _fixed_settings(proposed, name):
+                raise ConfigError(
+                    f"Configs cannot be updated dynamically for existing listener ListenerName({name}), "
+                    "restart broker or create a new listener for update"
+                )
+            if old[name].security_protocol != protocols[name]:
+                raise ConfigError(f"Security protocol cannot be updated for existing listener ListenerName({name})")
+        for name in new.keys() - old.keys():
+            if new[name].security_protocol not in CHANNEL_BUILDERS:
+                raise ConfigError(f"{new[name].connection_string} needs {new[name].security_protocol}", "listeners")
+        inter_broker = inter_broker_listener_name_of(proposed)
+        if inter_broker not in advertised:
+            raise ConfigError(
+                f"Advertised listener must be specified for inter-broker listener ListenerName({inter_broker})"
+            )
+        if inter_broker != inter_broker_listener_name_of(current):
+            raise ConfigError("The listener between brokers cannot be exchanged for another one while the broker runs")
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """See Reconfigurable. Raises OSError when an address cannot be opened."""
+        old, new = _by_name(listeners_of(previous)), _by_name(listeners_of(current))
+        removed = [end_point for name, end_point in old.items() if name not in new]
+        added = [end_point for name, end_point in new.items() if name not in old]
+        if removed:
+            self._sockets.remove_listeners(removed)
+        if added:
+            self._sockets.add_listeners(added)
+        if removed or added or advertised_listeners_of(previous) != advertised_listeners_of(current):
+            self._advertise()
+
+
+def _by_name(end_points: list[EndPoint]) -> dict[str, EndPoint]:
+    return {end_point.listener_name: end_point for end_point in end_points}
+
+
+def _fixed_settings(config: KafkaConfig, listener_name: str) -> dict[str, str]:
+    """What is set for this listener alone, and read only when it is opened."""
+    prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
+    own = {name.removeprefix(prefix): value for name, value in config.originals.items() if name.startswith(prefix)}
+    return {name: value for name, value in own.items() if name not in LISTENER_SETTINGS_FOR_ALL}

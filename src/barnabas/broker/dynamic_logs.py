@@ -1,0 +1,78 @@
+"""Logs whose topics leave settings to the broker follow the broker's; so does how long idle producers are remembered.
+
+Called by DynamicBrokerConfig, on the thread that also hands topics' own changes to the logs, so that the two don't
+cross. Kafka: DynamicLogConfig and DynamicProducerStateManagerConfig in kafka.server.DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from barnabas.broker.topic_log_configs import TopicLogConfigs
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.log_config import LogConfig
+from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
+from barnabas.storage.log_manager import LogManager
+from barnabas.storage.log_manager_config import LogManagerConfig
+
+logger = logging.getLogger(__name__)
+
+_UNCLEAN_ELECTION = "unclean.leader.election.enable"
+_FOLLOW_RETENTION = -2
+
+
+class DynamicLogs:
+    """allow_unclean_election: told when topics that don't say otherwise may be led by who was not in sync."""
+
+    settings = frozenset(synonym.name for key in TOPIC_CONFIG_KEYS.values() for synonym in key.synonyms)
+
+    def __init__(
+        self, log_manager: LogManager, topic_configs: TopicLogConfigs, allow_unclean_election: Callable[[], None]
+    ) -> None:
+        self._log_manager = log_manager
+        self._topic_configs = topic_configs
+        self._allow_unclean_election = allow_unclean_election
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """See Reconfigurable."""
+        log_config = LogConfig.of(proposed)
+        _check_local_retention(proposed, "log.local.retention.ms", "log.retention.ms", log_config.retention_ms)
+        _check_local_retention(proposed, "log.local.retention.bytes", "log.retention.bytes", log_config.retention_bytes)
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """See Reconfigurable."""
+        for topic in {log.topic_partition.topic for log in self._log_manager.all_logs()}:
+            self._log_manager.update_log_config(topic, self._topic_configs.log_config(topic))
+        if current.boolean(_UNCLEAN_ELECTION) and not previous.boolean(_UNCLEAN_ELECTION):
+            self._allow_unclean_election()
+
+
+class DynamicProducerExpiration:
+    """`producer.id.expiration.ms` of the logs of `log_manager`."""
+
+    settings = frozenset({"producer.id.expiration.ms"})
+
+    def __init__(self, log_manager: LogManager) -> None:
+        self._log_manager = log_manager
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """See Reconfigurable. Its bounds are checked where it is parsed."""
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """See Reconfigurable."""
+        config = LogManagerConfig.from_kafka_config(current)
+        logger.info("Reconfigure producer.id.expiration.ms to %d", config.producer_id_expiration_ms)
+        self._log_manager.reconfigure(config)
+
+
+def _check_local_retention(config: KafkaConfig, name: str, whole_name: str, whole: int) -> None:
+    """What stays local of a tiered topic is no more than what is kept of it."""
+    local = config.integer(name)
+    if whole < 0 or local == _FOLLOW_RETENTION:
+        return
+    if local == -1:
+        raise ConfigError.invalid(name, local, f"Value must not be -1 as {whole_name} value is set as {whole}.")
+    if local > whole:
+        raise ConfigError.invalid(name, local, f"Value must not be more than {whole_name} property value: {whole}")

@@ -1,0 +1,55 @@
+"""Limits of connections and network threads that follow their settings, for all listeners and for one.
+
+Called by DynamicBrokerConfig; changes nothing of its own, so no lock. Kafka: the reconfigurable parts of
+kafka.network.SocketServer, DataPlaneAcceptor and ListenerConnectionQuota.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from barnabas.broker.dynamic_threads import check_thread_count
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
+from barnabas.network.network_config import NetworkConfig
+from barnabas.network.socket_server import SocketServer
+
+_PER_LISTENER = ("max.connections", "max.connection.creation.rate")
+_THREADS = "num.network.threads"
+
+
+class DynamicNetwork:
+    """Reconfigures `sockets`. broker_id: names their threads."""
+
+    settings = frozenset({"max.connections.per.ip", "max.connections.per.ip.overrides", *_PER_LISTENER, _THREADS})
+
+    def __init__(self, sockets: SocketServer, broker_id: int) -> None:
+        self._sockets = sockets
+        self._broker_id = broker_id
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """See Reconfigurable."""
+        had = {end_point.listener_name for end_point in listeners_of(current)}
+        for end_point in listeners_of(proposed):
+            name = end_point.listener_name
+            for setting in _PER_LISTENER:
+                value = _integer(proposed, name, setting)
+                if value <= 0:
+                    raise ConfigError(f"Invalid {setting} {value}", setting)
+            if name in had:
+                check_thread_count(_THREADS, _integer(current, name, _THREADS), _integer(proposed, name, _THREADS))
+        self._network_config(proposed)
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """See Reconfigurable."""
+        self._sockets.reconfigure(self._network_config(current))
+
+    def _network_config(self, config: KafkaConfig) -> NetworkConfig:
+        network = NetworkConfig.from_kafka_config(config, inter_broker_listener_name_of(config))
+        return replace(network, broker_id=self._broker_id)
+
+
+def _integer(config: KafkaConfig, listener_name: str, setting: str) -> int:
+    value = config.for_listener(listener_name, setting)
+    return value if isinstance(value, int) else 0

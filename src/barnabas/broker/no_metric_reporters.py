@@ -1,0 +1,27 @@
+"""Refuses metric reporters: they are Java classes, and there is no Java here.
+
+Called by DynamicBrokerConfig; stateless. Kafka: DynamicMetricsReporters in kafka.server.DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
+
+
+class NoMetricReporters:
+    """Keeps `metric.reporters` as it is; taking reporters away is fine."""
+
+    settings = frozenset({"metric.reporters"})
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """See Reconfigurable."""
+        added = [name for name in proposed.list("metric.reporters") if name not in current.list("metric.reporters")]
+        if added:
+            raise ConfigError(
+                f"metric.reporters: the Java class {added[0]} cannot be loaded; metrics are read at metrics.listen",
+                "metric.reporters",
+            )
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """See Reconfigurable."""

@@ -9,7 +9,7 @@ Kafka: DelayedCreatePartitions, DelayedDeleteTopics, ZkAdminManager's topicPurga
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, TopicMetadata
@@ -20,9 +20,11 @@ from barnabas.purgatory.timer import Timer
 Answer = Callable[[frozenset[str]], None]
 
 
-def is_led(topic: TopicMetadata | None) -> bool:
-    """Whether every partition of a topic has a leader."""
-    return topic is not None and all(partition.leader >= 0 for partition in topic.partitions)
+def is_led(topic: TopicMetadata | None, count: int = 1) -> bool:
+    """Whether a topic has so many partitions, and each of them a leader."""
+    if topic is None or len(topic.partitions) < count:
+        return False
+    return all(partition.leader >= 0 for partition in topic.partitions)
 
 
 class DelayedTopicChange(DelayedOperation):
@@ -54,6 +56,12 @@ class TopicChanges:
     def when_led(self, names: frozenset[str], timeout_ms: int, answer: Answer) -> None:
         """Call `answer(topics without a leader)` when all of `names` have one, or after `timeout_ms`."""
         self._wait(names, timeout_ms, lambda image, name: not is_led(image.topics.get(name)), answer)
+
+    def when_grown(self, counts: Mapping[str, int], timeout_ms: int, answer: Answer) -> None:
+        """Call `answer(topics with fewer partitions, or one without a leader)` when there are none, or when late."""
+        self._wait(
+            frozenset(counts), timeout_ms, lambda image, name: not is_led(image.topics.get(name), counts[name]), answer
+        )
 
     def when_gone(self, names: frozenset[str], timeout_ms: int, answer: Answer) -> None:
         """Call `answer(topics still there)` when none of `names` is, or after `timeout_ms`."""

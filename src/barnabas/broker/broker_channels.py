@@ -20,10 +20,11 @@ from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
-from barnabas.transport.selector import USE_DEFAULT_BUFFER_SIZE, ChannelBuilder, Selector, plaintext_channel
+from barnabas.transport.selector import ChannelBuilder, Selector, plaintext_channel
 from barnabas.zk.zk_data import BrokerInfo
 
 NEVER_IDLE: Final = -1
+SYSTEM_BUFFER_SIZE: Final = -1
 LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 CLIENT_CHANNEL_BUILDERS: Final[dict[str, ChannelBuilder]] = {"PLAINTEXT": plaintext_channel}
 
@@ -66,8 +67,8 @@ class BrokerConnections:
                 reconnect_backoff_max_ms=0,
                 connection_setup_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),
                 connection_setup_timeout_max_ms=config.integer("socket.connection.setup.timeout.max.ms"),
-                send_buffer_bytes=USE_DEFAULT_BUFFER_SIZE,
-                receive_buffer_bytes=USE_DEFAULT_BUFFER_SIZE,
+                send_buffer_bytes=SYSTEM_BUFFER_SIZE,
+                receive_buffer_bytes=SYSTEM_BUFFER_SIZE,
                 discover_broker_versions=False,
             ),
             self._clock,

@@ -15,6 +15,7 @@ from barnabas.controller.controller_channel_manager import ControllerChannelMana
 from barnabas.controller.controller_config import ControllerConfig
 from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica
 from barnabas.controller.election import ElectionStrategy
+from barnabas.controller.partition_reassignments import PartitionReassignments
 from barnabas.controller.partition_state_machine import PartitionStateMachine
 from barnabas.controller.partition_states import PartitionState
 from barnabas.controller.replica_state_machine import ReplicaStateMachine
@@ -32,7 +33,7 @@ state_logger = logging.getLogger("state.change.logger")
 
 
 class ClusterChanges:
-    """Reacts to the cluster. The state machines, `deletions` and the context are shared with the controller."""
+    """Reacts to the cluster. State machines, `deletions`, `reassignments`, context are shared with the controller."""
 
     def __init__(
         self,
@@ -56,6 +57,9 @@ class ClusterChanges:
         self.deletions = TopicDeletionManager(
             config, context, replicas, partitions, zk_client, self._send_to_all_brokers, watches.unwatch_topic
         )
+        self.reassignments = PartitionReassignments(
+            context, zk_client, watches, batch, replicas, partitions, self.deletions, self._send_to_all_brokers
+        )
 
     def initialize_context(self) -> None:
         """Read brokers, topics and leaders after winning an election, and open the channels to the brokers."""
@@ -68,10 +72,11 @@ class ClusterChanges:
         context.leadership = self._zk.topics.partition_states(context.all_partitions)
         self._channels.startup(context.live_brokers.values())
 
-    def topics_with_offline_replicas(self) -> set[str]:
-        """Topics that can't be deleted yet."""
+    def topics_ineligible_for_deletion(self) -> set[str]:
+        """Topics that can't be deleted yet: a replica is offline, or a partition is being reassigned."""
         _, offline = self._context.online_and_offline_replicas()
-        return {replica.partition.topic for replica in offline}
+        reassigned = {partition.topic for partition in self._context.partitions_being_reassigned}
+        return reassigned | {replica.partition.topic for replica in offline}
 
     def send_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
         """Tell brokers who is live, and about partitions."""
@@ -130,6 +135,7 @@ class ClusterChanges:
         replicas = self._context.replicas_on_brokers(broker_ids)
         self._replicas.handle_state_changes(replicas, ReplicaState.ONLINE)
         self._partitions.trigger_online_partition_state_change()
+        self.reassignments.resume(broker_ids)
         self.deletions.resume_deletion_for_topics({replica.partition.topic for replica in replicas})
         self._watches.watch_brokers(broker_ids)
 
@@ -233,6 +239,8 @@ class ClusterChanges:
             for partition, assignment in topic.assignment.items():
                 self._context.update_assignment(partition, assignment)
                 partitions.append(partition)
+                if assignment.is_being_reassigned:
+                    self._context.partitions_being_reassigned.add(partition)
         return sorted(partitions)
 
     def on_topic_deletion(self, _event: events.Signal) -> None:
@@ -248,13 +256,9 @@ class ClusterChanges:
             self._zk.topics.remove_deletions(known, self._context.epoch_version)
         elif known:
             logger.info("Starting topic deletion for topics %s", ",".join(sorted(known)))
-            reassigned = {tp.topic for topic in known for tp in self._reassigned_partitions(topic)}
+            reassigned = known & {partition.topic for partition in self._context.partitions_being_reassigned}
             self.deletions.mark_topics_ineligible(reassigned, "topic reassignment in progress")
             self.deletions.enqueue_topics_for_deletion(known)
-
-    def _reassigned_partitions(self, topic: str) -> list[TopicPartition]:
-        assignment = self._context.assignment_of_topic(topic)
-        return [partition for partition, replicas in assignment.items() if replicas.is_being_reassigned]
 
     # -- answers of brokers ----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ Kafka: kafka.controller.KafkaController.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from barnabas.controller import controller_events as events
@@ -27,11 +27,12 @@ from barnabas.controller.leadership_changes import LeadershipChanges, not_contro
 from barnabas.controller.partition_state_machine import PartitionStateMachine
 from barnabas.controller.replica_state_machine import ReplicaStateMachine
 from barnabas.controller.store_watches import ELECTION_FROM_STORE, StoreWatches
+from barnabas.metadata.producer_ids import new_producer_id_block
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.scheduler import ScheduledTask, Scheduler
-from barnabas.zk.errors import ControllerMovedError
+from barnabas.zk.errors import ControllerMovedError, StoreError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store import SessionState
 from barnabas.zk.zk_data import FinalizedFeatures
@@ -91,7 +92,7 @@ class Controller:
             config, context, zk_client, watches, self._channels, batch, replicas, partitions
         )
         self._leadership = LeadershipChanges(config, context, partitions, replicas, batch, self._store_election_done)
-        self._isr = IsrChanges(context, zk_client, cluster.send_update_metadata)
+        self._isr = IsrChanges(context, zk_client, cluster.send_update_metadata, cluster.reassignments.on_isr_changed)
         self._handlers: Mapping[events.Signal | type[events.ControllerEvent], Callable[[Any], None]] = {
             events.Signal.STARTUP: self._on_startup,
             events.Signal.CONTROLLER_CHANGE: self._on_controller_change,
@@ -115,6 +116,10 @@ class Controller:
             events.UncleanLeaderElectionEnable: self._on_unclean_leader_election_enable,
             events.ControlledShutdown: self._on_controlled_shutdown,
             events.AlterPartitionReceived: self._isr.on_alter_partition,
+            events.AllocateProducerIds: self._on_allocate_producer_ids,
+            events.ApiPartitionReassignment: self._on_api_partition_reassignment,
+            events.ListPartitionReassignments: self._on_list_partition_reassignments,
+            events.PartitionReassignmentIsrChange: self._on_partition_reassignment_isr_change,
         }
 
     def _new_batch(self) -> BrokerRequestBatch:
@@ -163,6 +168,32 @@ class Controller:
         """Change in-sync replicas for AlterPartition; `callback` gets the answer on the controller's thread."""
         self._events.put(events.AlterPartitionReceived(request, version, callback))
 
+    def allocate_producer_ids(
+        self, broker_id: int, broker_epoch: int, callback: events.AllocateProducerIdsCallback
+    ) -> None:
+        """A block of producer ids for a broker; `callback` gets it on the controller's thread, or an ApiError."""
+        self._events.put(events.AllocateProducerIds(broker_id, broker_epoch, callback))
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        callback: events.AlterReassignmentsCallback,
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> None:
+        """Move partitions to other replicas (None: stop moving); `callback` gets each one's error on the controller's
+
+        thread, or an ApiError.
+        """
+        self._events.put(events.ApiPartitionReassignment(reassignments, allow_replication_factor_change, callback))
+
+    def list_partition_reassignments(
+        self, partitions: Collection[TopicPartition] | None, callback: events.ListReassignmentsCallback
+    ) -> None:
+        """Which partitions (None: of all) are being moved, and how; on the controller's thread, or an ApiError."""
+        asked = None if partitions is None else frozenset(partitions)
+        self._events.put(events.ListPartitionReassignments(asked, callback))
+
     def enable_unclean_leader_election(self, topic: str | None = None) -> None:
         """Unclean elections are allowed now (for a topic, or by default): elect where leaders are missing."""
         if self.is_active:
@@ -193,9 +224,11 @@ class Controller:
         except ControllerMovedError:
             logger.info("Controller moved to another broker when processing %s.", type(event).__name__)
             self._maybe_resign()
+            self._preempt(event)
         except BatchNotEmpty:
             logger.exception("Forcing the controller to resign")
             self._trigger_controller_move()
+            self._preempt(event)
         if self._on_ready is not None and self.is_active and self._channels.is_idle(self._config.broker_id):
             on_ready, self._on_ready = self._on_ready, None
             on_ready()
@@ -208,6 +241,10 @@ class Controller:
             event.callback(not_controller(event.partitions or ()))
         elif isinstance(event, events.AlterPartitionReceived):
             event.callback(AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
+        elif isinstance(
+            event, events.ApiPartitionReassignment | events.ListPartitionReassignments | events.AllocateProducerIds
+        ):
+            event.callback(ApiError(ErrorCode.NOT_CONTROLLER))
 
     # -- being elected, and resigning ------------------------------------------------------------------------------
 
@@ -269,12 +306,13 @@ class Controller:
         self._zk.delete_isr_change_notifications(version)
         self._cluster.initialize_context()
         deletions = self._cluster.deletions
-        deletions.init(self._zk.topics.deletions(), self._cluster.topics_with_offline_replicas())
+        deletions.init(self._zk.topics.deletions(), self._cluster.topics_ineligible_for_deletion())
         # brokers have to know each other before they are told whom to lead or follow
         self._cluster.send_update_metadata(self._context.live_brokers, ())
         self._replicas.startup()
         self._partitions.startup()
         logger.info("Ready to serve as the new controller with epoch %d", self._context.epoch)
+        self._cluster.reassignments.resume()
         deletions.try_topic_deletion()
         self._on_replica_leader_election(ELECTION_FROM_STORE)
         if self._config.auto_leader_rebalance_enable:
@@ -366,3 +404,40 @@ class Controller:
         except ApiError as error:
             remaining = error
         event.callback(remaining)
+
+    # -- reassignments -----------------------------------------------------------------------------------------------
+
+    def _on_api_partition_reassignment(self, event: events.ApiPartitionReassignment) -> None:
+        event.callback(
+            self._cluster.reassignments.alter(
+                event.reassignments, allow_replication_factor_change=event.allow_replication_factor_change
+            )
+        )
+
+    def _on_list_partition_reassignments(self, event: events.ListPartitionReassignments) -> None:
+        event.callback(self._cluster.reassignments.under_way(event.partitions))
+
+    def _on_partition_reassignment_isr_change(self, event: events.PartitionReassignmentIsrChange) -> None:
+        self._cluster.reassignments.on_isr_changed(event.partition)
+
+    # -- producer ids ------------------------------------------------------------------------------------------------
+
+    def _on_allocate_producer_ids(self, event: events.AllocateProducerIds) -> None:
+        epoch = self._context.broker_epochs.get(event.broker_id)
+        if epoch is None:
+            logger.warning("Ignoring AllocateProducerIds due to unknown broker %d", event.broker_id)
+            event.callback(ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED))
+        elif epoch != event.broker_epoch:
+            logger.warning(
+                "Ignoring AllocateProducerIds due to stale broker epoch %d for broker %d",
+                event.broker_epoch,
+                event.broker_id,
+            )
+            event.callback(ApiError(ErrorCode.STALE_BROKER_EPOCH))
+        else:
+            try:
+                event.callback(new_producer_id_block(event.broker_id, self._zk))
+            except ApiError as error:
+                event.callback(error)
+            except StoreError as error:
+                event.callback(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))

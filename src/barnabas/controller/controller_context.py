@@ -45,6 +45,7 @@ class ControllerContext:
         self.partition_states: dict[TopicPartition, PartitionState] = {}
         self.replica_states: dict[PartitionAndReplica, ReplicaState] = {}
         self.replicas_on_offline_dirs: dict[int, set[TopicPartition]] = {}
+        self.partitions_being_reassigned: set[TopicPartition] = set()
         self.topics_to_be_deleted: set[str] = set()
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
@@ -167,6 +168,7 @@ class ControllerContext:
             self.topic_names.pop(topic_id, None)
         for partition, assignment in self.assignments.pop(topic, {}).items():
             tp = TopicPartition(topic, partition)
+            self.partitions_being_reassigned.discard(tp)
             self.leadership.pop(tp, None)
             self.partition_states.pop(tp, None)
             for replica in assignment.replicas:

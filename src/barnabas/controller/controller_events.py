@@ -7,7 +7,7 @@ Kafka: the sealed trait ControllerEvent in kafka.controller.KafkaController.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from barnabas.protocol.errors import ApiError
@@ -19,6 +19,8 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.zk_data import ProducerIdsBlock
 
 
 class ElectionType(enum.IntEnum):
@@ -41,6 +43,10 @@ ElectLeadersCallback: TypeAlias = Callable[[Mapping[TopicPartition, "int | ApiEr
 # the partitions the broker still leads, or why it can't be told
 ControlledShutdownCallback: TypeAlias = Callable[["set[TopicPartition] | ApiError"], None]
 AlterPartitionCallback: TypeAlias = Callable[[AlterPartitionResponse], None]
+# by partition why it is not being moved, None if it is; or why none can be
+AlterReassignmentsCallback: TypeAlias = Callable[["Mapping[TopicPartition, ApiError | None] | ApiError"], None]
+AllocateProducerIdsCallback: TypeAlias = Callable[["ProducerIdsBlock | ApiError"], None]
+ListReassignmentsCallback: TypeAlias = Callable[["Mapping[TopicPartition, ReplicaAssignment] | ApiError"], None]
 
 
 class Signal(enum.Enum):
@@ -113,6 +119,35 @@ class AlterPartitionReceived(NamedTuple):
     callback: AlterPartitionCallback
 
 
+class AllocateProducerIds(NamedTuple):
+    """A broker wants a block of producer ids."""
+
+    broker_id: int
+    broker_epoch: int
+    callback: AllocateProducerIdsCallback
+
+
+class ApiPartitionReassignment(NamedTuple):
+    """Move partitions to other replicas; None as replicas: stop moving them."""
+
+    reassignments: Mapping[TopicPartition, Sequence[int] | None]
+    allow_replication_factor_change: bool
+    callback: AlterReassignmentsCallback
+
+
+class ListPartitionReassignments(NamedTuple):
+    """Which of these partitions are being moved (None: of all)?"""
+
+    partitions: frozenset[TopicPartition] | None
+    callback: ListReassignmentsCallback
+
+
+class PartitionReassignmentIsrChange(NamedTuple):
+    """The in-sync replicas of a partition that is being moved changed."""
+
+    partition: TopicPartition
+
+
 class LeaderAndIsrResponseReceived(NamedTuple):
     """A broker answered."""
 
@@ -143,6 +178,10 @@ ControllerEvent: TypeAlias = (
     | UncleanLeaderElectionEnable
     | ControlledShutdown
     | AlterPartitionReceived
+    | AllocateProducerIds
+    | ApiPartitionReassignment
+    | ListPartitionReassignments
+    | PartitionReassignmentIsrChange
     | LeaderAndIsrResponseReceived
     | UpdateMetadataResponseReceived
     | StopReplicaResponseReceived

@@ -26,14 +26,22 @@ _FIRST_VERSION_WITH_BROKER_EPOCHS = 3
 
 
 class IsrChanges:
-    """Checks what a leader wants against what the controller knows, writes it, tells the brokers."""
+    """Checks what a leader wants against what the controller knows, writes it, tells the brokers.
+
+    `on_isr_changed` hears of each partition whose in-sync replicas changed, when everybody else was told.
+    """
 
     def __init__(
-        self, context: ControllerContext, zk_client: KafkaZkClient, send_update_metadata: SendUpdateMetadata
+        self,
+        context: ControllerContext,
+        zk_client: KafkaZkClient,
+        send_update_metadata: SendUpdateMetadata,
+        on_isr_changed: Callable[[TopicPartition], None],
     ) -> None:
         self._context = context
         self._zk = zk_client
         self._send_update_metadata = send_update_metadata
+        self._on_isr_changed = on_isr_changed
 
     def on_alter_partition(self, event: AlterPartitionReceived) -> None:
         """Answer the leader in any case."""
@@ -43,6 +51,10 @@ class IsrChanges:
             event.callback(AlterPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
             raise
         event.callback(response)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.NONE:
+                    self._on_isr_changed(TopicPartition(topic.topic_name, partition.partition_index))
 
     def on_isr_change_notification(self, _event: Signal) -> None:
         """Read again what leaders wrote, and tell every broker."""
@@ -53,6 +65,8 @@ class IsrChanges:
             self._context.leadership.update(states)
             if states:
                 self._send_update_metadata(self._context.live_brokers, list(states))
+            for partition in states:
+                self._on_isr_changed(partition)
         finally:
             self._zk.delete_isr_change_notifications(self._context.epoch_version, names)
 

@@ -1,7 +1,7 @@
 """What the controller watches in the store: each watch becomes an event in its queue.
 
 A part of the controller; registered and unregistered on its thread, fired on the store's watch thread, which only puts
-events. Holds the set of topics and brokers watched, owned by the controller's thread, so no lock.
+events. Holds the topics, brokers and partitions watched, owned by the controller's thread, so no lock.
 
 Kafka: the ...Handler classes at the end of kafka.controller.KafkaController.
 """
@@ -16,9 +16,11 @@ from barnabas.controller.controller_events import (
     ElectionTrigger,
     ElectionType,
     PartitionModifications,
+    PartitionReassignmentIsrChange,
     ReplicaLeaderElection,
     Signal,
 )
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.store import WatchEventType
 from barnabas.zk.zk_data import (
     BrokerIdsZNode,
@@ -28,6 +30,7 @@ from barnabas.zk.zk_data import (
     IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,
     PreferredReplicaElectionZNode,
+    TopicPartitionStateZNode,
     TopicsZNode,
     TopicZNode,
 )
@@ -44,6 +47,7 @@ class StoreWatches:
         self._put = put_event
         self._topics: set[str] = set()
         self._brokers: set[int] = set()
+        self._partitions: set[TopicPartition] = set()
 
     def watch_controller(self) -> None:
         """Hear of a new controller, or of none; before and after being it."""
@@ -94,6 +98,19 @@ class StoreWatches:
             self._brokers.discard(broker_id)
             self._access.unregister_change_handler(BrokerIdZNode.path(broker_id))
 
+    def watch_partition_state(self, partition: TopicPartition) -> None:
+        """Hear of changes to the in-sync replicas of a partition being reassigned. Reading its state arms it."""
+        if partition not in self._partitions:
+            self._partitions.add(partition)
+            self._access.register_change_handler(
+                TopicPartitionStateZNode.path(partition), self._partition_handler(partition)
+            )
+
+    def unwatch_partition_state(self, partition: TopicPartition) -> None:
+        """Hear no more of it."""
+        self._partitions.discard(partition)
+        self._access.unregister_change_handler(TopicPartitionStateZNode.path(partition))
+
     def unwatch_cluster(self) -> None:
         """Hear only of the controller any more."""
         self._access.unregister_change_handler(PreferredReplicaElectionZNode.path)
@@ -107,6 +124,8 @@ class StoreWatches:
             self._access.unregister_child_change_handler(path)
         for topic in list(self._topics):
             self.unwatch_topic(topic)
+        for partition in list(self._partitions):
+            self.unwatch_partition_state(partition)
         self.unwatch_brokers(list(self._brokers))
 
     # -- on the watch thread ---------------------------------------------------------------------------------------
@@ -122,6 +141,13 @@ class StoreWatches:
         def on_change(event: WatchEventType) -> None:
             if event is WatchEventType.DATA_CHANGED:
                 self._put(PartitionModifications(topic))
+
+        return on_change
+
+    def _partition_handler(self, partition: TopicPartition) -> Callable[[WatchEventType], None]:
+        def on_change(event: WatchEventType) -> None:
+            if event is WatchEventType.DATA_CHANGED:
+                self._put(PartitionReassignmentIsrChange(partition))
 
         return on_change
 

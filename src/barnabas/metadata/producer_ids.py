@@ -1,6 +1,7 @@
 """Producer ids for idempotent producers: taken from blocks of 1000 that brokers get from the store.
 
-Used by InitProducerId on handler threads; `_lock` guards the current block, also while a new one is fetched.
+Used by InitProducerId on handler threads, and by the controller for brokers that ask it; `_lock` guards the current
+block, also while a new one is fetched.
 Kafka: kafka.coordinator.transaction.ZkProducerIdManager.
 """
 
@@ -17,6 +18,19 @@ logger = logging.getLogger(__name__)
 
 BLOCK_SIZE = 1000
 _MAX_PRODUCER_ID = 2**63 - 1
+
+
+def new_producer_id_block(broker_id: int, zk_client: KafkaZkClient) -> ProducerIdsBlock:
+    """Take the next block from the store, for a broker. Raises StoreError; ApiError when there are none left."""
+    while True:
+        current, version = zk_client.producer_id_block()
+        first = 0 if current is None else current.last_producer_id + 1
+        if first > _MAX_PRODUCER_ID - BLOCK_SIZE:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "Have exhausted all producerIds.")
+        block = ProducerIdsBlock(broker_id, first, BLOCK_SIZE)
+        if zk_client.update_producer_id_block(block, version):
+            logger.info("Acquired new producerId block %s", block)
+            return block
 
 
 class ProducerIdManager:
@@ -37,19 +51,8 @@ class ProducerIdManager:
         """An id. Blocks on the store once in a thousand calls; raises StoreError if that fails."""
         with self._lock:
             if self._next > self._last:
-                block = self._new_block()
+                block = new_producer_id_block(self._broker_id, self._zk)
                 self._next, self._last = block.first_producer_id, block.last_producer_id
             producer_id = self._next
             self._next += 1
             return producer_id
-
-    def _new_block(self) -> ProducerIdsBlock:
-        while True:
-            current, version = self._zk.producer_id_block()
-            first = 0 if current is None else current.last_producer_id + 1
-            if first > _MAX_PRODUCER_ID - BLOCK_SIZE:
-                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "Have exhausted all producerIds.")
-            block = ProducerIdsBlock(self._broker_id, first, BLOCK_SIZE)
-            if self._zk.update_producer_id_block(block, version):
-                logger.info("Acquired new producerId block %s", block)
-                return block

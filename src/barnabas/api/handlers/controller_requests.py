@@ -1,0 +1,89 @@
+"""ControlledShutdown: v0-3. AlterPartition: v0-3. AllocateProducerIds: v0. What brokers ask of the controller.
+
+Not brief, though they only ask the controller, which answers on its own thread. Only who may do CLUSTER_ACTION may send
+them. A broker that is not the controller says NOT_CONTROLLER. ControlledShutdown v0 has another request header, v2 the
+broker's epoch, v3 is flexible; AlterPartition v2 names topics by id, v3 has the epochs of the replicas.
+
+Kafka: KafkaApis.handleControlledShutdownRequest, handleAlterPartitionRequest, handleAllocateProducerIdsRequest.
+"""
+
+from __future__ import annotations
+
+from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.request import Request
+from barnabas.controller.controller import Controller
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.inter_broker import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.zk_data import ProducerIdsBlock
+
+RemainingPartition = ControlledShutdownResponse.RemainingPartition
+
+
+class ControllerRequestsApi:
+    """Hands brokers' requests to the controller in this process."""
+
+    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def controlled_shutdown(self, request: Request[ControlledShutdownRequest]) -> None:
+        """Lead a broker's partitions elsewhere; answer with those that it still leads."""
+        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+
+        def answer(result: set[TopicPartition] | ApiError) -> None:
+            if isinstance(result, ApiError):
+                request.respond(self.controlled_shutdown_error(request, result.code, result.message))
+            else:
+                remaining = [RemainingPartition(left.topic, left.partition) for left in sorted(result)]
+                request.respond(ControlledShutdownResponse(remaining_partitions=remaining))
+
+        self._controller.controlled_shutdown(request.body.broker_id, request.body.broker_epoch, answer)
+
+    def alter_partition(self, request: Request[AlterPartitionRequest]) -> None:
+        """Change the in-sync replicas of partitions that the sender leads."""
+        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        self._controller.alter_partitions(request.body, request.api_version, request.respond)
+
+    def allocate_producer_ids(self, request: Request[AllocateProducerIdsRequest]) -> None:
+        """Give a broker a block of producer ids."""
+        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+
+        def answer(result: ProducerIdsBlock | ApiError) -> None:
+            if isinstance(result, ApiError):
+                request.respond(self.allocate_producer_ids_error(request, result.code, result.message))
+            else:
+                block = AllocateProducerIdsResponse(
+                    producer_id_start=result.first_producer_id, producer_id_len=result.size
+                )
+                request.respond(block)
+
+        self._controller.allocate_producer_ids(request.body.broker_id, request.body.broker_epoch, answer)
+
+    @staticmethod
+    def controlled_shutdown_error(
+        request: Request[ControlledShutdownRequest], code: ErrorCode, message: str | None
+    ) -> ControlledShutdownResponse:
+        """A top-level error."""
+        return ControlledShutdownResponse(error_code=code)
+
+    @staticmethod
+    def alter_partition_error(
+        request: Request[AlterPartitionRequest], code: ErrorCode, message: str | None
+    ) -> AlterPartitionResponse:
+        """A top-level error."""
+        return AlterPartitionResponse(error_code=code)
+
+    @staticmethod
+    def allocate_producer_ids_error(
+        request: Request[AllocateProducerIdsRequest], code: ErrorCode, message: str | None
+    ) -> AllocateProducerIdsResponse:
+        """A top-level error."""
+        return AllocateProducerIdsResponse(error_code=code)

@@ -1,0 +1,96 @@
+"""ElectLeaders: v0-2 (KIP-460).
+
+Not brief: the controller elects, on its own thread; the request waits in the election purgatory until this broker's
+metadata shows the outcome, or for its timeout. v0: preferred elections only, and no error of the whole. v1: unclean
+elections. v2: flexible. Without a list of partitions all are meant, and only those are answered that an election was
+needed for.
+
+Kafka: KafkaApis.handleElectLeaders, ReplicaManager.electLeaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.request import Request
+from barnabas.controller.controller_events import ElectionType
+from barnabas.controller.delayed_elect_leader import LeaderElections
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.topics import ElectLeadersRequest, ElectLeadersResponse
+from barnabas.protocol.topic_partition import TopicPartition
+
+_WITHOUT_TEXT = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+class ElectionsApi:
+    """Has leaders elected."""
+
+    def __init__(self, elections: LeaderElections, metadata: MetadataCache, authorizer: Authorizer) -> None:
+        self._elections = elections
+        self._metadata = metadata
+        self._authorizer = authorizer
+
+    def elect_leaders(self, request: Request[ElectLeadersRequest]) -> None:
+        """Elect; answer when this broker knows the new leaders."""
+        require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
+        named = _partitions(request.body)
+        partitions = self._all_partitions() if named is None else named
+        election_type = _election_type(request.body.election_type)
+
+        def answer(results: Mapping[TopicPartition, ApiError | None]) -> None:
+            shown = {
+                tp: results[tp]
+                for tp in partitions
+                if tp in results and (named is not None or not _is_needless(results[tp]))
+            }
+            request.respond(_response(shown))
+
+        self._elections.elect(partitions, election_type, request.body.timeout_ms, answer)
+
+    @staticmethod
+    def error(request: Request[ElectLeadersRequest], code: ErrorCode, message: str | None) -> ElectLeadersResponse:
+        """The same error for the whole and for every partition named."""
+        failed = ApiError(code, message)
+        response = _response(dict.fromkeys(_partitions(request.body) or (), failed))
+        response.error_code = code
+        return response
+
+    def _all_partitions(self) -> Sequence[TopicPartition]:
+        topics = self._metadata.image.topics.values()
+        return [TopicPartition(topic.name, found.partition) for topic in topics for found in topic.partitions]
+
+
+def _partitions(body: ElectLeadersRequest) -> Sequence[TopicPartition] | None:
+    """Those named, none twice, in order; None if all are meant."""
+    if body.topic_partitions is None:
+        return None
+    named = (TopicPartition(topic.topic, index) for topic in body.topic_partitions for index in topic.partitions)
+    return list(dict.fromkeys(named))
+
+
+def _election_type(value: int) -> ElectionType:
+    try:
+        return ElectionType(value)
+    except ValueError:
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Value {value} must be one of {', '.join(str(int(t)) for t in ElectionType)}",
+        ) from None
+
+
+def _is_needless(error: ApiError | None) -> bool:
+    return error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _response(results: Mapping[TopicPartition, ApiError | None]) -> ElectLeadersResponse:
+    topics: dict[str, ElectLeadersResponse.ReplicaElectionResult] = {}
+    for partition, error in results.items():
+        topic = topics.setdefault(partition.topic, ElectLeadersResponse.ReplicaElectionResult(topic=partition.topic))
+        result = ElectLeadersResponse.PartitionResult(partition_id=partition.partition)
+        if error is not None:
+            result.error_code = error.code
+            result.error_message = None if error.code in _WITHOUT_TEXT else error.message
+        topic.partition_result.append(result)
+    return ElectLeadersResponse(replica_election_results=list(topics.values()))

@@ -1,0 +1,92 @@
+"""CreatePartitions: v0-3 (KIP-195).
+
+Not brief: it writes to the store, then waits in the topic purgatory until all of a topic's partitions have leaders, or
+for the request's timeout. v2: flexible. v3: a strict quota of controller mutations (KIP-599).
+
+Kafka: KafkaApis.handleCreatePartitionsRequest, ZkAdminManager.createPartitions, DelayedCreatePartitions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
+from barnabas.api.request import Request
+from barnabas.api.topic_changes import TopicChanges
+from barnabas.controller.controller import Controller
+from barnabas.metadata.topic_admin import NewPartitions, TopicAdmin
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsResponse
+
+Results = dict[str, ApiError | None]
+
+
+class PartitionsApi:
+    """Adds partitions to topics. controller: only the broker that is it does so."""
+
+    def __init__(
+        self, topic_admin: TopicAdmin, changes: TopicChanges, controller: Controller, authorizer: Authorizer
+    ) -> None:
+        self._topic_admin = topic_admin
+        self._changes = changes
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def create_partitions(self, request: Request[CreatePartitionsRequest]) -> None:
+        """Add what can be added; answer when it has leaders, or says REQUEST_TIMED_OUT where it has not."""
+        body = request.body
+        if not self._controller.is_active:
+            request.respond(_response(dict.fromkeys((t.name for t in body.topics), ApiError(ErrorCode.NOT_CONTROLLER))))
+            return
+        refused = self._refused(request)
+        wanted = [_new_partitions(topic) for topic in body.topics if topic.name not in refused]
+        results = self._topic_admin.create_partitions(wanted, validate_only=body.validate_only)
+        counts = {new.name: new.count for new in wanted if results[new.name] is None}
+
+        def answer(unfinished: frozenset[str]) -> None:
+            late = dict.fromkeys(unfinished, ApiError(ErrorCode.REQUEST_TIMED_OUT))
+            request.respond(_response(results | late | refused))
+
+        if body.validate_only or not counts:
+            answer(frozenset())
+        elif body.timeout_ms <= 0:
+            answer(frozenset(counts))
+        else:
+            self._changes.when_grown(counts, body.timeout_ms, answer)
+
+    @staticmethod
+    def error(
+        request: Request[CreatePartitionsRequest], code: ErrorCode, message: str | None
+    ) -> CreatePartitionsResponse:
+        """The same error for every topic."""
+        return _response({topic.name: ApiError(code, message) for topic in request.body.topics})
+
+    def _refused(self, request: Request[CreatePartitionsRequest]) -> Results:
+        times_named = Counter(topic.name for topic in request.body.topics)
+        once = [name for name, times in times_named.items() if times == 1]
+        allowed = permitted(self._authorizer, request, AclOperation.ALTER, ResourceType.TOPIC, once)
+        refused: Results = {}
+        for name, times in times_named.items():
+            if times > 1:
+                refused[name] = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+            elif name not in allowed:
+                refused[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
+        return refused
+
+
+def _new_partitions(topic: CreatePartitionsRequest.CreatePartitionsTopic) -> NewPartitions:
+    given = topic.assignments
+    return NewPartitions(topic.name, topic.count, None if given is None else [list(each.broker_ids) for each in given])
+
+
+def _response(results: Mapping[str, ApiError | None]) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[_result(name, error) for name, error in results.items()])
+
+
+def _result(name: str, error: ApiError | None) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
+    """Kafka gives no text to what it says of every topic alike."""
+    if error is None:
+        return CreatePartitionsResponse.CreatePartitionsTopicResult(name, ErrorCode.NONE)
+    is_bare = error.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+    return CreatePartitionsResponse.CreatePartitionsTopicResult(name, error.code, None if is_bare else error.message)

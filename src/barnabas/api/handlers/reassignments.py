@@ -1,0 +1,123 @@
+"""AlterPartitionReassignments: v0-1. ListPartitionReassignments: v0 (KIP-455).
+
+Not brief, though they only ask the controller, which answers on its own thread: an alteration when the reassignment is
+begun and written down, not when it is over. No replicas (null) cancel a reassignment. v1 of the first may forbid that
+the replication factor changes (KIP-860). Both are all or nothing where this broker isn't the controller.
+
+Kafka: KafkaApis.handleAlterPartitionReassignmentsRequest, handleListPartitionReassignmentsRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.request import Request
+from barnabas.controller.controller import Controller
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.replica_assignment import ReplicaAssignment
+
+AlteredTopic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+AlteredPartition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+
+
+class ReassignmentsApi:
+    """Moves partitions between brokers, and says which are on the move."""
+
+    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def alter_partition_reassignments(self, request: Request[AlterPartitionReassignmentsRequest]) -> None:
+        """Begin or cancel reassignments; answer for each partition."""
+        require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
+        wanted: dict[TopicPartition, Sequence[int] | None] = {
+            TopicPartition(topic.name, partition.partition_index): partition.replicas
+            for topic in request.body.topics
+            for partition in topic.partitions
+        }
+
+        def answer(result: Mapping[TopicPartition, ApiError | None] | ApiError) -> None:
+            if isinstance(result, ApiError):
+                request.respond(self.alteration_error(request, result.code, result.message))
+            else:
+                request.respond(_altered(request.body, {partition: result[partition] for partition in wanted}))
+
+        self._controller.alter_partition_reassignments(
+            wanted, answer, allow_replication_factor_change=request.body.allow_replication_factor_change
+        )
+
+    def list_partition_reassignments(self, request: Request[ListPartitionReassignmentsRequest]) -> None:
+        """Which of the partitions named, or of all, are being moved, and how."""
+        require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE)
+        topics = request.body.topics
+        named = (
+            None
+            if topics is None
+            else [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
+        )
+
+        def answer(result: Mapping[TopicPartition, ReplicaAssignment] | ApiError) -> None:
+            if isinstance(result, ApiError):
+                request.respond(self.listing_error(request, result.code, result.message))
+            else:
+                request.respond(_listed(result))
+
+        self._controller.list_partition_reassignments(named, answer)
+
+    @staticmethod
+    def alteration_error(
+        request: Request[AlterPartitionReassignmentsRequest], code: ErrorCode, message: str | None
+    ) -> AlterPartitionReassignmentsResponse:
+        """An error of the whole."""
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.body.allow_replication_factor_change,
+            error_code=code,
+            error_message=ApiError(code, message).message,
+        )
+
+    @staticmethod
+    def listing_error(
+        request: Request[ListPartitionReassignmentsRequest], code: ErrorCode, message: str | None
+    ) -> ListPartitionReassignmentsResponse:
+        """An error of the whole."""
+        return ListPartitionReassignmentsResponse(error_code=code, error_message=ApiError(code, message).message)
+
+
+def _altered(
+    body: AlterPartitionReassignmentsRequest, results: Mapping[TopicPartition, ApiError | None]
+) -> AlterPartitionReassignmentsResponse:
+    topics: dict[str, AlteredTopic] = {}
+    for partition, error in results.items():
+        topic = topics.setdefault(partition.topic, AlteredTopic(name=partition.topic))
+        altered = AlteredPartition(partition_index=partition.partition)
+        if error is not None:
+            altered.error_code, altered.error_message = error.code, error.message
+        topic.partitions.append(altered)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=body.allow_replication_factor_change, responses=list(topics.values())
+    )
+
+
+def _listed(assignments: Mapping[TopicPartition, ReplicaAssignment]) -> ListPartitionReassignmentsResponse:
+    topics: dict[str, OngoingTopic] = {}
+    for partition, assignment in assignments.items():
+        topic = topics.setdefault(partition.topic, OngoingTopic(name=partition.topic))
+        topic.partitions.append(
+            OngoingPartition(
+                partition_index=partition.partition,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding_replicas),
+                removing_replicas=list(assignment.removing_replicas),
+            )
+        )
+    return ListPartitionReassignmentsResponse(topics=list(topics.values()))

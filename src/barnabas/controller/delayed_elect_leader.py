@@ -1,0 +1,108 @@
+"""Waiting until a broker's metadata shows the leaders that were elected: the purgatory of ElectLeaders.
+
+Called by the handler of ElectLeaders; woken by the metadata cache through `metadata_changed`, which `broker`
+subscribes. Elections are answered on the controller's thread; completions run there, on the thread that changed the
+metadata, or on the expiration executor. A DelayedElectLeader is changed under its own lock only.
+
+Kafka: kafka.server.DelayedElectLeader, ReplicaManager.electLeaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from barnabas.controller.controller import Controller
+from barnabas.controller.controller_events import ElectionType
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.metadata_image import MetadataImage
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.purgatory.delayed_operation import DelayedOperation
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
+from barnabas.purgatory.timer import Timer
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+ElectionAnswer = Callable[[Mapping[TopicPartition, ApiError | None]], None]
+
+
+class DelayedElectLeader(DelayedOperation):
+    """Completes when every partition is led by whom the controller elected (case A).
+
+    On time-out those that are not are answered with REQUEST_TIMED_OUT.
+    """
+
+    __slots__ = ("_answer", "_expected", "_failed", "_metadata")
+
+    def __init__(
+        self,
+        timeout_ms: int,
+        expected: Mapping[TopicPartition, int],
+        failed: Mapping[TopicPartition, ApiError],
+        metadata: MetadataCache,
+        answer: ElectionAnswer,
+    ) -> None:
+        super().__init__(timeout_ms)
+        self._expected = expected
+        self._failed = failed
+        self._metadata = metadata
+        self._answer = answer
+
+    def try_complete(self) -> bool:
+        """Check case A."""
+        image = self._metadata.image
+        return all(_is_led_by(image, tp, leader) for tp, leader in self._expected.items()) and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer with the errors of the election, and with what the time was too short for."""
+        image = self._metadata.image
+        results: dict[TopicPartition, ApiError | None] = {
+            tp: None if _is_led_by(image, tp, leader) else ApiError(ErrorCode.REQUEST_TIMED_OUT)
+            for tp, leader in self._expected.items()
+        }
+        self._answer({**results, **self._failed})
+
+
+class LeaderElections:
+    """Has the controller elect, and lets the request wait for the outcome to arrive here."""
+
+    def __init__(self, controller: Controller, metadata: MetadataCache, timer: Timer, clock: Clock) -> None:
+        self._controller = controller
+        self._metadata = metadata
+        self._clock = clock
+        self.purgatory: DelayedOperationPurgatory[DelayedElectLeader] = DelayedOperationPurgatory("ElectLeader", timer)
+
+    def elect(
+        self,
+        partitions: Collection[TopicPartition],
+        election_type: ElectionType,
+        timeout_ms: int,
+        answer: ElectionAnswer,
+    ) -> None:
+        """Elect leaders; `answer` gets the error by partition, None where the leader is the one elected."""
+        deadline_ms = self._now_ms() + timeout_ms
+
+        def elected(results: Mapping[TopicPartition, int | ApiError]) -> None:
+            expected = {tp: result for tp, result in results.items() if not isinstance(result, ApiError)}
+            failed = {tp: result for tp, result in results.items() if isinstance(result, ApiError)}
+            if not expected:
+                answer(failed)
+                return
+            left_ms = max(0, deadline_ms - self._now_ms())
+            operation = DelayedElectLeader(left_ms, expected, failed, self._metadata, answer)
+            self.purgatory.try_complete_else_watch(operation, expected)
+
+        self._controller.elect_leaders(partitions, election_type, elected)
+
+    def metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Wake those who wait for partitions whose topic differs between the images."""
+        for key in self.purgatory.watched_keys():
+            if isinstance(key, TopicPartition) and old.topics.get(key.topic) is not new.topics.get(key.topic):
+                self.purgatory.check_and_complete(key)
+
+    def _now_ms(self) -> int:
+        return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
+
+
+def _is_led_by(image: MetadataImage, partition: TopicPartition, leader: int) -> bool:
+    found = image.partition(partition)
+    return found is not None and found.leader == leader

@@ -1,0 +1,285 @@
+"""Moves partitions to other brokers, as somebody asked, step by step until the new replicas are in sync.
+
+A part of the controller, on its thread, so no lock; called only while this broker is the controller. A reassignment
+under way is kept in the topic's znode (adding and removing replicas), from which the next controller goes on. With RS
+the replicas, ORS the original ones, TRS the target, AR = TRS - ORS, RR = ORS - TRS:
+
+- U, always first: RS = TRS + ORS, AR, RR into the store, then into the context; replicas that an earlier reassignment
+  was adding, and this one doesn't want, are stopped and deleted.
+- A, while TRS is not within the in-sync replicas: the next leader epoch to all of RS; AR become NewReplica. Each change
+  of the in-sync replicas asks again.
+- B, when it is: AR become OnlineReplica; RS = TRS in the context; the next leader epoch to TRS, or a new leader if the
+  old one is not in it; RR are stopped and deleted; RS = TRS into the store, last, because it alone remembers ORS; the
+  metadata to every broker; a deletion that waited goes on.
+
+Kafka: onPartitionReassignment in kafka.controller.KafkaController, whose comment tells the story with an example. The
+reassignments of /admin/reassign_partitions (before Kafka 2.4's API) are not read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from barnabas.controller.broker_request_batch import BrokerRequestBatch
+from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica, StateChangeFailed
+from barnabas.controller.election import ElectionStrategy
+from barnabas.controller.partition_state_machine import PartitionStateMachine
+from barnabas.controller.partition_states import PartitionState
+from barnabas.controller.replica_state_machine import ReplicaStateMachine
+from barnabas.controller.replica_states import ReplicaState
+from barnabas.controller.store_watches import StoreWatches
+from barnabas.controller.topic_deletion_manager import TopicDeletionManager
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.errors import ControllerMovedError
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.replica_assignment import ReplicaAssignment
+
+logger = logging.getLogger(__name__)
+state_logger = logging.getLogger("state.change.logger")
+
+NO_SUCH_PARTITION = "The partition does not exist."
+
+
+class PartitionReassignments:
+    """Everything about reassignments. `batch`: of the controller itself; `send_metadata_update` tells all brokers."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        zk_client: KafkaZkClient,
+        watches: StoreWatches,
+        batch: BrokerRequestBatch,
+        replicas: ReplicaStateMachine,
+        partitions: PartitionStateMachine,
+        deletions: TopicDeletionManager,
+        send_metadata_update: Callable[[Collection[TopicPartition]], None],
+    ) -> None:
+        self._context = context
+        self._zk = zk_client
+        self._watches = watches
+        self._batch = batch
+        self._replicas = replicas
+        self._partitions = partitions
+        self._deletions = deletions
+        self._send_metadata_update = send_metadata_update
+
+    # -- what is asked for -----------------------------------------------------------------------------------------
+
+    def alter(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, allow_replication_factor_change: bool = True
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Begin to move partitions to the replicas given, None cancels; by partition why not, or None."""
+        results: dict[TopicPartition, ApiError | None] = {}
+        begun: dict[TopicPartition, ReplicaAssignment] = {}
+        for partition, target in wanted.items():
+            current = self._context.assignment(partition)
+            error = None if target is None else self._error_of(current, target, allow_replication_factor_change)
+            if error is not None:
+                results[partition] = error
+            elif target is not None:
+                begun[partition] = current.reassign_to(target)
+            elif current.is_being_reassigned:
+                begun[partition] = current.reassign_to(current.origin_replicas)
+            else:
+                results[partition] = ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        return results | {partition: self._begin(partition, new) for partition, new in begun.items()}
+
+    def under_way(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, ReplicaAssignment]:
+        """Those of `partitions` (None: of all) that are being reassigned."""
+        asked = sorted(self._context.partitions_being_reassigned) if partitions is None else partitions
+        found = {partition: self._context.assignment(partition) for partition in asked}
+        return {partition: assignment for partition, assignment in found.items() if assignment.is_being_reassigned}
+
+    def _error_of(
+        self, current: ReplicaAssignment, target: Sequence[int], allow_replication_factor_change: bool
+    ) -> ApiError | None:
+        """Kafka: validateReplicas; the replication factor: ReplicationControlManager of 4.1 (KIP-860)."""
+        text = ""
+        if not target:
+            text = "Empty replica list specified in partition reassignment."
+        elif len(set(target)) != len(target):
+            text = f"Duplicate replica ids in partition reassignment replica list: {_listed(target)}"
+        elif any(replica < 0 for replica in target):
+            text = f"Invalid broker id in replica list: {_listed(target)}"
+        else:
+            adding = current.reassign_to(target).adding_replicas
+            live = self._context.live_broker_ids
+            if not live.issuperset(adding):
+                text = (
+                    f"Replica assignment has brokers that are not alive. Replica list: {_listed(adding)}, live broker "
+                    f"list: Set({', '.join(map(str, sorted(live)))})"
+                )
+        if text:
+            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        factor = len(current.target_replicas)
+        if factor and not allow_replication_factor_change and factor != len(target):
+            return ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"The replication factor is changed from {factor} to {len(target)}",
+            )
+        return None
+
+    def _begin(self, partition: TopicPartition, reassignment: ReplicaAssignment) -> ApiError | None:
+        if self._deletions.is_topic_queued_for_deletion(partition.topic):
+            logger.info("Skipping reassignment of %s since the topic is currently being deleted", partition)
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_SUCH_PARTITION)
+        if not self._context.replicas(partition):
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_SUCH_PARTITION)
+        try:
+            self._advance(partition, reassignment)
+        except ControllerMovedError:
+            raise
+        except Exception:
+            # the other partitions of the request can still be moved
+            logger.exception("Error completing reassignment of partition %s", partition)
+            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return None
+
+    # -- what goes on ----------------------------------------------------------------------------------------------
+
+    def resume(self, brokers: Collection[int] | None = None) -> None:
+        """Go on with what an earlier controller left, or with what waits for brokers that have come up."""
+        for partition in sorted(self._context.partitions_being_reassigned):
+            assignment = self._context.assignment(partition)
+            if brokers is None or any(replica in brokers for replica in assignment.target_replicas):
+                self._advance(partition, assignment)
+
+    def on_isr_changed(self, partition: TopicPartition) -> None:
+        """In-sync replicas of a partition changed: its reassignment may be complete."""
+        if partition not in self._context.partitions_being_reassigned:
+            return
+        assignment = self._context.assignment(partition)
+        if self._is_complete(partition, assignment):
+            logger.info(
+                "Target replicas %s have all caught up with the leader for reassigning partition %s",
+                list(assignment.target_replicas),
+                partition,
+            )
+            self._advance(partition, assignment)
+
+    def _advance(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Phase U, then A or B."""
+        self._deletions.mark_topics_ineligible({partition.topic}, "topic reassignment in progress")
+        self._record(partition, assignment)
+        if self._is_complete(partition, assignment):
+            self._complete(partition, assignment)
+        else:
+            self._send_next_epoch(partition, assignment)
+            for replica in assignment.adding_replicas:
+                self._replicas.handle_state_changes([PartitionAndReplica(partition, replica)], ReplicaState.NEW)
+
+    def _record(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Phase U."""
+        current = self._context.assignment(partition)
+        if current != assignment:
+            self._write(partition, assignment)
+            self._context.update_assignment(partition, assignment)
+            unneeded = [replica for replica in current.replicas if replica not in assignment.replicas]
+            self._stop(partition, unneeded)
+        self._watches.watch_partition_state(partition)
+        self._context.partitions_being_reassigned.add(partition)
+
+    def _is_complete(self, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+        """Reads the store, which also sets the watch on the partition's state."""
+        states = self._zk.topics.partition_states([partition])
+        if not assignment.is_being_reassigned:
+            return True
+        return partition in states and set(assignment.target_replicas) <= set(states[partition].leader_and_isr.isr)
+
+    def _complete(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Phase B."""
+        added = [PartitionAndReplica(partition, replica) for replica in assignment.adding_replicas]
+        self._replicas.handle_state_changes(added, ReplicaState.ONLINE)
+        completed = ReplicaAssignment(assignment.target_replicas)
+        self._context.update_assignment(partition, completed)
+        self._move_leader_if_required(partition, completed)
+        self._stop(partition, assignment.removing_replicas)
+        self._write(partition, completed)
+        self._watches.unwatch_partition_state(partition)
+        self._context.partitions_being_reassigned.discard(partition)
+        self._send_metadata_update([partition])
+        self._deletions.resume_deletion_for_topics([partition.topic])
+
+    def _move_leader_if_required(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        leader = self._context.leadership[partition].leader_and_isr.leader
+        if leader in assignment.replicas and self._context.is_replica_online(leader, partition):
+            self._send_next_epoch(partition, assignment)
+            return
+        logger.info(
+            "Leader %d for partition %s being reassigned is not in the new list of replicas %s, or dead. Re-electing",
+            leader,
+            partition,
+            list(assignment.replicas),
+        )
+        self._partitions.handle_state_changes([partition], PartitionState.ONLINE, ElectionStrategy.REASSIGN)
+
+    def _stop(self, partition: TopicPartition, removed: Iterable[int]) -> None:
+        """Out of the in-sync replicas, off the brokers, off their disks. A deletion that fails is not tried again."""
+        replicas = [PartitionAndReplica(partition, replica) for replica in removed]
+        for state in (
+            ReplicaState.OFFLINE,
+            ReplicaState.DELETION_STARTED,
+            ReplicaState.DELETION_SUCCESSFUL,
+            ReplicaState.NON_EXISTENT,
+        ):
+            self._replicas.handle_state_changes(replicas, state)
+
+    def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        topic = partition.topic
+        whole = self._context.assignment_of_topic(topic) | {partition: assignment}
+        topic_id = self._context.topic_ids.get(topic)
+        self._zk.topics.set_assignment(topic, topic_id, whole, self._context.epoch_version)
+        logger.info("Successfully updated assignment of partition %s to %s", partition, assignment)
+
+    # -- the next leader epoch ---------------------------------------------------------------------------------------
+
+    def _send_next_epoch(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """The same leader in the next epoch, so that it takes over the list of replicas.
+
+        Those added are told that they are new: they may choose a log directory. Kafka: updateLeaderEpochAndSendRequest.
+        """
+        state = self._next_epoch(partition)
+        self._batch.new_batch()
+        self._batch.add_leader_and_isr(assignment.origin_replicas, partition, state, assignment, is_new=False)
+        self._batch.add_leader_and_isr(assignment.adding_replicas, partition, state, assignment, is_new=True)
+        self._batch.send()
+        state_logger.info(
+            "Sent LeaderAndIsr request %s with new replica assignment %s to leader %d for reassigned partition %s",
+            state,
+            assignment,
+            state.leader_and_isr.leader,
+            partition,
+        )
+
+    def _next_epoch(self, partition: TopicPartition) -> LeaderIsrAndControllerEpoch:
+        while True:
+            state = self._zk.topics.partition_states([partition]).get(partition)
+            if state is None:
+                raise StateChangeFailed(
+                    f"Cannot update leader epoch for partition {partition} as leaderAndIsr path is empty. This could "
+                    "mean we somehow tried to reassign a partition that doesn't exist"
+                )
+            if state.controller_epoch > self._context.epoch:
+                raise StateChangeFailed(
+                    "Leader and isr path written by another controller. This probably means the current controller "
+                    f"with epoch {self._context.epoch} went through a soft failure and another controller was elected "
+                    f"with epoch {state.controller_epoch}. Aborting state change by this controller"
+                )
+            finished, _ = self._zk.topics.update_leader_and_isr(
+                {partition: state.leader_and_isr.new_epoch()}, self._context.epoch, self._context.epoch_version
+            )
+            outcome = finished.get(partition)
+            if isinstance(outcome, Exception):
+                raise outcome
+            if isinstance(outcome, LeaderAndIsr):
+                written = LeaderIsrAndControllerEpoch(outcome, self._context.epoch)
+                self._context.leadership[partition] = written
+                return written
+
+
+def _listed(replicas: Sequence[int]) -> str:
+    """As Scala shows a sequence."""
+    return f"ArrayBuffer({', '.join(map(str, replicas))})"

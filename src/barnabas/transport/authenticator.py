@@ -5,9 +5,23 @@ Called by the thread that owns the channel. Kafka: Authenticator, PlaintextChann
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 ANONYMOUS = "User:ANONYMOUS"
+
+
+class Conversation(Protocol):
+    """The channel's frames, while it is not ready. What the peer sends behind its last word stays for the Selector."""
+
+    def receive_frame(self) -> bytes | memoryview | None:
+        """The next whole frame, without its size prefix; None: it has not come yet, so return and wait to be called.
+
+        Raises InvalidReceive for an impossible length, OSError when the connection is gone.
+        """
+
+    def send(self, frame: Sequence[Any]) -> None:
+        """Send a frame, size prefix included; what the socket does not take at once leaves before anything else."""
 
 
 class Authenticator(Protocol):
@@ -16,7 +30,7 @@ class Authenticator(Protocol):
     complete: bool
     principal: str
 
-    def authenticate(self) -> None:
+    def authenticate(self, conversation: Conversation) -> None:
         """Go on as far as possible without waiting; raises AuthenticationFailed when the peer is refused."""
 
     def close(self) -> None:
@@ -24,7 +38,16 @@ class Authenticator(Protocol):
 
 
 class AuthenticationFailed(Exception):
-    """The peer is not who it claims to be; its channel closes."""
+    """The peer is not who it claims to be; its channel closes.
+
+    Raised by an Authenticator, it closes after `connection.failed.authentication.delay.ms`, so that guessing is slow,
+    and `answer`, a frame with its size prefix, is sent then (Kafka: handleAuthenticationFailure). Raised by a
+    transport's handshake, it closes at once.
+    """
+
+    def __init__(self, message: str, answer: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.answer = answer
 
 
 class PlaintextAuthenticator:
@@ -36,7 +59,7 @@ class PlaintextAuthenticator:
         self.complete = True
         self.principal = ANONYMOUS
 
-    def authenticate(self) -> None:
+    def authenticate(self, conversation: Conversation) -> None:
         """Nothing to ask."""
 
     def close(self) -> None:

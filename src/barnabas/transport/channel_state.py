@@ -9,7 +9,11 @@ from enum import Enum
 
 
 class ChannelState(Enum):
-    """Where a channel stands; for one that is gone, where it stood."""
+    """Where a channel stands; for one that is gone, where it stood.
+
+    A channel that is closing, because its peer has finished or was refused, and has an answer to send first, keeps
+    the state in which closing began (`KafkaChannel.closing` says that it is).
+    """
 
     NOT_CONNECTED = "not connected"
     AUTHENTICATE = "authenticate"
@@ -18,3 +22,5 @@ class ChannelState(Enum):
     FAILED_SEND = "failed send"
     AUTHENTICATION_FAILED = "authentication failed"
     LOCAL_CLOSE = "local close"
+    OUT_OF_MEMORY = "out of memory"
+    """Given up because others needed the memory it held, and it was the slowest."""

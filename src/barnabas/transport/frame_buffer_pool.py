@@ -3,8 +3,9 @@
 A fresh `bytearray(1 MB)` per frame costs more than everything else that happens to it: its pages are faulted in and
 zeroed each time (a factor of three at 100 KB and more). So a buffer is used again, the warmest first.
 
-One pool per Selector. `take` is called by the Selector's thread, `give_back` by whichever thread has finished with a
-frame; a lock guards the list (taken once per large frame). Kafka: MemoryPool is its nearest relative.
+One pool per Selector, or one for all of them where memory is limited. `take` is called by a Selector's thread,
+`give_back` by whichever thread has finished with a frame; a lock guards the list (taken once per large frame).
+Which frame may have a buffer at all is the MemoryPool's business.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+
+from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
 logger = logging.getLogger(__name__)
 
@@ -75,15 +78,36 @@ class FrameBufferPool:
                 self._idle.append(buffer)
                 self._idle_bytes += size
 
+    @property
+    def idle_bytes(self) -> int:
+        """What is kept for the next frames."""
+        return self._idle_bytes
+
+    def trim(self, keep_bytes: int) -> None:
+        """Let the coldest idle buffers go until at most so many bytes are kept: the memory is needed elsewhere."""
+        with self._lock:
+            while self._idle and self._idle_bytes > keep_bytes:
+                self._idle_bytes -= len(self._idle.pop(0))
+
 
 class PooledFrame:
-    """One frame in a buffer of the pool; `release` gives the buffer back, once."""
+    """One frame in a buffer of the pool; `release` gives the buffer back, and the lease if it has one, once."""
 
-    __slots__ = ("_buffer", "_pool", "view")
+    __slots__ = ("_buffer", "_lease", "_memory", "_pool", "view")
 
-    def __init__(self, pool: FrameBufferPool, buffer: bytearray, size: int) -> None:
+    def __init__(
+        self,
+        pool: FrameBufferPool,
+        buffer: bytearray,
+        size: int,
+        lease: MemoryLease | None = None,
+        memory: MemoryPool | None = None,
+    ) -> None:
+        """lease: of `memory`, for the frame."""
         self._pool = pool
         self._buffer: bytearray | None = buffer
+        self._lease = lease
+        self._memory = memory
         self.view = memoryview(buffer)[:size]
 
     def release(self) -> None:
@@ -93,4 +117,11 @@ class PooledFrame:
             self._buffer = None
             with contextlib.suppress(BufferError):  # somebody exports it: the pool finds out
                 self.view.release()
-            self._pool.give_back(buffer)
+            lease = self._lease
+            if lease is None or self._memory is None:
+                self._pool.give_back(buffer)
+                return
+            self._lease = None
+            if lease.buffer is None:
+                self._pool.give_back(buffer)
+            self._memory.release(lease)

@@ -8,7 +8,8 @@ with; and nothing is allocated because of a length prefix.
   list, joined when it is whole (and now and then before, so that a peer sending single bytes costs little more
   memory than it has sent).
 - Larger frames are received straight into a recycled buffer, which grows with the bytes received, together with the
-  four bytes after them: the next length prefix, so that a run of large frames is never copied.
+  four bytes after them: the next length prefix, so that a run of large frames is never copied. Where memory is
+  limited, a lease for the whole frame comes first; while there is none, nothing more is received.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.transport.channel_memory import ChannelMemory
 from barnabas.transport.frame_buffer_pool import FrameBufferPool, PooledFrame
+from barnabas.transport.memory_pool import MemoryLease
 
 _LENGTH: Final = struct.Struct(">i")
 _PREFIX_BYTES: Final = 4
@@ -39,7 +42,9 @@ class FrameReader:
     __slots__ = (
         "_buffer",
         "_filled",
+        "_lease",
         "_max_bytes",
+        "_memory",
         "_missing",
         "_pieces",
         "_pool",
@@ -50,7 +55,9 @@ class FrameReader:
         "buffered",
         "drained",
         "ended",
+        "received",
         "release",
+        "waiting",
     )
 
     def __init__(
@@ -59,11 +66,14 @@ class FrameReader:
         recv_into: Callable[[memoryview], int],
         pool: FrameBufferPool,
         max_bytes: int,
+        memory: ChannelMemory | None = None,
     ) -> None:
+        """memory: where the lease of a large frame comes from; None: memory is not limited."""
         self._recv = recv
         self._recv_into = recv_into
         self._pool = pool
         self._max_bytes = max_bytes
+        self._memory = memory
         self.buffered = b""
         """Received and not cut yet: at most `RECEIVE_BYTES` and one small frame. Empty: `next_frame` has nothing."""
         self._position = 0
@@ -74,6 +84,11 @@ class FrameReader:
         self._buffer: bytearray | None = None
         self._size = 0
         self._filled = 0
+        self._lease: MemoryLease | None = None
+        self.waiting = False
+        """A large frame has begun, and there is no memory for it: do not read."""
+        self.received = 0
+        """Bytes in all."""
         self.drained = False
         """The last receive took all there was: wait for the Poller before the next one."""
         self.ended = False
@@ -86,6 +101,16 @@ class FrameReader:
         """Bytes received that belong to no returned frame yet."""
         return len(self.buffered) - self._position + sum(map(len, self._pieces)) + self._filled
 
+    @property
+    def bytes_kept(self) -> int:
+        """Memory they take, but for that of a large frame, which has its lease."""
+        return len(self.buffered) + sum(map(len, self._pieces))
+
+    @property
+    def missing(self) -> int:
+        """Bytes that the frame being received lacks, as far as its size is known."""
+        return self._size - self._filled if self._buffer is not None else self._missing if self._pieces else 0
+
     def read(self) -> Frame | None:
         """Return a frame received before, or receive once and return the first whole frame, if any.
 
@@ -96,6 +121,8 @@ class FrameReader:
             if frame is not None:
                 self.drained = False  # nothing was received, so nothing is known of what else there is
                 return frame
+            if self.waiting:
+                return None
         if self._buffer is not None:
             return self._read_large()
         try:
@@ -104,6 +131,7 @@ class FrameReader:
             self.drained = True
             return None
         count = len(data)
+        self.received += count
         # A short read of a stream means that it is empty, so the call that would block can be saved (see epoll(7)).
         self.drained = count < RECEIVE_BYTES
         if self._pieces:
@@ -145,9 +173,11 @@ class FrameReader:
             return data[start:end]
         if size < LARGE_FRAME_BYTES:
             self._keep_rest(_PREFIX_BYTES + size)
-        else:
-            self._start_large(size, data[start:])
+        elif self._start_large(size, data[start:]):
             self.buffered = b""
+            self._position = 0
+        elif position:
+            self.buffered = data[position:]
             self._position = 0
         return None
 
@@ -160,7 +190,11 @@ class FrameReader:
         if buffer is not None:
             self._buffer = None
             self._filled = 0
-            self._pool.give_back(buffer)
+            lease, self._lease = self._lease, None
+            if lease is None or lease.buffer is None:
+                self._pool.give_back(buffer)
+            if lease is not None and self._memory is not None:
+                self._memory.give_back(lease)
 
     def _invalid(self, size: int) -> InvalidReceive:
         self.buffered = b""
@@ -191,14 +225,31 @@ class FrameReader:
         pieces.clear()
         return self.next_frame()
 
-    def _start_large(self, size: int, head: bytes) -> None:
-        buffer = self._pool.take()
+    def _start_large(self, size: int, head: bytes) -> bool:
+        """Begin to receive a large frame; False for lack of memory. Raises InvalidReceive if it is never given."""
+        lease: MemoryLease | None = None
+        if self._memory is not None:
+            try:
+                lease = self._memory.reserve(size)
+            except ValueError as error:
+                raise InvalidReceive(f"Invalid receive (size = {size}): {error}") from error
+            self.waiting = lease is None
+            if lease is None:
+                return False
+        if lease is not None and lease.buffer is not None:
+            buffer = lease.buffer
+        else:
+            buffer = self._pool.take()
+            if lease is not None and len(buffer) > size + _PREFIX_BYTES:
+                del buffer[size + _PREFIX_BYTES :]  # no more than the lease says
         if len(buffer) < len(head):
             buffer.extend(bytes(len(head) - len(buffer)))
         buffer[: len(head)] = head
         self._buffer = buffer
+        self._lease = lease
         self._size = size
         self._filled = len(head)
+        return True
 
     def _read_large(self) -> Frame | None:
         buffer = self._buffer
@@ -218,6 +269,7 @@ class FrameReader:
         if not count:
             self.ended = True
             return None
+        self.received += count
         self.drained = count < end - filled
         self._filled = filled = filled + count
         if filled < self._size:
@@ -229,9 +281,16 @@ class FrameReader:
         self._buffer = None
         self._filled = 0
         following = bytes(memoryview(buffer)[size:filled])
-        pooled = PooledFrame(self._pool, buffer, size)
+        lease = self._lease
+        memory = self._memory
+        if lease is None or memory is None:
+            pooled = PooledFrame(self._pool, buffer, size)
+        else:
+            self._lease = None
+            memory.pass_on()
+            pooled = PooledFrame(self._pool, buffer, size, lease, memory.keeper.pool)
         self.release = pooled.release
-        if len(following) == _PREFIX_BYTES:
+        if memory is None and len(following) == _PREFIX_BYTES:
             (next_size,) = _LENGTH.unpack(following)
             if LARGE_FRAME_BYTES <= next_size <= self._max_bytes:
                 self._start_large(next_size, b"")

@@ -4,18 +4,22 @@ Owned by the thread of its Selector; nobody else touches it, so no lock. Kafka: 
 to remember of a connection hangs on `attachment`, so that no look-up by connection id is needed per request.
 
 The stages: NOT_CONNECTED (a client's connect is under way) -> AUTHENTICATE (transport handshake, then the
-authenticator) -> READY -> closed; `state` then says how it ended.
+authenticator) -> READY -> closed; `state` then says how it ended. Between the last two a channel may be `closing`: what
+it received is handled, what it has to say leaves, and nothing more is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from errno import ECONNRESET
 from typing import Any
 
-from barnabas.transport.authenticator import Authenticator
+from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
+from barnabas.transport.channel_memory import FREE_BYTES, ChannelMemory
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
-from barnabas.transport.frame_reader import Frame, FrameReader
+from barnabas.transport.frame_reader import RECEIVE_BYTES, Frame, FrameReader
 from barnabas.transport.send import Send
 from barnabas.transport.transport_layer import TransportLayer
 
@@ -27,12 +31,14 @@ class KafkaChannel:
         "attachment",
         "authenticator",
         "closed",
+        "closing",
         "connection_id",
         "fd",
         "hangup",
         "in_ready_list",
         "in_write_list",
         "last_active_ns",
+        "memory",
         "muted",
         "network_ns",
         "outgoing",
@@ -54,7 +60,9 @@ class KafkaChannel:
         pool: FrameBufferPool,
         max_receive_bytes: int,
         now_ns: int,
+        memory: ChannelMemory | None = None,
     ) -> None:
+        """memory: what it holds of a limited MemoryPool; None: there is no limit."""
         self.connection_id = connection_id
         self.transport = transport
         self.authenticator = authenticator
@@ -62,8 +70,9 @@ class KafkaChannel:
         self.state = ChannelState.AUTHENTICATE
         self.ready = False
         """Connected and authenticated: the state is READY. Apart, because every event asks for it."""
-        self.reader = FrameReader(transport.recv, transport.recv_into, pool, max_receive_bytes)
-        self.outgoing = Send(transport)
+        self.reader = FrameReader(transport.recv, transport.recv_into, pool, max_receive_bytes, memory)
+        self.outgoing = Send(transport) if memory is None else Send(transport, FREE_BYTES)
+        self.memory = memory
         # Bound once: the Selector calls these for every request.
         self.read: Callable[[], Frame | None] = self.reader.read
         self.write: Callable[[], bool] = self.outgoing.write
@@ -75,6 +84,8 @@ class KafkaChannel:
         """The peer has finished or is gone: read until the stream says so, however short a read is."""
         self.in_ready_list = False
         self.in_write_list = False
+        self.closing = False
+        """It closes when its last answer has left: the peer has finished, was refused, or is not wanted any more."""
         self.closed = False
         self.last_active_ns = now_ns
         self.network_ns = -1
@@ -123,15 +134,46 @@ class KafkaChannel:
         return self.authenticator.principal
 
     def prepare(self) -> None:
-        """Go on with handshake and authentication. Raises OSError or AuthenticationFailed."""
+        """Go on with handshake and authentication.
+
+        Raises AuthenticationFailed, with state AUTHENTICATION_FAILED if it was the authenticator that refused the
+        peer; InvalidReceive for an impossible frame; OSError when the connection is gone.
+        """
         transport = self.transport
         if not transport.ready:
             transport.handshake()
         if transport.ready and not self.authenticator.complete:
-            self.authenticator.authenticate()
+            try:
+                self.authenticator.authenticate(self)
+            except AuthenticationFailed:
+                self.state = ChannelState.AUTHENTICATION_FAILED
+                raise
         if transport.ready and self.authenticator.complete:
             self.state = ChannelState.READY
             self.ready = True
+
+    # As the authenticator's Conversation:
+
+    def send(self, frame: Sequence[Any]) -> None:
+        """See Conversation; the Selector writes it when the authenticator returns."""
+        self.outgoing.add(frame)
+
+    def receive_frame(self) -> Frame | None:
+        """The next whole frame, however many receives it takes; None when the socket has no more for now."""
+        reader = self.reader
+        while True:
+            frame = reader.read()
+            if frame is not None:
+                return frame
+            if reader.ended:
+                raise ConnectionResetError(ECONNRESET, "The peer finished in the middle of its authentication")
+            if reader.drained or reader.waiting:
+                return None
+
+    def discard_unread(self) -> None:
+        """Receive once and forget it: a socket closed with unread bytes is reset, and the last answer lost."""
+        with suppress(OSError):
+            self.transport.recv(RECEIVE_BYTES)
 
     def close(self, state: ChannelState | None = None) -> None:
         """Close the socket, give files and buffers back. A second call is harmless."""
@@ -144,6 +186,8 @@ class KafkaChannel:
             self.read, self.write = self.reader.read, self.outgoing.write
         self.outgoing.discard()
         self.reader.close()
+        if self.memory is not None:
+            self.memory.close()
         self.authenticator.close()
         self.transport.close()
 

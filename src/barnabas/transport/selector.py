@@ -7,8 +7,8 @@ test-and-set of the wake-up. Kafka: Selector. Differences, both for speed:
   with something to read, and while it is not empty the Poller is asked without waiting.
 - `write` sends at once. A server uses it; a client queues with `send` and lets `poll` write, as in Kafka.
 
-Order of `poll`: clear the results, write what waits, ask the Poller, its events, the immediately connected, read, idle
-expiry. Results stay until the next `poll`:
+Order of `poll`: clear the results, write what waits, look whether memory has come back and whose delayed close is due,
+ask the Poller, its events, the immediately connected, read, idle expiry. Results stay until the next `poll`:
 
     selector = Selector(SystemClock())
     selector.connect("node-0", ("127.0.0.1", 9092))
@@ -24,26 +24,29 @@ from __future__ import annotations
 
 import errno
 import logging
-import socket
-import threading
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.wakeup import Wakeup
 from barnabas.transport.authenticator import AuthenticationFailed, Authenticator, PlaintextAuthenticator
+from barnabas.transport.channel_memory import ChannelMemory
 from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.client_socket import USE_DEFAULT_BUFFER_SIZE, open_socket, resolve, set_options
 from barnabas.transport.default_poller import default_poller
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.frame_reader import InvalidReceive
 from barnabas.transport.idle_expiry import IdleExpiry
 from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.memory_keeper import MemoryKeeper
+from barnabas.transport.memory_pool import NONE, MemoryPool
+from barnabas.transport.poll_wakeup import PollWakeup
 from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, Poller
 from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
 logger = logging.getLogger(__name__)
 
-USE_DEFAULT_BUFFER_SIZE: Final = -1
 _ORDINARY_EVENTS: Final = (READABLE, READABLE | WRITABLE)
 
 ChannelBuilder = Callable[[StreamSocket], tuple[TransportLayer, Authenticator]]
@@ -66,23 +69,30 @@ class Selector:
         max_receive_bytes: int = (1 << 31) - 1,
         max_idle_ms: float = 9 * 60 * 1000,
         channel_builder: ChannelBuilder = plaintext_channel,
-        open_socket: Callable[[int], Any] | None = None,
+        open_socket: Callable[[int], Any] = open_socket,
         pool: FrameBufferPool | None = None,
+        memory_pool: MemoryPool = NONE,
+        failed_authentication_delay_ms: float = 0,
     ) -> None:
-        """`max_idle_ms` below zero: never; `open_socket(address family)` makes a non-blocking socket (tests)."""
+        """`max_idle_ms` below zero: never; `open_socket(address family)` makes a non-blocking socket (tests).
+
+        pool: receive buffers, shared by all Selectors that share a limited `memory_pool`.
+        failed_authentication_delay_ms: from the refusal of a peer to its last answer and the close.
+        """
         self._now = clock.nanoseconds
         self._poller = poller if poller is not None else default_poller()
         self._rearm = self._poller.rearm if self._poller.needs_rearm else None
-        self._wakeup = wakeup if wakeup is not None else Wakeup()
-        self._poller.register(self._wakeup.fileno())
-        # Held while awake. A sleeper lets go before it polls, so the first waker gets it, and writes to the descriptor.
-        self._awake = threading.Lock()
-        self._awake.acquire()
-        self._wakeup_requested = False
+        self._wakeup = PollWakeup(self._poller, wakeup)
         self._max_receive_bytes = max_receive_bytes
         self._channel_builder = channel_builder
-        self._open_socket = open_socket if open_socket is not None else _open_socket
+        self._open_socket = open_socket
         self._pool = pool if pool is not None else FrameBufferPool()
+        self._memory: MemoryKeeper | None = None
+        if memory_pool is not NONE:
+            self._memory = MemoryKeeper(memory_pool, self._pool, self.wakeup)
+        self._failed_authentication_delay_ns = int(failed_authentication_delay_ms * 1_000_000)
+        self._delayed_closes: deque[tuple[int, KafkaChannel, Sequence[Any]]] = deque()  # by the time they are due
+        self._closing: dict[KafkaChannel, None] = {}
         self._channels: dict[str, KafkaChannel] = {}
         self._by_fd: dict[int, KafkaChannel] = {}
         self._ready: list[KafkaChannel] = []  # something to read, unless muted meanwhile
@@ -90,8 +100,25 @@ class Selector:
         self._immediately_connected: list[KafkaChannel] = []
         self._failed: list[KafkaChannel] = []  # closed between polls; reported by the next one
         self._idle_expiry = IdleExpiry(max_idle_ms)
+        self._closed_received = 0  # bytes of connections that are closed
+        self._closed_sent = 0
+        # Counters since the start, for Kafka's sensors of these names:
         self.idle_ns = 0
-        """Time spent in the Poller, for NetworkProcessorAvgIdlePercent."""
+        """Time spent in the Poller (io-wait-time-ns), for NetworkProcessorAvgIdlePercent."""
+        self.io_ns = 0
+        """Time spent receiving and, where `poll` does it, sending (io-time-ns)."""
+        self.select_calls = 0
+        """`select-total`."""
+        self.connections_created = 0
+        """`connection-creation-total`: connects of ours that succeeded, and accepted connections."""
+        self.connections_closed = 0
+        """`connection-close-total`."""
+        self.successful_authentications = 0
+        """`successful-authentication-total`."""
+        self.failed_authentications = 0
+        """`failed-authentication-total`."""
+        self.given_up_for_memory = 0
+        """Connections closed because others needed the memory they held (ours)."""
         self.connected: list[str] = []
         """Connections ready for use since the last poll (connects of ours, and accepted ones once authenticated)."""
         self.disconnected: dict[str, ChannelState] = {}
@@ -116,10 +143,10 @@ class Selector:
         in use, OSError when connecting cannot even begin.
         """
         self._refuse_duplicate(connection_id)
-        family, resolved = _resolve(address)
+        family, resolved = resolve(address)
         stream_socket = self._open_socket(family)
         try:
-            _set_options(stream_socket, send_buffer_bytes, receive_buffer_bytes)
+            set_options(stream_socket, send_buffer_bytes, receive_buffer_bytes)
             error = stream_socket.connect_ex(resolved)
             if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
                 raise OSError(error, f"Cannot connect to {address[0]}:{address[1]}")
@@ -136,6 +163,7 @@ class Selector:
         """Take over an accepted, non-blocking socket. Raises ValueError for a connection id in use."""
         self._refuse_duplicate(connection_id)
         channel = self._add(connection_id, stream_socket)
+        self.connections_created += 1
         self._prepare(channel)
         return channel
 
@@ -153,15 +181,34 @@ class Selector:
         channel = self._channels.get(connection_id)
         return channel is not None and channel.ready
 
+    @property
+    def bytes_received(self) -> int:
+        """`incoming-byte-total`."""
+        return self._closed_received + sum(channel.reader.received for channel in self.channels)
+
+    @property
+    def bytes_sent(self) -> int:
+        """`outgoing-byte-total`."""
+        return self._closed_sent + sum(channel.outgoing.sent for channel in self.channels)
+
     def lowest_priority_channel(self) -> KafkaChannel | None:
-        """The channel to give up first when there are too many: the one idle longest."""
-        return self._idle_expiry.oldest()
+        """The channel to give up first when there are too many: one that is closing, else the one idle longest."""
+        return next(iter(self._closing), None) or self._idle_expiry.oldest()
 
     def close(self, connection_id: str) -> None:
         """Close one connection of our own will: nothing is reported. An unknown id is no error."""
         channel = self._channels.get(connection_id)
         if channel is not None:
             self._remove(channel, ChannelState.LOCAL_CLOSE)
+
+    def close_when_sent(self, channel: KafkaChannel) -> None:
+        """Read nothing more, and close once the answers handed over have left; a poll reports it, as READY."""
+        if not channel.closed:
+            channel.muted = True
+            if not channel.outgoing.unsent or (self.write(channel) and not channel.closed):
+                self._fail(channel, channel.state, None)
+            elif not channel.closed:
+                self._begin_closing(channel)
 
     def close_all(self) -> None:
         """Close every connection, the Poller and the wake-up."""
@@ -211,14 +258,16 @@ class Selector:
         """Read again, starting with what is buffered."""
         channel.muted = False
         if (channel.readable or channel.reader.buffered) and not channel.in_ready_list and not channel.closed:
+            self._read_soon(channel)
+
+    def _read_soon(self, channel: KafkaChannel) -> None:
+        if not channel.in_ready_list:
             channel.in_ready_list = True
             self._ready.append(channel)
 
     def wakeup(self) -> None:
         """Make the current poll, or else the next one, return at once. Any thread may call it."""
-        self._wakeup_requested = True
-        if self._awake.acquire(blocking=False):
-            self._wakeup.wake()
+        self._wakeup.wake()
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
@@ -230,25 +279,24 @@ class Selector:
         if self._to_write:
             self._write_waiting()
         started_ns = self._now()
+        if self._memory is not None or self._delayed_closes:
+            timeout_ms = min(timeout_ms, self._attend(started_ns))
         if self._ready or self._to_write or self._failed or self._immediately_connected or self.completed_sends:
             timeout_ms = 0.0  # there is something to do, or to report
-        if timeout_ms <= 0:
-            self._wakeup_requested = False
-            events = self._poller.poll(0)
-        else:
-            events = self._wait(timeout_ms)
+        events = self._wakeup.wait(timeout_ms) if timeout_ms > 0 else self._wakeup.poll()
         now_ns = self._now()
         self.idle_ns += now_ns - started_ns
+        self.select_calls += 1
         if events:
             by_fd = self._by_fd
             for fd, event in events:
                 channel = by_fd.get(fd)
                 if channel is None:
-                    self._drain_wakeup(fd)
+                    self._wakeup.drain(fd)
                 elif event in _ORDINARY_EVENTS and channel.ready and channel.outgoing.writable:
                     channel.readable = True
                     if not (channel.muted or channel.in_ready_list):
-                        channel.in_ready_list = True
+                        channel.in_ready_list = True  # as `_read_soon` would, without the call
                         self._ready.append(channel)
                 else:
                     self._handle_rare_event(channel, event)
@@ -260,6 +308,7 @@ class Selector:
             self._close_idle(now_ns)
         if self._failed:
             self._report_failed()
+        self.io_ns += self._now() - now_ns
 
     def _clear_results(self) -> None:
         # `disconnected` of the last poll has been seen; what failed since is reported by this one.
@@ -267,34 +316,18 @@ class Selector:
         self.connected = []
         self.disconnected = {}
 
-    def _wait(self, timeout_ms: float) -> list[tuple[int, int]]:
-        # Whoever comes from here on finds the lock free, and writes; whoever came before has left the request.
-        self._awake.release()
-        timeout = 0.0 if self._wakeup_requested else timeout_ms / 1000
-        try:
-            return self._poller.poll(timeout)
-        finally:
-            self._wakeup_requested = False
-            # Failing means that a waker has it: its write wakes the next poll for nothing, which is harmless.
-            self._awake.acquire(blocking=False)
-
-    def _drain_wakeup(self, fd: int) -> None:
-        if fd == self._wakeup.fileno():
-            self._wakeup.drain()
-            if self._rearm is not None:
-                self._rearm(fd, READABLE)
-
     def _handle_rare_event(self, channel: KafkaChannel, event: int) -> None:
         """Everything but "readable": connecting, authenticating, room to write, the peer going away."""
+        channel.last_active_ns = self._now()
         if channel.state is ChannelState.NOT_CONNECTED:
             if event & (WRITABLE | BROKEN):
                 self._finish_connect(channel)
             if not channel.ready:
                 return
-        elif not channel.ready:
+        elif not channel.ready and channel.state is ChannelState.AUTHENTICATE:
             self._prepare(channel)
-            if channel.closed:
-                return
+        if channel.closed:
+            return
         if event & WRITABLE and not channel.outgoing.writable:
             channel.outgoing.writable = True
             if channel.outgoing.unsent:
@@ -305,9 +338,7 @@ class Selector:
         if event & (READABLE | READ_HANGUP | BROKEN) and not channel.closed:
             channel.readable = True
             if not channel.muted:
-                if not channel.in_ready_list:
-                    channel.in_ready_list = True
-                    self._ready.append(channel)
+                self._read_soon(channel)
             elif event & BROKEN and not channel.reader.buffered and not channel.transport.has_unread():
                 # Gone while its request is being handled, and it left no other: nobody waits for the answer.
                 self._fail(channel, channel.state, None)
@@ -317,6 +348,7 @@ class Selector:
         ready = self._ready
         still_ready = []
         completed = self.completed_receives
+        memory_is_limited = self._memory is not None
         for channel in ready:
             if channel.muted or channel.closed or not channel.ready:
                 channel.in_ready_list = False
@@ -334,21 +366,34 @@ class Selector:
                 self._fail(channel, channel.state, None)
                 continue
             channel.last_active_ns = now_ns
+            reader = channel.reader
+            if memory_is_limited and channel.memory is not None:
+                channel.memory.update()
             if frame is not None:
                 channel.receive = frame
                 completed.append(channel)
-            reader = channel.reader
+            elif reader.waiting:
+                channel.in_ready_list = False  # until there is memory for its frame
+                continue
             if reader.drained and not channel.hangup and not reader.ended:
                 channel.readable = channel.in_ready_list = False
                 if self._rearm is not None:
                     self._rearm(channel.fd, READABLE)
             elif reader.ended and frame is None:
-                self._fail(channel, channel.state, None)
+                self._peer_has_finished(channel)
             elif channel.readable:
                 still_ready.append(channel)
             else:  # a buffered frame, and no event since the last receive drained the socket
                 channel.in_ready_list = False
         self._ready = still_ready
+
+    def _peer_has_finished(self, channel: KafkaChannel) -> None:
+        """It sends nothing more, but may still read: an answer on its way goes on."""
+        if channel.outgoing.unsent:
+            channel.in_ready_list = False
+            self._begin_closing(channel)
+        else:
+            self._fail(channel, channel.state, None)
 
     def _write_later(self, channel: KafkaChannel) -> None:
         if channel.outgoing.writable and not channel.in_write_list:
@@ -365,6 +410,10 @@ class Selector:
             channel.last_active_ns = now_ns
             if self.write(channel):
                 self.completed_sends.append(channel)
+                if channel.closing:
+                    self._fail(channel, channel.state, None)
+            elif channel.memory is not None:
+                channel.memory.update()
 
     def _after_incomplete_write(self, channel: KafkaChannel) -> None:
         if channel.outgoing.writable:
@@ -380,9 +429,12 @@ class Selector:
 
     def _add(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
         transport, authenticator = self._channel_builder(stream_socket)
+        memory = None if self._memory is None else ChannelMemory(self._memory)
         channel = KafkaChannel(
-            connection_id, transport, authenticator, self._pool, self._max_receive_bytes, self._now()
+            connection_id, transport, authenticator, self._pool, self._max_receive_bytes, self._now(), memory
         )
+        if memory is not None:
+            memory.channel = channel
         self._poller.register(channel.fd)
         self._channels[connection_id] = channel
         self._by_fd[channel.fd] = channel
@@ -403,19 +455,84 @@ class Selector:
             return
         channel.state = ChannelState.AUTHENTICATE
         channel.outgoing.writable = True
+        self.connections_created += 1
         self._prepare(channel)
 
     def _prepare(self, channel: KafkaChannel) -> None:
         try:
             channel.prepare()
         except AuthenticationFailed as error:
-            logger.info("Authentication of %s failed: %s", channel.connection_id, error)
-            self._fail(channel, ChannelState.AUTHENTICATION_FAILED, None)
+            self._refuse(channel, error)
+            return
+        except InvalidReceive as error:
+            logger.warning("Closing connection %s: %s", channel.connection_id, error)
+            self._fail(channel, channel.state, None)
+            return
         except OSError as error:
             self._fail(channel, channel.state, error)
+            return
+        if channel.outgoing.unsent:
+            self.write(channel)  # what the authenticator has to say
+        if channel.ready and not channel.closed:
+            self.successful_authentications += 1
+            self.connected.append(channel.connection_id)
+        reader = channel.reader
+        if reader.received and not channel.closed:
+            # The authenticator has been reading: what came behind its frames will not be reported again.
+            channel.readable = not reader.drained
+            if channel.ready and (channel.readable or reader.buffered):
+                self._read_soon(channel)
+            elif self._rearm is not None:
+                self._rearm(channel.fd, READABLE)
+
+    def _refuse(self, channel: KafkaChannel, error: AuthenticationFailed) -> None:
+        self.failed_authentications += 1
+        logger.info("Failed authentication with %s (%s)", channel.connection_id, error)
+        if channel.state is not ChannelState.AUTHENTICATION_FAILED:
+            self._fail(channel, ChannelState.AUTHENTICATION_FAILED, None)  # its transport's handshake has failed
+        elif self._failed_authentication_delay_ns > 0:
+            due_ns = self._now() + self._failed_authentication_delay_ns
+            self._delayed_closes.append((due_ns, channel, error.answer))
         else:
-            if channel.ready:
-                self.connected.append(channel.connection_id)
+            self._close_refused(channel, error.answer)
+
+    def _attend(self, now_ns: int) -> float:
+        """What limits bring with them: memory, delayed closes. Returns the milliseconds that may be waited at most."""
+        if self._memory is not None:
+            self._check_memory(self._memory, now_ns)
+        return self._close_delayed(now_ns)
+
+    def _close_delayed(self, now_ns: int) -> float:
+        """Close refused connections whose time has come; returns the milliseconds until the next one."""
+        delayed = self._delayed_closes
+        while delayed:
+            due_ns, channel, answer = delayed[0]
+            if due_ns > now_ns:
+                return (due_ns - now_ns) / 1e6
+            delayed.popleft()
+            if not channel.closed:
+                self._close_refused(channel, answer)
+        return float("inf")
+
+    def _close_refused(self, channel: KafkaChannel, answer: Sequence[Any]) -> None:
+        channel.outgoing.add(answer)
+        channel.discard_unread()
+        self.close_when_sent(channel)
+
+    def _begin_closing(self, channel: KafkaChannel) -> None:
+        channel.closing = True
+        self._closing[channel] = None
+
+    def _check_memory(self, memory: MemoryKeeper, now_ns: int) -> None:
+        """Restore the interest in reading of those for whom there is memory now; give up who keeps it from others."""
+        for channel in memory.granted(now_ns):
+            self._read_soon(channel)
+        for channel in memory.too_slow(now_ns):
+            logger.info("Closing connection %s: others need the memory that it holds", channel.connection_id)
+            self.given_up_for_memory += 1
+            self._fail(channel, ChannelState.OUT_OF_MEMORY, None)
+            if not memory.pool.shortage:
+                break
 
     def _fail(self, channel: KafkaChannel, state: ChannelState, error: OSError | None) -> None:
         """Close a channel that is lost; the end of this poll, or the next one, reports it."""
@@ -429,6 +546,11 @@ class Selector:
         del self._channels[channel.connection_id]
         del self._by_fd[channel.fd]
         channel.close(state)
+        self._closed_received += channel.reader.received
+        self._closed_sent += channel.outgoing.sent
+        self.connections_closed += 1
+        if channel.closing:
+            del self._closing[channel]
         self._idle_expiry.closed()
 
     def _report_failed(self) -> None:
@@ -442,24 +564,3 @@ class Selector:
             logger.debug("Closing idle connection %s", channel.connection_id)
             self._remove(channel, ChannelState.EXPIRED)
             self._failed.append(channel)
-
-
-def _open_socket(family: int) -> socket.socket:
-    stream_socket = socket.socket(family, socket.SOCK_STREAM)
-    stream_socket.setblocking(False)
-    return stream_socket
-
-
-def _set_options(stream_socket: StreamSocket, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
-    stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    stream_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if send_buffer_bytes != USE_DEFAULT_BUFFER_SIZE:
-        stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-    if receive_buffer_bytes != USE_DEFAULT_BUFFER_SIZE:
-        stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-
-
-def _resolve(address: tuple[str, int]) -> tuple[int, Any]:
-    host, port = address
-    family, _, _, _, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    return family, resolved

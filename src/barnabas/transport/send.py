@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from barnabas.records.file_records import FileRecords
-from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
+from barnabas.records.lazy_down_conversion import READ_BYTES, LazyDownConversionRecords
 from barnabas.transport.transport_layer import MORE, TransportLayer
 from barnabas.transport.truncated_file import TruncatedFile
 
@@ -29,6 +29,12 @@ CONVERSION_STEPS_PER_TURN: Final = 2
 
 _HOLDING_FILES: frozenset[Any] = frozenset({FileRecords, LazyDownConversionRecords})
 
+_READ_BYTES_PER_WRITE: Final = 256 * 1024
+"""Of small ranges that are read: no more are in memory, when the socket does not take them."""
+
+_CONVERSION_BYTES: Final = READ_BYTES
+"""What a conversion holds of its file, at least."""
+
 FILE_BYTES_PER_TURN: Final = 1 << 20
 """At most so much of files for one channel before the others have their turn: one `sendfile` of 50 MB was slower
 than Kafka's pieces, and would hold up everybody else."""
@@ -38,8 +44,12 @@ class Send:
     """Pieces to be sent; `unsent` counts what is left of them, in bytes."""
 
     __slots__ = (
+        "_added",
+        "_conversions",
+        "_file_bytes",
         "_file_offset",
         "_files",
+        "_keep_bytes",
         "_pieces",
         "_send_bytes",
         "_send_file",
@@ -48,13 +58,18 @@ class Send:
         "writable",
     )
 
-    def __init__(self, transport: TransportLayer) -> None:
+    def __init__(self, transport: TransportLayer, keep_bytes: int = 1 << 62) -> None:
+        """keep_bytes: of file ranges that were read in advance; what is behind so much is read again in its turn."""
+        self._keep_bytes = keep_bytes
         self._send_bytes = transport.send
         self._send_pieces = transport.sendmsg
         self._send_file = transport.send_file
         self._pieces: list[Any] = []
         self._files = 0
+        self._file_bytes = 0  # of what is unsent: not in memory yet
+        self._conversions = 0
         self._file_offset = 0  # how much of the first piece has left, if that is a file range
+        self._added = 0
         self.unsent = 0
         self.writable = True
         """The last write took everything it was given; otherwise wait for the Poller."""
@@ -67,21 +82,40 @@ class Send:
             length = len(piece)
             size += length
             if piece.__class__ in _HOLDING_FILES:
-                self._add_file(piece, length)
+                self._add_file(piece, length, size)
             elif length:
                 pieces.append(piece)
         self.unsent += size
+        self._added += size
         return size
 
-    def _add_file(self, piece: Any, length: int) -> None:
+    @property
+    def sent(self) -> int:
+        """Bytes that have left, in all."""
+        return self._added - self.unsent
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is unsent and in memory: all but ranges of files."""
+        return self.unsent - self._file_bytes + self._conversions * _CONVERSION_BYTES
+
+    def _add_file(self, piece: Any, length: int, end: int) -> None:
+        """`end`: where it ends in its frame."""
         if length == 0:
             piece.release()
-        elif piece.__class__ is FileRecords and piece.content is not None:
-            self._pieces.append(piece.content)
-            piece.release()
+            return
+        if piece.__class__ is FileRecords:
+            if piece.content is not None:
+                if self.unsent + end <= self._keep_bytes:
+                    self._pieces.append(piece.content)
+                    piece.release()
+                    return
+                piece.content = None
         else:
-            self._files += 1
-            self._pieces.append(piece)
+            self._conversions += 1
+        self._files += 1
+        self._file_bytes += length
+        self._pieces.append(piece)
 
     def write(self) -> bool:
         """Send what the socket takes, without waiting. True once nothing is left.
@@ -110,7 +144,8 @@ class Send:
             if piece.__class__ in _HOLDING_FILES:
                 piece.release()
         self._pieces.clear()
-        self._files = 0
+        self._files = self._file_bytes = self._conversions = 0
+        self._added -= self.unsent
         self.unsent = 0
 
     def _write_in_steps(self) -> bool:
@@ -126,13 +161,13 @@ class Send:
                     steps_left -= 1
                     self._convert_some(first)
                     continue
-                if first.__class__ is FileRecords and len(first) >= READ_INSTEAD_BYTES:
+                if first.__class__ is FileRecords:
                     if file_bytes_left <= 0:
                         return False  # still writable: the Selector goes on with it in its next turn
-                    written = self._write_file(first, file_bytes_left)
-                    file_bytes_left -= written
-                else:
-                    self._write_buffers()
+                    if len(first) >= READ_INSTEAD_BYTES:
+                        file_bytes_left -= self._write_file(first, file_bytes_left)
+                        continue
+                file_bytes_left -= self._write_buffers()
             except BlockingIOError:
                 self.writable = False
                 return False
@@ -147,6 +182,7 @@ class Send:
         if not written:
             raise TruncatedFile(f"A file ends {records.size - offset} bytes before the range being sent")
         self.unsent -= written
+        self._file_bytes -= written
         self._file_offset = offset + written
         if self._file_offset == records.size:
             del self._pieces[0]
@@ -158,24 +194,31 @@ class Send:
     def _convert_some(self, records: LazyDownConversionRecords) -> None:
         """One step of a conversion: what it made goes before what is left of it."""
         piece = records.next_piece()
+        self._file_bytes -= len(piece)
         if not len(records):
             del self._pieces[0]
             self._files -= 1
+            self._conversions -= 1
             records.release()
         if piece:
             self._pieces.insert(0, piece)
 
-    def _write_buffers(self) -> None:
-        """One write of the pieces up to the next large file range; small ranges among them are read now."""
+    def _write_buffers(self) -> int:
+        """One write of the pieces up to the next large file range; small ranges among them are read now.
+
+        Returns how many bytes of files were read.
+        """
         pieces = self._pieces
         count = 0
+        read_bytes = 0
         followed_by_file = False
         while count < len(pieces) and count < _MAX_PIECES:
             piece = pieces[count]
             if piece.__class__ is FileRecords:
-                if len(piece) >= READ_INSTEAD_BYTES:
+                if len(piece) >= READ_INSTEAD_BYTES or read_bytes >= _READ_BYTES_PER_WRITE:
                     followed_by_file = True
                     break
+                read_bytes += len(piece)
                 pieces[count] = self._read_file(piece)
             elif piece.__class__ is LazyDownConversionRecords:
                 followed_by_file = True
@@ -188,12 +231,14 @@ class Send:
         self._drop(written)
         if written < size:
             self.writable = False
+        return read_bytes
 
     def _read_file(self, records: FileRecords) -> bytes:
         data = records.read()
         if len(data) != records.size:
             raise TruncatedFile(f"A file ends {records.size - len(data)} bytes before the range being sent")
         self._files -= 1
+        self._file_bytes -= len(data)
         records.release()
         return data
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.transport.authenticator import AuthenticationFailed, PlaintextAuthenticator
+from barnabas.transport.authenticator import AuthenticationFailed, Conversation, PlaintextAuthenticator
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.selector import Selector
 from barnabas.transport.transport_layer import PlaintextTransportLayer
@@ -268,7 +268,7 @@ def test_a_refused_authentication_closes_the_channel() -> None:
             super().__init__()
             self.complete = False
 
-        def authenticate(self) -> None:
+        def authenticate(self, conversation: Conversation) -> None:
             raise AuthenticationFailed("no")
 
     world = World(channel_builder=lambda stream_socket: (PlaintextTransportLayer(stream_socket), Refusing()))

@@ -1,0 +1,126 @@
+"""What one channel holds of a limited MemoryPool, and how fast it moves. There is none where there is no limit.
+
+Owned by the thread of the channel's Selector; no lock. Made by its `MemoryKeeper`. Kafka knows the frame being
+received only (NetworkReceive's buffer); here everything a client can make us keep counts, but for the first
+`FREE_BYTES`, so that a pool used up by others keeps nobody from asking something small.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.transport.memory_pool import MemoryLease
+
+if TYPE_CHECKING:
+    from barnabas.transport.kafka_channel import KafkaChannel
+    from barnabas.transport.memory_keeper import MemoryKeeper
+
+FREE_BYTES: Final = 32 * 1024
+"""Of each channel: not charged."""
+
+
+class ChannelMemory:
+    """Bytes: `charged` to the pool beyond the free ones, and the lease of the large frame that is being received."""
+
+    __slots__ = (
+        "channel",
+        "charged",
+        "granted",
+        "has_lease",
+        "keeper",
+        "mark_moved",
+        "mark_ns",
+        "request_bytes",
+    )
+
+    def __init__(self, keeper: MemoryKeeper) -> None:
+        self.keeper = keeper
+        self.channel: KafkaChannel | None = None
+        """None before it is made, and once it is closed."""
+        self.charged = 0
+        self.granted: MemoryLease | None = None
+        """What it waited for, until its reader comes for it."""
+        self.has_lease = False
+        self.request_bytes = 0
+        """The small frame of a request that waits for a handler, or is being handled by one; set by the Processor."""
+        self.mark_ns = 0
+        self.mark_moved = 0
+
+    # -- called by the FrameReader -----------------------------------------------------------------------------------
+
+    def reserve(self, size: int) -> MemoryLease | None:
+        """Memory for a whole frame; None: wait, the Selector reads on when there is some. Raises ValueError."""
+        lease = self.granted
+        if lease is not None:
+            self.granted = None
+        else:
+            lease = self.keeper.allocate(self, size)
+        if lease is not None:
+            self.has_lease = True
+            self.keeper.holds(self)
+        return lease
+
+    def pass_on(self) -> None:
+        """The frame is whole: its lease belongs to the request now."""
+        self.has_lease = False
+        if not self.charged:
+            self.keeper.holds_nothing(self)
+
+    def give_back(self, lease: MemoryLease) -> None:
+        """The frame will never be whole."""
+        self.pass_on()
+        self.keeper.pool.release(lease)
+
+    # -- called by the Selector and the Processor --------------------------------------------------------------------
+
+    def update(self) -> None:
+        """Charge what the channel keeps now: received bytes not taken yet, a request waiting, answers not sent."""
+        channel = self.channel
+        held = self.request_bytes
+        if channel is not None:
+            held += channel.reader.bytes_kept + channel.outgoing.memory_bytes
+        excess = held - FREE_BYTES if held > FREE_BYTES else 0
+        change = excess - self.charged
+        if not change:
+            return
+        self.charged = excess
+        self.keeper.pool.charge(change)
+        if excess or self.has_lease:
+            self.keeper.holds(self)
+        else:
+            self.keeper.holds_nothing(self)
+
+    def close(self) -> None:
+        """The channel is closed, its reader and its answers have been dropped."""
+        self.channel = None
+        self.request_bytes = 0
+        self.update()
+        self.keeper.forget(self)
+
+    # -- how fast it moves -------------------------------------------------------------------------------------------
+
+    @property
+    def waits_for_peer(self) -> bool:
+        """Whether it is the peer's turn: to take its answer, or to go on with a frame that we would read."""
+        channel = self.channel
+        return channel is not None and bool(channel.outgoing.unsent or not (channel.muted or channel.reader.waiting))
+
+    @property
+    def moved(self) -> int:
+        """Bytes that went in or out so far."""
+        channel = self.channel
+        return 0 if channel is None else channel.reader.received + channel.outgoing.sent
+
+    def mark(self, now_ns: int) -> None:
+        """Look from here on how fast it moves."""
+        self.mark_ns = now_ns
+        self.mark_moved = self.moved
+
+    def seconds_left(self, now_ns: int) -> float:
+        """How long it will hold what it holds, at the pace since the mark; infinite if nothing has moved."""
+        channel = self.channel
+        if channel is None:
+            return 0.0
+        moved = self.moved - self.mark_moved
+        left = channel.outgoing.unsent or channel.reader.missing
+        return left * (now_ns - self.mark_ns) / 1e9 / moved if moved > 0 else float("inf")

@@ -1,0 +1,65 @@
+"""A SimpleMemoryPool that notices leases which nobody released before they became garbage, and takes their bytes back.
+
+What the broker uses: a frame whose request got lost (a defect of ours) must not make the pool smaller for ever. It
+costs one weak reference per frame of 64 KiB and more. Kafka: GarbageCollectedMemoryPool, there a debugging aid with a
+thread of its own; here the garbage collector only notes the loss, for it may run anywhere, also under this pool's
+lock, and the next look at the pool accounts for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable
+
+from barnabas.transport.memory_pool import MemoryLease
+from barnabas.transport.simple_memory_pool import SimpleMemoryPool
+
+logger = logging.getLogger(__name__)
+
+
+class GarbageCollectedMemoryPool(SimpleMemoryPool):
+    """See MemoryPool; `leaked` counts the leases that were lost."""
+
+    def __init__(self, size: int, max_allocation_bytes: int, now: Callable[[], int], *, strict: bool = False) -> None:
+        super().__init__(size, max_allocation_bytes, now, strict=strict)
+        self.leaked = 0
+        self._numbers = itertools.count(1)
+        self._in_use: dict[int, weakref.ref[MemoryLease]] = {}  # by the lease's number
+        self._lost: deque[tuple[int, int]] = deque()  # number and size: appended by the garbage collector
+
+    @property
+    def available_memory(self) -> int:
+        """See MemoryPool."""
+        if self._lost:
+            self._take_back_lost()
+        return self._available
+
+    def try_allocate(self, size: int) -> MemoryLease | None:
+        """See MemoryPool."""
+        if self._lost:
+            self._take_back_lost()
+        lease = super().try_allocate(size)
+        if lease is not None:
+            number, lost = next(self._numbers), self._lost
+            lease.number = number
+            self._in_use[number] = weakref.ref(lease, lambda _: lost.append((number, size)))
+        return lease
+
+    def release(self, lease: MemoryLease) -> None:
+        """See MemoryPool. Raises ValueError for a lease that is not of this pool, too."""
+        if self._in_use.pop(lease.number, None) is None:
+            raise ValueError(f"A lease of {lease.size} bytes was released twice, or never given by this pool")
+        super().release(lease)
+
+    def _take_back_lost(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                number, size = self._lost.popleft()
+                self._in_use.pop(number, None)
+                self.leaked += 1
+                self._give_back(size)
+                logger.error("Reclaimed buffer of size %d that was not properly release()ed. This is a bug.", size)

@@ -1,0 +1,125 @@
+"""The memory of one Selector's channels, where it is limited: who holds some, who waits for some, who is given up.
+
+Owned by the Selector's thread; the MemoryPool below it is shared by all Selectors, and its wake-up is the only call
+from elsewhere. Kafka: the memory check of Selector.poll and KafkaChannel's mute for lack of memory. Two things Kafka
+does not do: those who wait are served in order; and when there is not enough, and channels that hold some make no use
+of it, the slowest are given up. Otherwise frames that were half received, and answers that nobody reads, could hold
+all the memory for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.transport.channel_memory import ChannelMemory
+from barnabas.transport.frame_buffer_pool import FrameBufferPool
+from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.memory_pool import MemoryLease, MemoryPool
+
+PATIENCE_NS: Final = 1_000_000_000
+"""How long a channel that holds memory is watched before it can be called slow."""
+SLOW_SECONDS: Final = 10.0
+"""A channel is slow if, at its pace, it would hold its memory for longer than this."""
+LOOK_EVERY_NS: Final = 100_000_000
+"""How often holders are looked at while memory is short."""
+OVERDRAFT_SHARE: Final = 8
+"""One part in so many of the pool may be charged beyond its limit, before the slowest must go however fast it is."""
+
+
+class MemoryKeeper:
+    """See above. `buffers` are the receive buffers, whose idle ones must fit into what the pool has left."""
+
+    def __init__(self, pool: MemoryPool, buffers: FrameBufferPool, wake: Callable[[], None]) -> None:
+        """`wake` interrupts the Selector's poll."""
+        self.pool = pool
+        self._buffers = buffers
+        self._wake = wake
+        self._waiting: dict[ChannelMemory, int] = {}  # in order of arrival; bytes
+        self._holders: dict[ChannelMemory, None] = {}
+        self._next_look_ns = 0
+        self._now_ns = 0
+
+    # -- called for a channel ----------------------------------------------------------------------------------------
+
+    def allocate(self, memory: ChannelMemory, size: int) -> MemoryLease | None:
+        """A lease, or a place in the queue. Raises ValueError for a size that the pool never gives."""
+        if not self._waiting:
+            lease = self.pool.try_allocate(size)
+            if lease is not None:
+                return lease
+        if memory not in self._waiting:
+            self._waiting[memory] = size
+            self.pool.begin_waiting(size, self._wake)
+        return None
+
+    def holds(self, memory: ChannelMemory) -> None:
+        """It holds some memory of the pool."""
+        if memory not in self._holders:
+            self._holders[memory] = None
+            memory.mark(self._now_ns)
+
+    def holds_nothing(self, memory: ChannelMemory) -> None:
+        """It holds none any more."""
+        self._holders.pop(memory, None)
+
+    def forget(self, memory: ChannelMemory) -> None:
+        """Its channel is closed."""
+        size = self._waiting.pop(memory, None)
+        if size is not None:
+            self.pool.end_waiting(size, self._wake)
+        lease, memory.granted = memory.granted, None
+        if lease is not None:
+            self.pool.release(lease)
+        self._holders.pop(memory, None)
+
+    # -- called once a poll ------------------------------------------------------------------------------------------
+
+    def granted(self, now_ns: int) -> list[KafkaChannel]:
+        """Channels that have got what they waited for, and are to be read again. Keeps idle buffers within bounds."""
+        self._now_ns = now_ns
+        spare = self.pool.available_memory
+        if self._buffers.idle_bytes > spare:
+            self._buffers.trim(max(spare, 0))
+        channels = []
+        while self._waiting:
+            memory, size = next(iter(self._waiting.items()))
+            lease = self.pool.try_allocate(size)
+            if lease is None:
+                break
+            del self._waiting[memory]
+            self.pool.end_waiting(size, self._wake)
+            memory.granted = lease
+            if memory.channel is not None:
+                channels.append(memory.channel)
+        return channels
+
+    def too_slow(self, now_ns: int) -> list[KafkaChannel]:
+        """Whom to give up, the slowest first, while the pool is short: close one, and look whether it still is."""
+        pool = self.pool
+        if not pool.shortage or not self._holders:
+            return []
+        if pool.available_memory < -(pool.size // OVERDRAFT_SHARE):
+            return self._longest_silent()
+        if now_ns < self._next_look_ns:
+            return []
+        self._next_look_ns = now_ns + LOOK_EVERY_NS
+        slow: list[tuple[float, KafkaChannel]] = []
+        for memory in self._holders:
+            if memory.channel is None or now_ns - memory.mark_ns < PATIENCE_NS:
+                continue
+            seconds_left = memory.seconds_left(now_ns)
+            memory.mark(now_ns)
+            if memory.waits_for_peer and seconds_left > SLOW_SECONDS:
+                slow.append((seconds_left, memory.channel))
+        slow.sort(key=lambda each: each[0], reverse=True)
+        return [channel for _, channel in slow]
+
+    def _longest_silent(self) -> list[KafkaChannel]:
+        unread = [
+            memory.channel
+            for memory in self._holders
+            if memory.channel is not None and memory.charged and memory.channel.outgoing.unsent
+        ]
+        unread.sort(key=lambda channel: channel.last_active_ns)
+        return unread

@@ -1,0 +1,58 @@
+"""Interrupts a Selector's wait from any thread, with a system call only if there is a wait to interrupt.
+
+`wake` is called by anybody, the rest by the Selector's thread. Its lock is a test-and-set: held while the Selector is
+awake. A sleeper lets go before it polls, so the first waker gets it, and writes to the descriptor.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from barnabas.runtime.wakeup import Wakeup
+from barnabas.transport.poller import READABLE, Poller
+
+
+class PollWakeup:
+    """Wakes waits on `poller`."""
+
+    def __init__(self, poller: Poller, wakeup: Wakeup | None = None) -> None:
+        self._poller = poller
+        self._wakeup = wakeup if wakeup is not None else Wakeup()
+        poller.register(self._wakeup.fileno())
+        self._awake = threading.Lock()
+        self._awake.acquire()
+        self._requested = False
+
+    def wake(self) -> None:
+        """Make the current wait, or else the next one, end at once."""
+        self._requested = True
+        if self._awake.acquire(blocking=False):
+            self._wakeup.wake()
+
+    def poll(self) -> list[tuple[int, int]]:
+        """The Poller's events, without waiting."""
+        self._requested = False
+        return self._poller.poll(0)
+
+    def wait(self, timeout_ms: float) -> list[tuple[int, int]]:
+        """The Poller's events; waits for some, at most so long, unless woken."""
+        # Whoever comes from here on finds the lock free, and writes; whoever came before has left the request.
+        self._awake.release()
+        timeout = 0.0 if self._requested else timeout_ms / 1000
+        try:
+            return self._poller.poll(timeout)
+        finally:
+            self._requested = False
+            # Failing means that a waker has it: its write wakes the next poll for nothing, which is harmless.
+            self._awake.acquire(blocking=False)
+
+    def drain(self, fd: int) -> None:
+        """An event of a descriptor that is no connection's: the waker's write, if it is ours."""
+        if fd == self._wakeup.fileno():
+            self._wakeup.drain()
+            if self._poller.needs_rearm:
+                self._poller.rearm(fd, READABLE)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        self._wakeup.close()

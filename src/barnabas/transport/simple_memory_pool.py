@@ -1,0 +1,120 @@
+"""A MemoryPool that is a number: nothing is allocated in advance, what is in use is subtracted from the limit.
+
+Shared by all Selectors of a SocketServer; one lock guards the numbers, and whoever waits is woken after it is let go.
+Kafka: SimpleMemoryPool. Not strict, as the broker has it, it hands out a lease while anything at all is left, so that
+a large frame cannot be starved by small ones; the overshoot is one frame at most.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from barnabas.transport.memory_pool import MemoryLease
+
+
+class SimpleMemoryPool:
+    """`size` bytes in all; see MemoryPool."""
+
+    def __init__(self, size: int, max_allocation_bytes: int, now: Callable[[], int], *, strict: bool = False) -> None:
+        """`max_allocation_bytes`: of one lease. `now`: nanoseconds. strict: hand out only what is left in full."""
+        if not 0 < max_allocation_bytes <= size:
+            raise ValueError(
+                "must provide a positive size and max single allocation size smaller than size."
+                f"provided {size} and {max_allocation_bytes} respectively"
+            )
+        self.size = size
+        self._max_allocation_bytes = max_allocation_bytes
+        self._strict = strict
+        self._now = now
+        self._lock = threading.Lock()
+        self._available = size
+        self._waiting_bytes = 0
+        self._wakes: dict[Callable[[], None], int] = {}  # how many wait behind each
+        self._depleted_ns = 0
+        self._depleted_since_ns: int | None = None
+
+    @property
+    def available_memory(self) -> int:
+        """See MemoryPool."""
+        return self._available
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """See MemoryPool."""
+        return self.available_memory <= 0
+
+    @property
+    def shortage(self) -> int:
+        """See MemoryPool."""
+        return max(self._waiting_bytes - self.available_memory, 0)
+
+    @property
+    def depleted_ns(self) -> int:
+        """See MemoryPool."""
+        with self._lock:
+            since_ns = self._depleted_since_ns
+            return self._depleted_ns + (0 if since_ns is None else self._now() - since_ns)
+
+    def try_allocate(self, size: int) -> MemoryLease | None:
+        """See MemoryPool."""
+        if size < 1:
+            raise ValueError(f"requested size {size}<=0")
+        if size > self._max_allocation_bytes:
+            raise ValueError(
+                f"requested size {size} is larger than maxSingleAllocationSize {self._max_allocation_bytes}"
+            )
+        with self._lock:
+            if self._available < (size if self._strict else 1):
+                if self._depleted_since_ns is None:
+                    self._depleted_since_ns = self._now()
+                return None
+            self._available -= size
+            self._end_dry_spell()
+        return MemoryLease(size)
+
+    def release(self, lease: MemoryLease) -> None:
+        """See MemoryPool."""
+        with self._lock:
+            if lease.released:
+                raise ValueError(f"A lease of {lease.size} bytes was released twice")
+            lease.released = True
+        self._give_back(lease.size)
+
+    def charge(self, count: int) -> None:
+        """See MemoryPool."""
+        if count < 0:
+            self._give_back(-count)
+        else:
+            with self._lock:
+                self._available -= count
+
+    def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
+        """See MemoryPool."""
+        with self._lock:
+            self._waiting_bytes += size
+            self._wakes[wake] = self._wakes.get(wake, 0) + 1
+
+    def end_waiting(self, size: int, wake: Callable[[], None]) -> None:
+        """See MemoryPool."""
+        with self._lock:
+            self._waiting_bytes -= size
+            self._wakes[wake] -= 1
+            if not self._wakes[wake]:
+                del self._wakes[wake]
+
+    def _give_back(self, count: int) -> None:
+        with self._lock:
+            self._available += count
+            self._end_dry_spell()
+            wakes = list(self._wakes) if self._wakes and self._available > 0 else ()
+        for wake in wakes:
+            wake()
+
+    def _end_dry_spell(self) -> None:
+        if self._depleted_since_ns is not None:
+            self._depleted_ns += self._now() - self._depleted_since_ns
+            self._depleted_since_ns = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size - self.available_memory}/{self.size} bytes used)"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from barnabas.zk.errors import NodeExistsError, NoNodeError, StoreError
-from barnabas.zk.store import Create, Created, Outcome, SetData, value_of
+from barnabas.zk.errors import NodeExistsError, NoNodeError, NotEmptyError, StoreError
+from barnabas.zk.store import Create, Created, Delete, Outcome, SetData, value_of
 from barnabas.zk.zk_data import (
     ConfigEntityChangeNotificationSequenceZNode,
     ConfigEntityChangeNotificationZNode,
@@ -53,13 +53,24 @@ class ConfigZnodes:
 
     def change(self, entity_type: str, entity_name: str, config: Mapping[str, str]) -> None:
         """Replace an entity's settings and tell every broker, in one batch. Kafka: AdminZkClient.changeEntityConfig."""
-        notice = Create(
-            _Notification.create_path, _Notification.encode(f"{entity_type}/{entity_name}"), sequential=True
-        )
+        notice = self._notice(entity_type, entity_name)
         *writes, noticed = self._access.store.batch([*self._writes(entity_type, entity_name, config), notice])
         for outcome in writes:
             self._raise_unless_expected(outcome)
         value_of(noticed, Created)
+
+    def remove(self, entity_type: str, entity_name: str, znodes: Iterable[str]) -> list[bool]:
+        """Delete znodes below /config, in this order, and tell every broker that the entity has no settings any more.
+
+        Whether each one is gone: one that has children stays. Kafka: AdminZkClient.tryCleanQuotaNodes.
+        """
+        deletions = [Delete(f"/config/{znode}") for znode in znodes]
+        *outcomes, noticed = self._access.store.batch([*deletions, self._notice(entity_type, entity_name)])
+        for outcome in outcomes:
+            if isinstance(outcome, StoreError) and not isinstance(outcome, (NotEmptyError, NoNodeError)):
+                raise outcome
+        value_of(noticed, Created)
+        return [not isinstance(outcome, NotEmptyError) for outcome in outcomes]
 
     def notifications(self) -> list[str]:
         """The names of the notices, oldest first. Sets the watch on /config/changes."""
@@ -76,6 +87,11 @@ class ConfigZnodes:
         self._access.delete_children(
             ConfigEntityChangeNotificationZNode.path, list(names), expected_controller_epoch_version
         )
+
+    @staticmethod
+    def _notice(entity_type: str, entity_name: str) -> Create:
+        data = _Notification.encode(f"{entity_type}/{entity_name}")
+        return Create(_Notification.create_path, data, sequential=True)
 
     @staticmethod
     def _writes(entity_type: str, entity_name: str, config: Mapping[str, str]) -> list[Create | SetData]:

@@ -1,0 +1,109 @@
+"""DescribeClientQuotas: v0-1 (KIP-546). AlterClientQuotas: v0-1.
+
+Not brief: they read, and write, the store. v1: flexible. Users, client ids, clients of users (KIP-546), and IP
+addresses (KIP-612); each entity of a change is answered on its own. A change is in force a moment after its answer.
+
+Kafka: KafkaApis.handleDescribeClientQuotasRequest and handleAlterClientQuotasRequest.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.request import Request
+from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions, QuotaFilter
+from barnabas.metadata.client_quotas import ClientQuotaAdmin, QuotaChange
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+Alteration = AlterClientQuotasRequest.EntryData
+Altered = AlterClientQuotasResponse.EntryData
+Described = DescribeClientQuotasResponse.EntryData
+
+NOTHING_WRONG = ApiError(ErrorCode.NONE)
+
+
+class QuotasApi:
+    """Shows and changes quotas of clients."""
+
+    def __init__(self, admin: ClientQuotaAdmin, descriptions: ClientQuotaDescriptions, authorizer: Authorizer) -> None:
+        self._admin = admin
+        self._descriptions = descriptions
+        self._authorizer = authorizer
+
+    def describe_client_quotas(self, request: Request[DescribeClientQuotasRequest]) -> None:
+        """The quotas of the entities asked for. Raises ApiError for the whole request."""
+        require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE_CONFIGS)
+        body = request.body
+        filters = [QuotaFilter(each.entity_type, each.match_type, each.match) for each in body.components]
+        entries = [
+            Described(
+                entity=[
+                    DescribeClientQuotasResponse.EntityData(entity_type=kind, entity_name=name)
+                    for kind, name in found.entity.items()
+                ],
+                values=[
+                    DescribeClientQuotasResponse.ValueData(key=key, value=value) for key, value in found.quotas.items()
+                ],
+            )
+            for found in self._descriptions.describe(filters, strict=body.strict)
+        ]
+        request.respond(DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=None, entries=entries))
+
+    def alter_client_quotas(self, request: Request[AlterClientQuotasRequest]) -> None:
+        """Change quotas; of an entity that is named twice the last answer is told, as in Kafka, which keeps a map."""
+        require_cluster_permission(self._authorizer, request, AclOperation.ALTER_CONFIGS)
+        body = request.body
+        answers: dict[frozenset[tuple[str, str | None]], Altered] = {}
+        for entry in body.entries:
+            entity = {each.entity_type: each.entity_name for each in entry.entity}
+            error = self._alter(entity, entry, validate_only=body.validate_only)
+            answers[frozenset(entity.items())] = _answer(entry, error)
+        request.respond(AlterClientQuotasResponse(entries=list(answers.values())))
+
+    @staticmethod
+    def describe_error(
+        request: Request[DescribeClientQuotasRequest], code: ErrorCode, message: str | None
+    ) -> DescribeClientQuotasResponse:
+        """A top-level error."""
+        return DescribeClientQuotasResponse(error_code=code, error_message=message or code.message, entries=None)
+
+    @staticmethod
+    def alter_error(
+        request: Request[AlterClientQuotasRequest], code: ErrorCode, message: str | None
+    ) -> AlterClientQuotasResponse:
+        """The same error for every entity."""
+        error = ApiError(code, message or code.message)
+        return AlterClientQuotasResponse(entries=[_answer(entry, error) for entry in request.body.entries])
+
+    def _alter(self, entity: dict[str, str | None], entry: Alteration, *, validate_only: bool) -> ApiError:
+        changes = [QuotaChange(op.key, None if op.remove else op.value) for op in entry.ops]
+        try:
+            self._admin.alter(entity, changes, validate_only=validate_only)
+        except ApiError as error:
+            logger.info("Error encountered while updating client quotas of %s: %s", entity, error)
+            return error
+        except Exception:
+            # the quotas of others can still be changed
+            logger.exception("Error encountered while updating client quotas of %s", entity)
+            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
+        return NOTHING_WRONG
+
+
+def _answer(entry: Alteration, error: ApiError) -> Altered:
+    return Altered(
+        error_code=error.code,
+        error_message=None if error is NOTHING_WRONG else error.message,
+        entity=[
+            AlterClientQuotasResponse.EntityData(entity_type=each.entity_type, entity_name=each.entity_name)
+            for each in entry.entity
+        ],
+    )

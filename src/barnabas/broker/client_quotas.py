@@ -1,0 +1,66 @@
+"""Puts the client quotas of a broker together: what is measured, who is charged, and where changes come from.
+
+Called by BrokerServer on the main thread during start, before the first request is handled. Kafka: QuotaFactory,
+and the parts of KafkaServer.startup that register the quotas' config handlers.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from barnabas.api.registry import Registry
+from barnabas.api.throttle import QuotaThrottle
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.metadata.client_quota_listener import ClientQuotaListener, UpdateAddress
+from barnabas.metadata.client_quota_store import ClientQuotaStore
+from barnabas.metadata.config_change_listener import ConfigChangeListener
+from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.purgatory.timer import Timer
+from barnabas.quota.quota_managers import QuotaManagers
+from barnabas.quota.quota_metrics import register_quota_metrics
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.scheduler import Scheduler
+from barnabas.transport.host_addresses import host_addresses
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+EXPIRATION_INTERVAL_MS = 30_000
+"""How often idle sensors are looked for (Kafka: Metrics.ExpireSensorTask)."""
+
+
+class ClientQuotas:
+    """Made once; what it holds belongs to the parts it connects."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        registry: Registry,
+        timer: Timer,
+        scheduler: Scheduler,
+        metrics: MetricsRegistry,
+        clock: Clock,
+    ) -> None:
+        self._quotas = QuotaManagers.from_kafka_config(config, clock)
+        QuotaThrottle(self._quotas, timer, clock).guard(registry)
+        register_quota_metrics(metrics, self._quotas)
+        scheduler.schedule("quota-sensors", self._quotas.expire_sensors, period_ms=EXPIRATION_INTERVAL_MS)
+
+    def start(self, zk_client: KafkaZkClient, changes: ConfigChangeListener, update_address: UpdateAddress) -> None:
+        """Apply the quotas in the store, and their changes. update_address: of the network's connection quotas."""
+        ClientQuotaListener(ClientQuotaStore(zk_client), self._quotas, update_address, address_of).start(changes)
+
+
+def address_of(name: str) -> str | None:
+    """The IP address of a host, or of an address as it may be written; None if it cannot be resolved. May block.
+
+    IPv4 is preferred, as in Java: InetAddress.getByName.
+    """
+    try:
+        addresses = host_addresses(name, 0)
+    except (OSError, ValueError):  # ValueError: no name could look like that
+        return None
+    return min(addresses, key=lambda address: ipaddress.ip_address(address.partition("%")[0]).version, default=None)
+
+
+def is_address(name: str) -> bool:
+    """Whether `name` is an IP address, or can be resolved to one."""
+    return address_of(name) is not None

@@ -1,0 +1,81 @@
+"""Hears which client quotas changed in the store, and tells the managers that apply them.
+
+Made by `broker`: `load` is called on the main thread at start, the rest by ConfigChangeListener on a scheduler's
+thread. `_lock` makes one of it at a time: what `load` read before a change must not be applied after it.
+
+Kafka: ClientIdConfigHandler, UserConfigHandler and IpConfigHandler of kafka.server.ConfigHandler.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from barnabas.metadata.client_quota_store import ClientQuotaStore, QuotaPath
+from barnabas.metadata.config_change_listener import ConfigChangeListener
+from barnabas.quota.quota_entity import IP_CONNECTION_RATE
+from barnabas.quota.quota_managers import QuotaManagers
+from barnabas.quota.sanitizer import DEFAULT_NAME, desanitize
+from barnabas.zk.zk_data import ConfigType
+
+logger = logging.getLogger(__name__)
+
+UpdateAddress = Callable[[str | None, int | None], None]
+"""Takes an address (None: the default) and how many connections a second it may open (None: the default applies)."""
+
+
+class ClientQuotaListener:
+    """address_of: the IP address of a host's name, or of an address itself; None for a name that nobody knows."""
+
+    def __init__(
+        self,
+        store: ClientQuotaStore,
+        quotas: QuotaManagers,
+        update_address: UpdateAddress,
+        address_of: Callable[[str], str | None],
+    ) -> None:
+        self._store = store
+        self._quotas = quotas
+        self._update_address = update_address
+        self._address_of = address_of
+        self._lock = threading.Lock()
+
+    def start(self, changes: ConfigChangeListener) -> None:
+        """Listen, then apply what there is."""
+        changes.register(ConfigType.USER, lambda name, settings: self._changed(ConfigType.USER, name, settings))
+        changes.register(ConfigType.CLIENT, lambda name, settings: self._changed(ConfigType.CLIENT, name, settings))
+        changes.register(ConfigType.IP, self._address_changed)
+        self.load()
+
+    def load(self) -> None:
+        """Apply all quotas that the store has. What cannot be applied is logged."""
+        with self._lock:
+            for entity in self._store.entities():
+                self._quotas.update(entity, self._store.settings(QuotaPath.of(entity)))
+            for name in self._store.addresses():
+                self._apply_address(name, self._store.settings(QuotaPath(ConfigType.IP, name)))
+
+    def _changed(self, entity_type: str, name: str, settings: Mapping[str, str]) -> None:
+        with self._lock:
+            self._quotas.update(QuotaPath(entity_type, name).entity, settings)
+
+    def _address_changed(self, name: str, settings: Mapping[str, str]) -> None:
+        with self._lock:
+            self._apply_address(name, settings)
+
+    def _apply_address(self, name: str, settings: Mapping[str, str]) -> None:
+        text = settings.get(IP_CONNECTION_RATE)
+        try:
+            rate = None if text is None else int(text)
+        except ValueError:
+            logger.warning("Ignoring the rate of connections %r of %s: it is no number", text, name)
+            return
+        if name == DEFAULT_NAME:
+            self._update_address(None, rate)
+            return
+        address = self._address_of(desanitize(name))
+        if address is None:
+            logger.warning("Unable to resolve address %s", desanitize(name))
+        else:
+            self._update_address(address, rate)

@@ -1,0 +1,83 @@
+"""Client quotas as they are kept in the store: settings of users, client ids, clients of users, and IP addresses.
+
+Used by `client_quotas` and `client_quota_listener` on any thread; blocks on the store, keeps nothing, so no lock.
+Kafka: the quota half of kafka.zk.AdminZkClient. Paths: /config/users/<u>, /config/clients/<c>,
+/config/users/<u>/clients/<c>, /config/ips/<ip>; names are sanitized, or `<default>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from barnabas.quota.quota_entity import QuotaEntity
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.zk_data import ConfigType
+
+
+class QuotaPath(NamedTuple):
+    """Where an entity's quotas are: below which type (ConfigType), and by what name."""
+
+    entity_type: str
+    name: str
+
+    @classmethod
+    def of(cls, entity: QuotaEntity) -> QuotaPath:
+        """The path of a user, a client id, or both."""
+        if entity.user is None:
+            return cls(ConfigType.CLIENT, entity.client_id or "")
+        if entity.client_id is None:
+            return cls(ConfigType.USER, entity.user)
+        return cls(ConfigType.USER, f"{entity.user}/{ConfigType.CLIENT}/{entity.client_id}")
+
+    @property
+    def entity(self) -> QuotaEntity:
+        """Whose quotas they are. Raises ValueError for what is no such path."""
+        if self.entity_type == ConfigType.CLIENT:
+            return QuotaEntity(None, self.name)
+        match self.name.split("/"):
+            case [user]:
+                return QuotaEntity(user, None)
+            case [user, ConfigType.CLIENT, client_id]:
+                return QuotaEntity(user, client_id)
+        raise ValueError(f"Invalid quota entity path: {self.name}")
+
+
+class ClientQuotaStore:
+    """Reads and writes settings that hold quotas; checks are done by those who call."""
+
+    def __init__(self, zk_client: KafkaZkClient) -> None:
+        self._configs = zk_client.configs
+
+    def settings(self, path: QuotaPath) -> dict[str, str]:
+        """An entity's settings, quotas and others; empty if it has none."""
+        return self._configs.entity(*path)
+
+    def entities(self) -> Iterator[QuotaEntity]:
+        """Every user, client id, and client of a user that has settings."""
+        for user in self._configs.entities(ConfigType.USER):
+            yield QuotaEntity(user, None)
+            for client_id in self._configs.entities(f"{ConfigType.USER}/{user}/{ConfigType.CLIENT}"):
+                yield QuotaEntity(user, client_id)
+        for client_id in self._configs.entities(ConfigType.CLIENT):
+            yield QuotaEntity(None, client_id)
+
+    def addresses(self) -> list[str]:
+        """Every IP address that has settings."""
+        return self._configs.entities(ConfigType.IP)
+
+    def change(self, path: QuotaPath, settings: Mapping[str, str]) -> None:
+        """Replace an entity's settings and tell every broker; an entity without settings leaves no znode behind."""
+        if settings:
+            self._configs.change(*path, settings)
+            return
+        entity_type, name = path
+        user, slash, _ = name.partition("/")
+        znodes = [f"{entity_type}/{name}"]
+        if slash:
+            znodes.append(f"{entity_type}/{user}/{ConfigType.CLIENT}")
+            if not self.settings(QuotaPath(entity_type, user)):
+                znodes.append(f"{entity_type}/{user}")
+        is_gone, *_ = self._configs.remove(entity_type, name, znodes)
+        if not is_gone:  # a user who has clients
+            self._configs.change(entity_type, name, {})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from unittest.mock import MagicMock
 
+from barnabas.api.registry import Handler
+from barnabas.api.startup_gate import CONTROLLER_APIS
 from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.log_config import field_name
@@ -93,23 +95,38 @@ def protocol_coverage_page() -> str:
     """docs/protocol-coverage.md."""
     from barnabas.broker.api_table import build_registry
 
-    registry = build_registry(MagicMock())
-    rows: Iterable[str] = (
-        f"| {handler.api_key.value} | {handler.api_key.name} | {handler.min_version}-{handler.max_version} | "
-        f"{'yes' if handler.brief else ''} |"
-        for handler in registry
-    )
     lines = [
         "# Protocol coverage",
         "",
-        "Made from the registry in `barnabas.broker.api_table` by `make docs`; it is what ApiVersions answers. A brief",
-        "API may run at once on the network thread (`inline.requests.enable`).",
+        "Made from the registry in `barnabas.broker.api_table` by `make docs`. Versions are what is accepted;",
+        "`broker.emulate.version` narrows them to those of one release of Apache Kafka (2.8 to 4.3).",
         "",
-        "| key | API | versions | brief |",
-        "|---|---|---|---|",
-        *rows,
+        "- **listed**: what ApiVersions says, where that differs. `no`: an API that is answered but not named, as",
+        "  Kafka does where there is nothing that it could be used for.",
+        "- **plane**: `control`: goes over `control.plane.listener.name` if there is one, and nothing else does.",
+        "- **at once**: brief; may run on the network thread (`inline.requests.enable`), from that version on.",
+        "- **charged for**: by client quotas; a client above its quota has its connection muted.",
+        "",
+        "| key | API | versions | listed | plane | at once | charged for |",
+        "|---|---|---|---|---|---|---|",
+        *(_api_row(handler) for handler in build_registry(MagicMock())),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _api_row(handler: Handler) -> str:
+    versions = f"{handler.min_version}-{handler.max_version}"
+    listed = "no" if handler.listed is None else "{}-{}".format(*handler.listed)
+    cells = [
+        str(handler.api_key.value),
+        handler.api_key.name,
+        versions,
+        "" if listed == versions else listed,
+        "control" if handler.api_key in CONTROLLER_APIS else "",
+        f"v{handler.brief_from}" if handler.brief else "",
+        handler.throttled_by.value,
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -28,6 +28,10 @@ SERVED = {
     ApiKey.DESCRIBE_LOG_DIRS: (0, 5),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.UPDATE_FEATURES: (0, 2),
+    ApiKey.UNREGISTER_BROKER: (0, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
 """What ours serves: Kafka's floors of 3.9, the ceilings of 4.x (InitProducerId v6 is not stable there)."""
 
@@ -39,6 +43,7 @@ APACHE_KAFKA_39_CEILINGS = {
     ApiKey.INIT_PRODUCER_ID: 5,
     ApiKey.DESCRIBE_LOG_DIRS: 4,
     ApiKey.DESCRIBE_CLUSTER: 1,
+    ApiKey.UPDATE_FEATURES: 1,
 }
 """Where ours goes further: used only when the tests run against Apache Kafka."""
 

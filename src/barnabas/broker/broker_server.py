@@ -49,6 +49,8 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.network.host_name import canonical_host_name
 from barnabas.network.network_config import NetworkConfig
+from barnabas.network.network_metrics import NetworkMetrics, register_network_metrics
+from barnabas.network.request_metrics import RequestMetrics
 from barnabas.network.socket_server import SocketServer
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.expiration_executor import ExpirationExecutor
@@ -251,6 +253,7 @@ class BrokerServer:
         apis = Apis(self._actions, self._clock.nanoseconds)
         self._startup_gate = StartupGate(parser, registry, apis.handle)
         network = NetworkConfig.from_kafka_config(config, inter_broker_listener_name_of(config))
+        requests = RequestMetrics()
         self._sockets = SocketServer(
             replace(network, broker_id=self._broker_id),  # it may have been generated, and names the threads
             listeners_of(config),
@@ -258,10 +261,13 @@ class BrokerServer:
             apis.handle,
             self._clock,
             self.fail,
+            on_complete=requests.record,
         )
         self._handlers = HandlerPools(
             self._sockets, apis, registry, self._clock, config.integer("num.io.threads"), self.fail
         )
+        pools = [pool for pool in (self._handlers.data_plane, self._handlers.control_plane) if pool is not None]
+        register_network_metrics(self.metrics, NetworkMetrics(self._sockets, pools, requests, self._clock), requests)
         self.bound_endpoints = self._sockets.bind()
         self._on_stop("sockets", self._sockets.shutdown)
         self._on_stop("topic purgatory", topic_changes.purgatory.shutdown)

@@ -9,9 +9,14 @@ from collections.abc import Callable
 
 from barnabas.api.authorize import AllowEverything
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
-from barnabas.api.handlers.cluster import DescribeClusterApi
+from barnabas.api.handlers.cluster import ClusterApi
+from barnabas.api.handlers.config_resources import ConfigResourcesApi
 from barnabas.api.handlers.configs import ConfigsApi
+from barnabas.api.handlers.controller_requests import ControllerRequestsApi
 from barnabas.api.handlers.delete_records import DeleteRecordsApi
+from barnabas.api.handlers.describe_topic_partitions import DescribeTopicPartitionsApi
+from barnabas.api.handlers.elections import ElectionsApi
+from barnabas.api.handlers.features import FeaturesApi
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
@@ -19,13 +24,18 @@ from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.log_dirs import LogDirsApi
 from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochApi
+from barnabas.api.handlers.partitions import PartitionsApi
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.producers import ProducersApi
+from barnabas.api.handlers.reassignments import ReassignmentsApi
+from barnabas.api.handlers.telemetry import TelemetryApi
 from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.broker.api_table import HandlerFamilies
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.controller.controller import Controller
+from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -45,6 +55,8 @@ def build_handler_families(
     zk_client: KafkaZkClient,
     topic_changes: TopicChanges,
     broker_epoch: Callable[[], int],
+    controller: Controller,
+    elections: LeaderElections,
 ) -> HandlerFamilies:
     """One object per family, each with exactly what it touches. broker_epoch: of the registration in force."""
     config = dynamic.current  # for what cannot change while the broker runs
@@ -53,9 +65,16 @@ def build_handler_families(
     repository = ConfigRepository(zk_client)
     return HandlerFamilies(
         alter_configs=AlterConfigsApi(broker_id, ConfigAdmin(repository, metadata, dynamic), authorizer),
-        cluster=DescribeClusterApi(metadata),
+        cluster=ClusterApi(metadata, authorizer),
+        config_resources=ConfigResourcesApi(metadata, authorizer),
         configs=ConfigsApi(broker_id, lambda: dynamic.settings, repository.topic_overrides, metadata, authorizer),
+        controller_requests=ControllerRequestsApi(controller, authorizer),
         delete_records=DeleteRecordsApi(replicas, metadata, authorizer),
+        describe_topic_partitions=DescribeTopicPartitionsApi(
+            metadata, authorizer, config.integer("max.request.partition.size.limit")
+        ),
+        elections=ElectionsApi(elections, metadata, authorizer),
+        features=FeaturesApi(broker_id, metadata, authorizer),
         fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes")),
         find_coordinator=FindCoordinatorApi(),
         inter_broker=InterBrokerApi(replicas, authorizer, broker_epoch),
@@ -63,8 +82,11 @@ def build_handler_families(
         log_dirs=LogDirsApi(replicas, authorizer),
         metadata=MetadataApi(metadata, topic_admin, lambda: config.boolean("auto.create.topics.enable")),
         offset_for_leader_epoch=OffsetForLeaderEpochApi(replicas, authorizer),
+        partitions=PartitionsApi(topic_admin, topic_changes, controller, authorizer),
         produce=ProduceApi(replicas, metadata),
         producers=ProducersApi(replicas, metadata, authorizer),
+        reassignments=ReassignmentsApi(controller, authorizer),
+        telemetry=TelemetryApi(),
         topics=TopicsApi(
             topic_admin,
             metadata,

@@ -1,54 +1,99 @@
-"""DescribeCluster: v0-2 (KIP-700).
+"""DescribeCluster: v0-2 (KIP-700). UnregisterBroker: v0.
 
-Brief. v1: endpoint type (KIP-919): only brokers have endpoints here. v2: fenced brokers (KIP-1073): none are listed,
-as in ZooKeeper mode.
+Brief. DescribeCluster v1: endpoint type (KIP-919): only brokers have endpoints here. v2: fenced brokers (KIP-1073):
+none are listed, as in ZooKeeper mode. UnregisterBroker is for brokers that a KRaft controller remembers; a registration
+in the store ends with the session of its broker, so that it is refused, in the words of Kafka.
 
-Kafka: KafkaApis.handleDescribeCluster.
+Kafka: KafkaApis.handleDescribeCluster, AuthHelper.computeDescribeClusterResponse, MetadataSupport.requireRaftOrThrow.
 """
 
 from __future__ import annotations
 
-from barnabas.api.authorize import CLUSTER_OPERATIONS, NOT_REQUESTED
+from typing import Final
+
+from barnabas.api.authorize import (
+    CLUSTER_NAME,
+    CLUSTER_OPERATIONS,
+    NOT_REQUESTED,
+    AclOperation,
+    Authorizer,
+    ResourceType,
+)
 from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 
-BROKER_ENDPOINTS = 1
+BROKER_ENDPOINTS: Final = 1
+CONTROLLER_ENDPOINTS: Final = 2
+NO_CONTROLLER: Final = -1
+NO_OPERATIONS: Final = 0
 
 
-class DescribeClusterApi:
+class ClusterApi:
     """Brokers, controller and cluster id, as this broker knows them."""
 
-    def __init__(self, metadata: MetadataCache) -> None:
+    def __init__(self, metadata: MetadataCache, authorizer: Authorizer) -> None:
         self._metadata = metadata
+        self._authorizer = authorizer
 
     def describe_cluster(self, request: Request[DescribeClusterRequest]) -> None:
         """List the brokers that can be reached through the listener the request came by."""
-        if request.api_version >= 1 and request.body.endpoint_type != BROKER_ENDPOINTS:
-            code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-            message = f"Unsupported endpoint type {request.body.endpoint_type}: only brokers (1) are described here."
-            request.respond(self.error(request, code, message))
-            return
+        endpoints = request.body.endpoint_type
+        if endpoints == CONTROLLER_ENDPOINTS:
+            raise ApiError(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+            )
+        if endpoints != BROKER_ENDPOINTS:
+            raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoints}")
         image = self._metadata.image
-        asked = request.body.include_cluster_authorized_operations
         brokers = [
             DescribeClusterResponse.DescribeClusterBroker(broker_id=broker.id, host=host, port=port, rack=broker.rack)
             for broker, host, port in image.reachable_brokers(request.connection.listener_name)
         ]
+        reachable = any(broker.broker_id == image.controller_id for broker in brokers)
         request.respond(
             DescribeClusterResponse(
                 error_code=ErrorCode.NONE,
                 cluster_id=image.cluster_id or "",
-                controller_id=image.controller_id,
+                controller_id=image.controller_id if reachable else NO_CONTROLLER,
                 brokers=brokers,
-                cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_REQUESTED,
+                cluster_authorized_operations=self._operations(request),
             )
         )
 
+    def _operations(self, request: Request[DescribeClusterRequest]) -> int:
+        if not request.body.include_cluster_authorized_operations:
+            return NOT_REQUESTED
+        described = self._authorizer.allows(
+            request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+        return CLUSTER_OPERATIONS if described else NO_OPERATIONS
+
+    def unregister_broker(self, request: Request[UnregisterBrokerRequest]) -> None:
+        """Always refuse."""
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Should always be forwarded to the Active Controller when using a Raft-based metadata quorum: "
+            "UNREGISTER_BROKER",
+        )
+
     @staticmethod
-    def error(
+    def describe_error(
         request: Request[DescribeClusterRequest], code: ErrorCode, message: str | None
     ) -> DescribeClusterResponse:
         """A top-level error."""
         return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])
+
+    @staticmethod
+    def unregister_error(
+        request: Request[UnregisterBrokerRequest], code: ErrorCode, message: str | None
+    ) -> UnregisterBrokerResponse:
+        """A top-level error."""
+        return UnregisterBrokerResponse(error_code=code, error_message=message)

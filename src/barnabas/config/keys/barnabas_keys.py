@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from barnabas.config.config_key import ConfigKey, ConfigType, OneOf
 
+KAFKA_RELEASES = (
+    *("2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),
+    *("4.0", "4.1", "4.2", "4.3"),
+)
+"""Those of `protocol.kafka_releases`, which knows more of them."""
+
 BARNABAS_KEYS = (
+    ConfigKey(
+        "broker.emulate.version",
+        ConfigType.STRING,
+        None,
+        "The release of Apache Kafka whose APIs and versions are listed and accepted, as far as this broker has them; "
+        "without it: everything, from the floors of 3.9 to the ceilings of 4.",
+        OneOf(KAFKA_RELEASES),
+    ),
     ConfigKey(
         "inline.requests.enable",
         ConfigType.BOOLEAN,

@@ -1,0 +1,50 @@
+"""Narrows the table of APIs to what one release of Apache Kafka speaks (`broker.emulate.version`).
+
+Called by `broker` once, at start, before anybody reads the table; pure. Clients then see, and are allowed, what a
+broker of that release has, as far as this one has it too. What brokers and the controller say to each other stays as
+it is, whatever ApiVersions lists: the brokers of a cluster agree on that by `inter.broker.protocol.version`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from barnabas.api.registry import Handler
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.kafka_releases import VersionRange, listed_versions, served_versions
+
+BETWEEN_BROKERS: Final = frozenset(
+    (
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    )
+)
+
+
+def narrowed(handlers: Iterable[Handler], release: str) -> list[Handler]:
+    """Those handlers that the release has, their versions narrowed in place. release: one of RELEASES."""
+    served, listed = served_versions(release), listed_versions(release)
+    kept = []
+    for handler in handlers:
+        own = handler.min_version, handler.max_version
+        if handler.api_key in BETWEEN_BROKERS:
+            handler.listed = None if handler.api_key not in listed else _both(own, listed[handler.api_key])
+            kept.append(handler)
+            continue
+        if handler.api_key not in served or (both := _both(own, served[handler.api_key])) is None:
+            continue
+        handler.min_version, handler.max_version = both
+        if handler.listed is not None:
+            handler.listed = _both(own, listed[handler.api_key])
+        kept.append(handler)
+    return kept
+
+
+def _both(first: VersionRange, second: VersionRange) -> VersionRange | None:
+    lowest, highest = max(first[0], second[0]), min(first[1], second[1])
+    return (lowest, highest) if lowest <= highest else None

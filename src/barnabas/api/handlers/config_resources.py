@@ -1,0 +1,59 @@
+"""ListConfigResources: v0-1: which resources have settings, by type.
+
+Not brief: there may be many topics. v0 (KIP-714, ListClientMetricsResources): client metrics, of which there are none
+without a receiver. v1 (KIP-1142): the types that are asked for, or all.
+
+Kafka: KafkaApis.handleListConfigResources, ListConfigResourcesRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.request import Request
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.config_codes import ConfigResourceType
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.configs import ListConfigResourcesRequest, ListConfigResourcesResponse
+
+GROUP = 32
+LISTED_TYPES = (*ConfigResourceType, GROUP)
+"""In Kafka's order of codes. No group and no client metrics has settings here."""
+
+
+class ConfigResourcesApi:
+    """Lists topics and brokers."""
+
+    def __init__(self, metadata: MetadataCache, authorizer: Authorizer) -> None:
+        self._metadata = metadata
+        self._authorizer = authorizer
+
+    def list_config_resources(self, request: Request[ListConfigResourcesRequest]) -> None:
+        """Every resource of the wanted types, once."""
+        require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE_CONFIGS)
+        wanted = list(dict.fromkeys(request.body.resource_types or LISTED_TYPES)) if request.api_version >= 1 else []
+        for resource_type in wanted:
+            if resource_type not in LISTED_TYPES:
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported resource type {resource_type}")
+        resources = [
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=resource_type)
+            for resource_type in wanted
+            for name in self._names(resource_type)
+        ]
+        request.respond(ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources))
+
+    @staticmethod
+    def error(
+        request: Request[ListConfigResourcesRequest], code: ErrorCode, message: str | None
+    ) -> ListConfigResourcesResponse:
+        """A top-level error."""
+        return ListConfigResourcesResponse(error_code=code, config_resources=[])
+
+    def _names(self, resource_type: int) -> Iterable[str]:
+        image = self._metadata.image
+        if resource_type == ConfigResourceType.TOPIC:
+            return image.topics
+        if resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
+            return map(str, image.brokers)
+        return ()

@@ -1,0 +1,146 @@
+"""DescribeTopicPartitions: v0 (KIP-966): topics in order of their names, in pages of partitions.
+
+Not brief: all topics may be sorted. Eligible leader replicas are null: they are kept by KRaft controllers only.
+
+Kafka: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.getTopicMetadataForDescribeTopicResponse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from barnabas.api.authorize import NOT_REQUESTED, TOPIC_OPERATIONS, AclOperation, Authorizer, ResourceType, permitted
+from barnabas.api.request import Request
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
+from barnabas.metadata.topic_name import invalid_reason, is_internal
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.metadata import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from barnabas.protocol.uuid import ZERO_UUID
+
+NO_LEADER: Final = -1
+
+_Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+
+class DescribeTopicPartitionsApi:
+    """max_partitions: of one answer, `max.request.partition.size.limit`."""
+
+    def __init__(self, metadata: MetadataCache, authorizer: Authorizer, max_partitions: int) -> None:
+        self._metadata = metadata
+        self._authorizer = authorizer
+        self._max_partitions = max_partitions
+
+    def describe_topic_partitions(self, request: Request[DescribeTopicPartitionsRequest]) -> None:
+        """Partitions from the cursor on, up to the limit; then a cursor to go on from. No topics asked for: all."""
+        body = request.body
+        image = self._metadata.image
+        wanted = _from_the_cursor_on(body, [topic.name for topic in body.topics] or image.topics)
+        allowed = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, wanted)
+        limit = max(min(self._max_partitions, body.response_partition_limit), 1)
+        answer = _page(
+            image,
+            request.connection.listener_name,
+            (name for name in wanted if name in allowed),
+            0 if body.cursor is None else body.cursor.partition_index,
+            "" if body.cursor is None else body.cursor.topic_name,
+            limit,
+        )
+        if body.topics:  # of all topics, those that may not be described are left out
+            refused = (name for name in wanted if name not in allowed)
+            answer.topics += [_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused]
+        request.respond(answer)
+
+    @staticmethod
+    def error(
+        request: Request[DescribeTopicPartitionsRequest], code: ErrorCode, message: str | None
+    ) -> DescribeTopicPartitionsResponse:
+        """The same error for every topic."""
+        return DescribeTopicPartitionsResponse(topics=[_error(topic.name, code) for topic in request.body.topics])
+
+
+def _from_the_cursor_on(body: DescribeTopicPartitionsRequest, names: Iterable[str]) -> list[str]:
+    """The names that are still to come, sorted, each once. Raises ApiError for a cursor that fits none."""
+    cursor = body.cursor
+    if cursor is None:
+        return sorted(set(names))
+    wanted = sorted({name for name in names if name >= cursor.topic_name})
+    if body.topics and cursor.topic_name not in wanted:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic_name}",
+        )
+    if cursor.partition_index < 0:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "DescribeTopicPartitionsRequest cursor partition must be valid: "
+            f"Cursor(topicName='{cursor.topic_name}', partitionIndex={cursor.partition_index})",
+        )
+    return wanted
+
+
+def _page(
+    image: MetadataImage, listener: str, names: Iterable[str], first_index: int, first_topic: str, limit: int
+) -> DescribeTopicPartitionsResponse:
+    answer = DescribeTopicPartitionsResponse(topics=[])
+    left = limit
+    for name in names:
+        if left == 0:
+            answer.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics.get(name)
+        if topic is None:
+            answer.topics.append(
+                _error(
+                    name,
+                    ErrorCode.INVALID_TOPIC_EXCEPTION if invalid_reason(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+            )
+            continue
+        start = first_index if name == first_topic else 0
+        shown = topic.partitions[start : start + left]
+        answer.topics.append(_described(topic, shown, image, listener))
+        left -= len(shown)
+        if start + len(shown) < len(topic.partitions):
+            answer.next_cursor = DescribeTopicPartitionsResponse.Cursor(
+                topic_name=name, partition_index=start + len(shown)
+            )
+            break
+    return answer
+
+
+def _described(
+    topic: TopicMetadata, partitions: Iterable[PartitionMetadata], image: MetadataImage, listener: str
+) -> _Topic:
+    return _Topic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[
+            _Partition(
+                error_code=ErrorCode.NONE,
+                partition_index=partition.partition,
+                leader_id=NO_LEADER if image.endpoint(partition.leader, listener) is None else partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=list(partition.offline_replicas),
+            )
+            for partition in partitions
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _error(name: str, code: ErrorCode) -> _Topic:
+    return _Topic(
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED and is_internal(name),
+        partitions=[],
+        topic_authorized_operations=NOT_REQUESTED,
+    )

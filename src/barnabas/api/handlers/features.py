@@ -1,0 +1,72 @@
+"""UpdateFeatures: v0-2 (KIP-584), as Kafka 3.9 in ZooKeeper mode answers it: there are no features.
+
+Not brief: an administrator's request. v1: upgrade type instead of "allow downgrade", validate only. v2: one error for
+all.
+
+Kafka: KafkaApis.handleUpdateFeatures, KafkaController.validateFeatureUpdate.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.request import Request
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UPGRADE_TYPES: Final = (UPGRADE, SAFE_DOWNGRADE, 3)
+LAST_VERSION_WITH_RESULTS: Final = 1
+
+
+class FeaturesApi:
+    """Says why a feature cannot be changed. broker_id: this broker's, which must be the controller."""
+
+    def __init__(self, broker_id: int, metadata: MetadataCache, authorizer: Authorizer) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._authorizer = authorizer
+
+    def update_features(self, request: Request[UpdateFeaturesRequest]) -> None:
+        """Refuse each update with its reason; an empty request succeeds."""
+        require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
+        if self._metadata.image.controller_id != self._broker_id:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        reasons = {
+            update.feature: _reason_against(update, request.api_version) for update in request.body.feature_updates
+        }
+        if reasons and request.api_version > LAST_VERSION_WITH_RESULTS:
+            raise ApiError(ErrorCode.INVALID_REQUEST, next(iter(reasons.values())))
+        results = [
+            UpdateFeaturesResponse.UpdatableFeatureResult(
+                feature=feature, error_code=ErrorCode.INVALID_REQUEST, error_message=reason
+            )
+            for feature, reason in reasons.items()
+        ]
+        request.respond(UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results))
+
+    @staticmethod
+    def error(request: Request[UpdateFeaturesRequest], code: ErrorCode, message: str | None) -> UpdateFeaturesResponse:
+        """A top-level error."""
+        return UpdateFeaturesResponse(error_code=code, error_message=message, results=[])
+
+
+def _reason_against(update: UpdateFeaturesRequest.FeatureUpdateKey, version: int) -> str:
+    upgrade_type = update.upgrade_type
+    if version == 0:
+        upgrade_type = SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    if not update.feature:
+        return "Feature name can not be empty."
+    if upgrade_type not in UPGRADE_TYPES:
+        return "Received unknown upgrade type."
+    if update.max_version_level >= 1:
+        return "Could not apply finalized feature update because the provided feature is not supported."
+    if upgrade_type != UPGRADE:
+        return "Can not delete non-existing finalized feature."
+    return (
+        f"Can not provide versionLevel: {update.max_version_level} less than 1"
+        " without setting the SAFE downgradeType in the request."
+    )

@@ -152,6 +152,10 @@ class Processor(AbstractServerThread):
         """Open connections."""
         return len(self._connections)
 
+    def connection_contexts(self) -> list[ConnectionContext]:
+        """Who is connected now, for metrics."""
+        return [connection.context for connection in list(self._connections.values())]
+
     def wakeup(self) -> None:
         """Interrupt the poll."""
         self._selector.wakeup()
@@ -272,6 +276,8 @@ class Processor(AbstractServerThread):
             connection: Connection = channel.attachment
             try:
                 self._finish_sent(connection)
+                if channel.memory is not None:
+                    connection.account_for_memory()
                 self._read_on(connection)
             except Exception:
                 logger.exception("Exception while completing a send to %s", connection)
@@ -339,6 +345,8 @@ class Processor(AbstractServerThread):
             frame = None
             if self._waiting_requests or not request.brief or not self._may_run_inline or self._queue_the_rest:
                 self._selector.mute(channel)
+                if channel.memory is not None and reader.release is None:
+                    channel.memory.request_bytes = request.request_size
                 self._enqueue(request)
                 return
             self.metrics.inline_requests += 1
@@ -386,6 +394,8 @@ class Processor(AbstractServerThread):
             connection.inflight.append(request)
             connection.sent_event_due = True
         elif kind is ResponseKind.NO_OP:
+            if request.record_network_time is not None:
+                self._charge_network_time(connection, request)
             self.complete(request)
             connection.response_sent()
         elif kind is ResponseKind.CLOSE:
@@ -401,8 +411,13 @@ class Processor(AbstractServerThread):
         channel = connection.channel
         if channel.outgoing.unsent and self._selector.write(channel):
             self._finish_sent(connection)
+        if channel.memory is not None:
+            connection.account_for_memory()
         if connection.close_requested:
-            self._close(connection)
+            if channel.outgoing.unsent:
+                self._selector.close_when_sent(channel)
+            else:
+                self._close(connection)
         elif channel.muted:
             self._read_on(connection)
 
@@ -424,12 +439,27 @@ class Processor(AbstractServerThread):
         on_complete = self._on_complete
         for request in inflight:
             request.sent_ns = now_ns
+            if request.record_network_time is not None:
+                self._charge_network_time(connection, request)
             if on_complete is not None:
                 on_complete(request)
         inflight.clear()
         if connection.sent_event_due:
             connection.sent_event_due = False
             connection.response_sent()
+
+    def _charge_network_time(self, connection: Connection, request: Request[Any]) -> None:
+        """Request quotas: the client pays for what this thread spent on its connection since its last answer left.
+
+        Measuring begins with a connection's first request that is charged.
+        """
+        channel, record = connection.channel, request.record_network_time
+        if channel.network_ns < 0:
+            if not channel.closed:
+                channel.measure_network_time(self.now)
+        elif record is not None:
+            spent_ns, channel.network_ns = channel.network_ns, 0
+            record(spent_ns)
 
     def _read_on(self, connection: Connection) -> None:
         if connection.mute_state is MuteState.NOT_MUTED and not self._draining:

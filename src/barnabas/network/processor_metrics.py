@@ -1,5 +1,6 @@
 """What a Processor counts. Plain attributes of its thread, which others read and sum; a read may be a moment late.
 
+`selector_counters` names what its Selector counts, as Kafka's group socket-server-metrics does.
 Kafka: the metrics of Processor and Selector (NetworkProcessorAvgIdlePercent, connection-count ...).
 """
 
@@ -11,10 +12,10 @@ from barnabas.transport.selector import Selector
 class ProcessorMetrics:
     """Counters since the start."""
 
-    __slots__ = ("_selector", "inline_requests", "invalid_requests", "queued_requests")
+    __slots__ = ("inline_requests", "invalid_requests", "queued_requests", "selector")
 
     def __init__(self, selector: Selector) -> None:
-        self._selector = selector
+        self.selector = selector
         self.inline_requests = 0
         self.queued_requests = 0
         self.invalid_requests = 0
@@ -22,4 +23,4 @@ class ProcessorMetrics:
     @property
     def idle_ns(self) -> int:
         """Time spent waiting in the poll."""
-        return self._selector.idle_ns
+        return self.selector.idle_ns

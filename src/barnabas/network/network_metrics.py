@@ -1,0 +1,216 @@
+"""The network layer's metrics by Kafka's names: queues, network threads, acceptors, handlers, sockets, memory.
+
+A metric family, registered by `broker` when the SocketServer exists; ticked by the scheduler, read by whoever
+publishes. Everything is looked up in the SocketServer when asked, since listeners and threads come and go; `_lock`
+guards what was seen at earlier ticks. Sums over counters of other threads may be a moment late.
+
+Kafka: the metrics of SocketServer, Acceptor, Processor, RequestChannel, KafkaRequestHandlerPool, and of its Selectors
+(group socket-server-metrics).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from barnabas.metrics.metrics_registry import MetricName, MetricsRegistry, Sample
+from barnabas.metrics.recent_rate import RecentRate
+from barnabas.network.acceptor import Acceptor
+from barnabas.network.processor import Processor
+from barnabas.network.request_channel import RequestChannel
+from barnabas.network.request_handler_pool import RequestHandlerPool
+from barnabas.network.request_metrics import RequestMetrics
+from barnabas.network.served_listener import CONTROL_PLANE
+from barnabas.network.socket_server import SocketServer
+from barnabas.runtime.clock import Clock
+
+NETWORK: Final = "kafka.network"
+SERVER: Final = "kafka.server"
+SOCKET_METRICS: Final = "socket-server-metrics"
+CONTROL_PLANE_PREFIX: Final = "ControlPlane"
+MOST_CLIENTS: Final = 100
+"""Kinds of client software named for one network thread, as in Kafka (IntGaugeSuite)."""
+
+TOTALS: Final = (
+    ("connection-creation", "connections_created"),
+    ("connection-close", "connections_closed"),
+    ("successful-authentication", "successful_authentications"),
+    ("failed-authentication", "failed_authentications"),
+    ("incoming-byte", "bytes_received"),
+    ("outgoing-byte", "bytes_sent"),
+    ("select", "select_calls"),
+)
+"""Kafka's name of a rate and a total, and the Selector's counter."""
+TIMES: Final = (("io-wait", "idle_ns"), ("io", "io_ns"))
+"""Kafka's name of a share of time, and the Selector's counter of nanoseconds."""
+
+Tags = tuple[tuple[str, str], ...]
+
+
+class NetworkMetrics:
+    """See the module."""
+
+    def __init__(
+        self,
+        sockets: SocketServer,
+        pools: Sequence[RequestHandlerPool],
+        requests: RequestMetrics,
+        clock: Clock,
+    ) -> None:
+        """pools: the data plane's, and the control plane's if there is one."""
+        self._sockets = sockets
+        self._pools = pools
+        self._requests = requests
+        self._now = clock.nanoseconds
+        self._lock = threading.Lock()
+        self._rates: dict[Hashable, RecentRate] = {}
+        self._shown: dict[Hashable, int] = {}
+        self.tick(0)
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Remember what every count is, for rates; forget those of threads that are gone."""
+        processors = self._sockets.processors
+        with self._lock:
+            now_ns = self._now()
+            rates, self._rates = self._rates, {}
+            for key, total in self._totals(processors):
+                rate = self._rates[key] = rates.get(key) or RecentRate(total, now_ns)
+                rate.tick(total, now_ns)
+            self._shown = {key: total for key, total in self._shown.items() if key in self._rates}
+        self._requests.retire_all_but([processor.processor_id for processor in processors])
+
+    def samples(self) -> Iterable[Sample]:
+        """Every metric now."""
+        with self._lock:
+            return [
+                *self._of_planes(),
+                *self._of_processors(),
+                *self._of_acceptors(),
+                *self._of_handlers(),
+                *self._of_connections(),
+            ]
+
+    # -- under the lock ----------------------------------------------------------------------------------------------
+
+    def _totals(self, processors: Sequence[Processor]) -> Iterator[tuple[Hashable, int]]:
+        for processor in processors:
+            selector = processor.metrics.selector
+            for _, counter in (*TOTALS, *TIMES):
+                yield (processor.processor_id, counter), getattr(selector, counter)
+        for acceptor in self._sockets.acceptors:
+            yield acceptor, acceptor.blocked_ns
+        for pool in self._pools:
+            yield pool, pool.idle_ns
+
+    def _rate(self, key: Hashable, total: int) -> float:
+        """Growth a second; nothing while what is counted is too new."""
+        rate = self._rates.get(key)
+        return 0.0 if rate is None else rate.per_second(total, self._now())
+
+    def _not_less(self, key: Hashable, total: int) -> int:
+        """A sum over connections that is read while one goes may lack it; a counter that falls means a restart."""
+        total = self._shown[key] = max(total, self._shown.get(key, 0))
+        return total
+
+    def _share(self, key: Hashable, total_ns: int, threads: int = 1) -> float:
+        """The share of time that threads spent on what is counted in nanoseconds."""
+        return min(max(self._rate(key, total_ns) / 1e9 / max(threads, 1), 0.0), 1.0)
+
+    def _idle(self, processor: Processor) -> float:
+        return self._share((processor.processor_id, "idle_ns"), processor.metrics.idle_ns)
+
+    def _of_planes(self) -> Iterator[Sample]:
+        sockets = self._sockets
+        channels = [sockets.data_plane_request_channel]
+        if sockets.control_plane_request_channel is not None:
+            channels.append(sockets.control_plane_request_channel)
+        for channel in channels:
+            yield from _of_channel(channel)
+            is_control_plane = channel.metric_prefix == CONTROL_PLANE_PREFIX
+            processors = [each for each in sockets.processors if _is_control_plane(each) == is_control_plane]
+            idle = [self._idle(processor) for processor in processors]
+            name = f"{channel.metric_prefix}NetworkProcessorAvgIdlePercent"
+            yield Sample(MetricName(NETWORK, "SocketServer", name), sum(idle) / len(idle) if idle else 1.0)
+            # Sessions of SASL that expired (KIP-368): none until there is SASL.
+            name = f"{channel.metric_prefix}ExpiredConnectionsKilledCount"
+            yield Sample(MetricName(NETWORK, "SocketServer", name), 0)
+
+    def _of_processors(self) -> Iterator[Sample]:
+        for processor in self._sockets.processors:
+            number = str(processor.processor_id)
+            yield Sample(
+                MetricName(NETWORK, "Processor", "IdlePercent", (("networkProcessor", number),)), self._idle(processor)
+            )
+            tags = (("listener", processor.listener.name), ("networkProcessor", number))
+            yield from self._of_selector(processor, tags)
+            yield _attribute("connection-count", processor.connection_count, tags)
+            yield _attribute("expired-connections-killed-count", 0, tags)
+            for (name, version), count in islice(_clients(processor), MOST_CLIENTS):
+                client = (("clientSoftwareName", name), ("clientSoftwareVersion", version))
+                yield _attribute("connections", count, (*client, *tags))
+
+    def _of_selector(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
+        selector = processor.metrics.selector
+        number = processor.processor_id
+        for name, counter in TOTALS:
+            total = self._not_less((number, counter), getattr(selector, counter))
+            yield _attribute(f"{name}-rate", self._rate((number, counter), total), tags)
+            yield _attribute(f"{name}-total", total, tags)
+        for name, counter in TIMES:
+            total_ns = getattr(selector, counter)
+            yield _attribute(f"{name}-ratio", self._share((number, counter), total_ns), tags)
+            yield _attribute(f"{name}-time-ns-total", total_ns, tags)
+            yield _attribute(f"{name}time-total", total_ns, tags)
+            yield _attribute(f"{name}-time-ns-avg", total_ns / max(selector.select_calls, 1), tags)
+
+    def _of_acceptors(self) -> Iterator[Sample]:
+        for acceptor in self._sockets.acceptors:
+            prefix = CONTROL_PLANE_PREFIX if _is_control_plane(acceptor) else ""
+            name = MetricName(
+                NETWORK, "Acceptor", f"{prefix}AcceptorBlockedPercent", (("listener", acceptor.listener.name),)
+            )
+            yield Sample(name, self._share(acceptor, acceptor.blocked_ns))
+
+    def _of_handlers(self) -> Iterator[Sample]:
+        for pool, prefix in zip(self._pools, ("", CONTROL_PLANE_PREFIX), strict=False):
+            name = MetricName(SERVER, "KafkaRequestHandlerPool", f"{prefix}RequestHandlerAvgIdlePercent")
+            yield Sample(name, self._share(pool, pool.idle_ns, pool.size))
+
+    def _of_connections(self) -> Iterator[Sample]:
+        for rate in self._sockets.connection_quotas.rate_samples():
+            yield _attribute(rate.name, rate.value, rate.tags)
+
+
+def _of_channel(channel: RequestChannel) -> Iterator[Sample]:
+    kind, prefix = "RequestChannel", channel.metric_prefix
+    yield Sample(MetricName(NETWORK, kind, f"{prefix}RequestQueueSize"), channel.request_queue_size)
+    sizes = channel.response_queue_sizes
+    yield Sample(MetricName(NETWORK, kind, f"{prefix}ResponseQueueSize"), sum(sizes.values()))
+    for number, size in sizes.items():
+        tags = (("processor", str(number)),)
+        yield Sample(MetricName(NETWORK, kind, f"{prefix}ResponseQueueSize", tags), size)
+
+
+def _is_control_plane(of: Processor | Acceptor) -> bool:
+    return of.listener.plane == CONTROL_PLANE
+
+
+def _attribute(name: str, value: float, tags: Tags) -> Sample:
+    is_counter = name.endswith("-total")
+    return Sample(MetricName(SERVER, SOCKET_METRICS, name, tags, is_attribute=True), value, is_counter=is_counter)
+
+
+def _clients(processor: Processor) -> Iterator[tuple[tuple[str, str], int]]:
+    """What software the connections of a Processor say they are (KIP-511), the commonest first."""
+    contexts = processor.connection_contexts()
+    software = Counter((each.client_software_name, each.client_software_version) for each in contexts)
+    yield from software.most_common()
+
+
+def register_network_metrics(registry: MetricsRegistry, metrics: NetworkMetrics, requests: RequestMetrics) -> None:
+    """Register all of this layer."""
+    registry.family(metrics)
+    registry.family(requests)

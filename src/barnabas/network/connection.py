@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _NOT_MUTED: Final = MuteState.NOT_MUTED
 _PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
+_ANSWER_PENDING: Final = (_PENDING, MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING)
 
 UNSENT_BYTES_LIMIT: Final = 64 * 1024
 """With more than this unsent, an answer counts as sent only once its bytes have left: a peer that asks without
@@ -155,6 +156,14 @@ class Connection:
         """The event THROTTLE_ENDED, and the attempt to unmute."""
         self.mute_state = try_unmute(after(self.mute_state, MuteEvent.THROTTLE_ENDED))
 
+    def account_for_memory(self) -> None:
+        """Charge what the connection keeps now to the pool; only where memory is limited."""
+        memory = self.channel.memory
+        if memory is not None:
+            if self.mute_state not in _ANSWER_PENDING:
+                memory.request_bytes = 0
+            memory.update()
+
     def drop(self, request: Request[Any], frame: Sequence[Any]) -> None:
         """The connection is gone: give the answer's files back, account for the request."""
         for piece in frame:
@@ -165,11 +174,7 @@ class Connection:
     @property
     def is_answer_pending(self) -> bool:
         """A request is being handled, or its answer has not left."""
-        return bool(
-            self.channel.outgoing.unsent
-            or self.mute_state
-            in (MuteState.MUTED_AND_RESPONSE_PENDING, MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING)
-        )
+        return bool(self.channel.outgoing.unsent or self.mute_state in _ANSWER_PENDING)
 
     def __repr__(self) -> str:
         return f"Connection({self.context.connection_id}, {self.mute_state.name})"

@@ -87,6 +87,9 @@ class NetworkConfig:
     quota_window_ms: int = 1000
     """Of the rates of new connections: so many windows of this length are looked at."""
     queued_max_requests: int = 500
+    queued_max_request_bytes: int = -1
+    """What clients' frames and unsent answers may take in memory; zero and less: no limit."""
+    failed_authentication_delay_ms: int = 100
     inline_requests: bool = True
     """Brief requests run at once on the Processor's thread (ours: `inline.requests.enable`)."""
     inter_broker_listener: str | None = None
@@ -97,6 +100,11 @@ class NetworkConfig:
     """Read as soon as the controller's requests are, before the broker is ready; their requests wait for that."""
     any_listener: ListenerConfig = ListenerConfig()
     listeners: Mapping[str, ListenerConfig] = field(default_factory=dict)
+
+    @property
+    def largest_request_bytes(self) -> int:
+        """Of any listener."""
+        return max(listener.request_max_bytes for listener in (self.any_listener, *self.listeners.values()))
 
     def for_listener(self, listener_name: str) -> ListenerConfig:
         """The settings of a listener, which has its own or those of all."""
@@ -117,6 +125,8 @@ class NetworkConfig:
             quota_samples=config.integer("quota.window.num"),
             quota_window_ms=config.integer("quota.window.size.seconds") * 1000,
             queued_max_requests=config.integer("queued.max.requests"),
+            queued_max_request_bytes=config.integer("queued.max.request.bytes"),
+            failed_authentication_delay_ms=config.integer("connection.failed.authentication.delay.ms"),
             inline_requests=config.boolean("inline.requests.enable"),
             inter_broker_listener=inter_broker_listener,
             control_plane_listener=control_plane_listener and control_plane_listener.upper(),

@@ -194,6 +194,8 @@ def _cluster_apis(api: HandlerFamilies) -> list[Handler]:
         Handler(
             ApiKey.UNREGISTER_BROKER, 0, 0, api.cluster.unregister_broker, api.cluster.unregister_error, brief=True
         ),
+        Handler(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, api.quotas.describe_client_quotas, api.quotas.describe_error),
+        Handler(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, api.quotas.alter_client_quotas, api.quotas.alter_error),
         Handler(ApiKey.UPDATE_FEATURES, 0, 2, api.features.update_features, api.features.error),
         Handler(
             ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,

@@ -23,6 +23,7 @@ from barnabas.broker.api_table import build_registry
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.broker_identity import establish_identity
 from barnabas.broker.broker_metrics import register_broker_metrics
+from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.handler_families import build_handler_families
 from barnabas.broker.handler_pools import HandlerPools
@@ -263,6 +264,9 @@ class BrokerServer:
             self.fail,
             on_complete=requests.record,
         )
+        quotas = ClientQuotas(config, registry, self._timer, self._scheduler, self.metrics, self._clock)
+        address_quotas = self._sockets.connection_quotas
+        quotas.start(self._zk_client, self._config_changes, address_quotas.update_ip_connection_rate_quota)
         self._handlers = HandlerPools(
             self._sockets, apis, registry, self._clock, config.integer("num.io.threads"), self.fail
         )

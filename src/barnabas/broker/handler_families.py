@@ -27,15 +27,20 @@ from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochAp
 from barnabas.api.handlers.partitions import PartitionsApi
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.producers import ProducersApi
+from barnabas.api.handlers.quotas import QuotasApi
 from barnabas.api.handlers.reassignments import ReassignmentsApi
 from barnabas.api.handlers.telemetry import TelemetryApi
 from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.broker.api_table import HandlerFamilies
+from barnabas.broker.client_quotas import is_address
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.controller.controller import Controller
 from barnabas.controller.delayed_elect_leader import LeaderElections
+from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions
+from barnabas.metadata.client_quota_store import ClientQuotaStore
+from barnabas.metadata.client_quotas import ClientQuotaAdmin
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -63,6 +68,7 @@ def build_handler_families(
     authorizer = AllowEverything()
     topic_admin = TopicAdmin(zk_client, metadata, TopicAdminConfig.from_kafka_config(config, lambda: dynamic.current))
     repository = ConfigRepository(zk_client)
+    quota_store = ClientQuotaStore(zk_client)
     return HandlerFamilies(
         alter_configs=AlterConfigsApi(broker_id, ConfigAdmin(repository, metadata, dynamic), authorizer),
         cluster=ClusterApi(metadata, authorizer),
@@ -85,6 +91,7 @@ def build_handler_families(
         partitions=PartitionsApi(topic_admin, topic_changes, controller, authorizer),
         produce=ProduceApi(replicas, metadata),
         producers=ProducersApi(replicas, metadata, authorizer),
+        quotas=QuotasApi(ClientQuotaAdmin(quota_store, is_address), ClientQuotaDescriptions(quota_store), authorizer),
         reassignments=ReassignmentsApi(controller, authorizer),
         telemetry=TelemetryApi(),
         topics=TopicsApi(

@@ -20,6 +20,13 @@ SERVED = {
     ApiKey.CREATE_TOPICS: (0, 7),
     ApiKey.DELETE_TOPICS: (0, 6),
     ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.ELECT_LEADERS: (0, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.CONTROLLED_SHUTDOWN: (0, 3),
+    ApiKey.ALTER_PARTITION: (0, 3),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (0, 4),
     ApiKey.DESCRIBE_CONFIGS: (0, 4),
@@ -44,6 +51,7 @@ APACHE_KAFKA_39_CEILINGS = {
     ApiKey.DESCRIBE_LOG_DIRS: 4,
     ApiKey.DESCRIBE_CLUSTER: 1,
     ApiKey.UPDATE_FEATURES: 1,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
 }
 """Where ours goes further: used only when the tests run against Apache Kafka."""
 

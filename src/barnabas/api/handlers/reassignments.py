@@ -99,7 +99,7 @@ def _altered(
     topics: dict[str, AlteredTopic] = {}
     for partition, error in results.items():
         topic = topics.setdefault(partition.topic, AlteredTopic(name=partition.topic))
-        altered = AlteredPartition(partition_index=partition.partition)
+        altered = AlteredPartition(partition_index=partition.partition, error_message=None)
         if error is not None:
             altered.error_code, altered.error_message = error.code, error.message
         topic.partitions.append(altered)

@@ -30,6 +30,8 @@ from barnabas.transport.default_poller import default_poller
 logger = logging.getLogger(__name__)
 
 SELECT_SECONDS = 0.5
+RETIREMENT_MS = 30_000
+"""How long a removed network thread waits for answers: nobody waits for it, and requests may be long in a purgatory."""
 
 
 class Acceptor(AbstractServerThread):
@@ -97,14 +99,21 @@ class Acceptor(AbstractServerThread):
                     processor.start()
 
     def remove_processors(self, count: int) -> list[Processor]:
-        """Stop the last `count` network threads, whose connections close; the caller unregisters them."""
+        """Take the last `count` network threads away; the caller waits for their end when it must.
+
+        They take nothing any more, answer what they have taken, and close their connections. What they were given and
+        have not begun with goes to those that stay.
+        """
         with self._lock:
-            removed = self._processors[-count:]
-            del self._processors[-count:]
+            removed = self._processors[-count:] if count else []
+            del self._processors[len(self._processors) - len(removed) :]
+            started = self._processors_started
         for processor in removed:
-            processor.begin_shutdown()
-        for processor in removed:
-            processor.await_shutdown()
+            for accepted, address in processor.begin_retirement(RETIREMENT_MS):
+                self._hand_over(accepted, address)
+            if not started:
+                processor.begin_shutdown()
+                processor.await_shutdown()
         return removed
 
     def run(self) -> None:
@@ -182,8 +191,16 @@ class Acceptor(AbstractServerThread):
             logger.info("Connection from %s was gone before it was accepted: %s", address, error)
             assigned = False
         if not assigned:
-            accepted.close()
-            self._quotas.decrement(self.listener.name, address)
+            self._drop(accepted, address)
+
+    def _hand_over(self, accepted: Any, address: str) -> None:
+        """A connection of a network thread that has been removed."""
+        if not self._assign(accepted, address):
+            self._drop(accepted, address)
+
+    def _drop(self, accepted: Any, address: str) -> None:
+        accepted.close()
+        self._quotas.decrement(self.listener.name, address)
 
     def _poll_seconds(self) -> float:
         if not self._to_close:

@@ -100,6 +100,7 @@ class Processor(AbstractServerThread):
         self._queue_the_rest = False
         self._connection_index = 0
         self._draining = False
+        self._retires_at_ns = 0  # 0: it has not been removed
         self._closed = False
         self._drained = queue.SimpleQueue[None]()
 
@@ -107,7 +108,7 @@ class Processor(AbstractServerThread):
 
     def accept(self, stream_socket: StreamSocket, address: str, may_block: bool) -> bool:
         """Take over an accepted connection from `address`; False if too many wait already and it may not block."""
-        while self.is_running:
+        while self.is_running and not self._draining:
             # In slices, so that a stop ends the wait.
             if self._room_for_connections.acquire(may_block, POLL_MS / 1000 if may_block else None):
                 self._new_connections.append((stream_socket, address))
@@ -173,6 +174,20 @@ class Processor(AbstractServerThread):
             return False
         return True
 
+    def begin_retirement(self, time_ms: float) -> list[tuple[StreamSocket, str]]:
+        """Take nothing new; close each connection when its request is answered; then end: in `time_ms` at the latest.
+
+        Returns the connections that were handed over and not configured yet: others may take them.
+        """
+        self._retires_at_ns = self.now() + int(time_ms * 1_000_000)
+        self._draining = True
+        withdrawn = []
+        with contextlib.suppress(IndexError):
+            while True:
+                withdrawn.append(self._new_connections.popleft())
+        self._selector.wakeup()
+        return withdrawn
+
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -201,7 +216,10 @@ class Processor(AbstractServerThread):
         if not self._new_connections:
             return
         for _ in range(min(len(self._new_connections), CONNECTION_QUEUE_SIZE)):
-            stream_socket, address = self._new_connections.popleft()
+            try:
+                stream_socket, address = self._new_connections.popleft()
+            except IndexError:
+                return  # withdrawn meanwhile, see begin_retirement
             self._room_for_connections.release()
             try:
                 self._configure(stream_socket, address)
@@ -310,6 +328,7 @@ class Processor(AbstractServerThread):
         for request in self._staged:
             request.release_buffer()
         self._selector.close_all()
+        self._path.channel.remove_processor(self.processor_id)
         self._drained.put(None)
 
     # -- requests in -------------------------------------------------------------------------------------------------
@@ -534,3 +553,17 @@ class Processor(AbstractServerThread):
             self._selector.mute(connection.channel)
         if not (self._staged or self.responses or any(c.is_answer_pending for c in self._connections.values())):
             self._drained.put(None)
+        if self._retires_at_ns:
+            self._retire()
+
+    def _retire(self) -> None:
+        for connection in list(self._connections.values()):
+            if not connection.is_answer_pending:
+                self._close(connection)
+        is_late = self.now() >= self._retires_at_ns
+        if is_late or not (self._connections or self._staged or self.responses):
+            if is_late:
+                logger.info(
+                    "%s: %d connections are closed with a request unanswered", self.name, len(self._connections)
+                )
+            self._stopping.set()

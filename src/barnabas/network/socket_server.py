@@ -34,6 +34,9 @@ from barnabas.network.request_path import Parse, RequestPath
 from barnabas.network.served_listener import CONTROL_PLANE, DATA_PLANE, ServedListener
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
+from barnabas.transport.frame_buffer_pool import FrameBufferPool
+from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
+from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.selector import ChannelBuilder, Selector, plaintext_channel
 
 logger = logging.getLogger(__name__)
@@ -62,10 +65,12 @@ class SocketServer:
         *,
         on_complete: Callable[[Request[Any]], None] | None = None,
         channel_builders: Mapping[str, ChannelBuilder] | None = None,
+        memory_pool: MemoryPool | None = None,
     ) -> None:
         """See RequestPath for `parse`, `handle` and `on_complete`; `on_fatal` stops the broker.
 
         channel_builders: how a connection of each security protocol is secured, in the place of CHANNEL_BUILDERS.
+        memory_pool: what clients may make the data plane keep in memory, in the place of the one configured.
         """
         self._channel_builders = CHANNEL_BUILDERS if channel_builders is None else channel_builders
         self._check_protocols(end_points)
@@ -94,8 +99,13 @@ class SocketServer:
             self._control_path = RequestPath(channel, parse, handle, inline=False, on_complete=on_complete)
             self.control_plane_request_channel = channel
         self.connection_quotas = ConnectionQuotas(config, clock)
+        self.memory_pool = memory_pool if memory_pool is not None else _memory_pool(config, clock)
+        """Of the data plane; the controller's requests are not held up by what clients keep in memory."""
+        # Idle receive buffers must fit into what the pool has left, so those who share it share them.
+        self._buffers = None if self.memory_pool is NONE else FrameBufferPool()
         self._processor_ids = itertools.count()
         self._acceptors: list[Acceptor] = []
+        self._retiring: list[Processor] = []
         self._processing = False
         self._stopped = False
         self._lock = threading.RLock()
@@ -211,7 +221,7 @@ class SocketServer:
             self._stopped = True
             self.connection_quotas.stop()
             self._close_acceptors()
-            processors = [
+            processors = self._retiring + [
                 processor for acceptor in self._acceptors if acceptor.is_started for processor in acceptor.processors
             ]
             for processor in processors:
@@ -231,12 +241,11 @@ class SocketServer:
             self._stopped = True
             self.connection_quotas.stop()
             self._close_acceptors()
-            processors = self.processors
+            processors = self._retiring + self.processors
             for processor in processors:
                 processor.begin_shutdown()
             for processor in processors:
                 processor.await_shutdown()
-                self._path_of(processor.listener).channel.remove_processor(processor.processor_id)
 
     # -- under the lock ----------------------------------------------------------------------------------------------
 
@@ -295,6 +304,7 @@ class SocketServer:
         config = self._config
         own = config.for_listener(listener.name)
         path = self._path_of(listener)
+        on_data_plane = path is self._data_path
         processor = Processor(
             number,
             f"{listener.plane}-kafka-network-thread-{config.broker_id}-{listener}-{number}",
@@ -304,6 +314,9 @@ class SocketServer:
                 max_receive_bytes=own.request_max_bytes,
                 max_idle_ms=own.max_idle_ms,
                 channel_builder=self._channel_builders[listener.security_protocol],
+                pool=self._buffers if on_data_plane else None,
+                memory_pool=self.memory_pool if on_data_plane else NONE,
+                failed_authentication_delay_ms=config.failed_authentication_delay_ms,
             ),
             path,
             self.connection_quotas,
@@ -326,9 +339,8 @@ class SocketServer:
             self._remove_processors(acceptor, before - count)
 
     def _remove_processors(self, acceptor: Acceptor, count: int) -> None:
-        channel = self._path_of(acceptor.listener).channel
-        for processor in acceptor.remove_processors(count):
-            channel.remove_processor(processor.processor_id)
+        self._retiring = [processor for processor in self._retiring if not processor.await_shutdown(0)]
+        self._retiring += acceptor.remove_processors(count)
 
     def _path_of(self, listener: ServedListener) -> RequestPath:
         if listener.plane == CONTROL_PLANE and self._control_path is not None:
@@ -352,3 +364,10 @@ class SocketServer:
                     f"{', '.join(self._channel_builders)}",
                     "listeners",
                 )
+
+
+def _memory_pool(config: NetworkConfig, clock: Clock) -> MemoryPool:
+    size = config.queued_max_request_bytes
+    if size <= 0:
+        return NONE
+    return GarbageCollectedMemoryPool(size, min(size, config.largest_request_bytes), clock.nanoseconds)

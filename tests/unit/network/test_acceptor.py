@@ -60,6 +60,7 @@ class FakeProcessor:
         self.asked_to_wait = 0
         self.started = 0
         self.stopped = False
+        self.unconfigured: list[Any] = []
 
     def accept(self, stream_socket: Any, address: str, may_block: bool) -> bool:
         if not self.room:
@@ -73,6 +74,10 @@ class FakeProcessor:
 
     def start(self) -> None:
         self.started += 1
+
+    def begin_retirement(self, time_ms: float) -> list[Any]:
+        withdrawn, self.unconfigured = self.unconfigured, []
+        return withdrawn
 
     def begin_shutdown(self) -> None:
         self.stopped = True
@@ -180,6 +185,21 @@ def test_processors_start_once_and_later_ones_at_once(world: World) -> None:
     world.acceptor.start_processors()
     world.acceptor.add_processors(1)
     assert [processor.started for processor in world.made] == [1, 1, 1, 1]
+
+
+def test_what_a_removed_processor_has_not_begun_with_goes_to_another(world: World) -> None:
+    client = world.server_socket.connect()
+    world.acceptor.accept_new_connections()
+    first = world.made[0]
+    (stream_socket,) = first.taken
+    first.unconfigured = [(stream_socket, "10.0.0.1")]
+    world.acceptor.remove_processors(0)
+    assert len(world.acceptor.processors) == 3
+    world.acceptor._processors.reverse()
+    assert [removed.processor_id for removed in world.acceptor.remove_processors(1)] == [0]
+    assert [len(processor.taken) for processor in world.made[1:]] == [1, 0]
+    assert not client.finished
+    assert world.quotas.total == 1
 
 
 def test_the_last_processors_are_removed_and_the_round_goes_on(world: World) -> None:

@@ -436,6 +436,56 @@ def test_an_excess_connection_is_given_up_a_turn() -> None:
     assert not second.finished
 
 
+def test_a_removed_processor_closes_each_connection_when_it_is_answered_and_then_ends(harness: NetworkHarness) -> None:
+    waiting: list[Request[Any]] = []
+    harness.on_request = waiting.append
+    idle, first, second = (harness.connect() for _ in range(3))
+    first.send(framed(b"1"))
+    second.send(framed(b"2"))
+    harness.settle()
+    late, _ = harness.network.pair()
+    assert harness.processor.begin_retirement(1000) == []
+    assert not harness.processor.accept(late, "127.0.0.1", may_block=True)
+    first.send(framed(b"not taken"))
+    harness.settle()
+    assert (idle.finished, first.finished, second.finished) == (True, False, False)
+    harness.answer(waiting[0])
+    harness.settle()
+    assert (first.take(), first.finished) == (framed(b"re:1"), True)
+    assert harness.processor.is_running
+    harness.answer(waiting[1])
+    harness.settle()
+    assert (second.take(), second.finished) == (framed(b"re:2"), True)
+    assert not harness.processor.is_running
+    assert [request.body for request in waiting] == [b"1", b"2"]
+    harness.processor.close()
+    assert harness.request_channel.response_queue_sizes == {}
+    assert harness.quotas.total == 0
+
+
+def test_a_removed_processor_gives_back_what_it_has_not_begun_with(harness: NetworkHarness) -> None:
+    server, _ = harness.network.pair()
+    assert harness.processor.accept(server, "10.0.0.1", may_block=False)
+    assert harness.processor.begin_retirement(1000) == [(server, "10.0.0.1")]
+    harness.turn()
+    assert not harness.processor.is_running
+
+
+def test_a_removed_processor_does_not_wait_for_ever(harness: NetworkHarness) -> None:
+    harness.on_request = lambda request: None
+    client = harness.connect()
+    client.send(framed(b"1"))
+    harness.settle()
+    harness.processor.begin_retirement(1000)
+    harness.settle()
+    assert harness.processor.is_running
+    harness.clock.advance(1000)
+    harness.turn()
+    assert not harness.processor.is_running
+    harness.processor.close()
+    assert client.finished
+
+
 def test_draining_finishes_what_was_taken_and_takes_nothing_new(harness: NetworkHarness) -> None:
     waiting: list[Request[Any]] = []
     harness.on_request = waiting.append

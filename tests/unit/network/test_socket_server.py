@@ -42,6 +42,11 @@ class Server:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 
+    def await_retired(self) -> None:
+        """Wait until removed network threads are gone."""
+        for processor in self.sockets._retiring:
+            assert processor.await_shutdown(30)
+
     def close(self) -> None:
         self.sockets.shutdown()
         self.handlers.shutdown()
@@ -172,6 +177,7 @@ def test_network_threads_come_and_go(server: Server) -> None:
     assert [ask(client, b"x") for client in clients] == [[b"re:x"]] * 5
     assert sorted(server.sockets.data_plane_request_channel.response_queue_sizes) == [0, 1, 2, 3, 4]
     server.sockets.resize_network_threads(None, 1)
+    server.await_retired()
     assert [processor.processor_id for processor in server.sockets.processors] == [0]
     assert sorted(server.sockets.data_plane_request_channel.response_queue_sizes) == [0]
     with server.connect() as late:

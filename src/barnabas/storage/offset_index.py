@@ -64,15 +64,18 @@ class OffsetIndex(IndexFile):
         return OffsetPosition(self.base_offset + found[0], found[1])
 
     def bounds(self, offset: int) -> tuple[int, int]:
-        """Where to look for the batch of `offset`: the positions of the last entry at or before it, and of the next one.
+        """Where to look for the batch of `offset`: positions of the last entry at or before it, and of the next one.
 
-        The second is -1 when there is none, or the first is of that very offset.
+        The second is -1 when there is none, or no reason to look there: the first is of that very offset, or there is
+        no first one, in which case the batch is as likely the one at the start of the file, which has no entry.
         """
         relative = offset - self.base_offset
         with self._lock:
             self._load()
             number = self._number_of_last(0, relative)
-            key, position = self._stored_entry(number) if number >= 0 else (-1, 0)
+            if number < 0:
+                return 0, -1
+            key, position = self._stored_entry(number)
             if key == relative or number + 1 >= self._entries:
                 return position, -1
             return position, self._stored_entry(number + 1)[1]

@@ -72,7 +72,7 @@ class IndexMachine(RuleBasedStateMachine):
         place = bisect.bisect_right(self.model, (offset, 1 << 40))
         before = self.model[place - 1] if place else (BASE, 0)
         assert self.index.lookup(offset) == before
-        has_next = place < len(self.model) and not (place and before[0] == offset)
+        has_next = 0 < place < len(self.model) and before[0] != offset
         assert self.index.bounds(offset) == (before[1], self.model[place][1] if has_next else -1)
 
     @invariant()

@@ -1,6 +1,7 @@
 """Metadata: v0-13.
 
-Brief: it reads one immutable image; topics that must be created first are created on a handler thread. v1: controller,
+Brief: it reads one immutable image; topics that must be created first are created on a handler thread, and what names
+many partitions is told there. The answer about all topics is encoded once for each image. v1: controller,
 internal topics; null means all topics (v0: an empty list does). v2: cluster id. v4: auto-creation may be declined.
 v5: offline replicas. v7: leader epochs. v8: authorized operations. v9: flexible. v10: topic ids. v12: topics by id.
 v13: top-level error.
@@ -13,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from barnabas.api.authorize import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
-from barnabas.api.request import Request
+from barnabas.api.encoded_answers import EncodedAnswers
+from barnabas.api.request import Request, WorksLong
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
 from barnabas.metadata.topic_admin import NewTopic, TopicAdmin
@@ -26,6 +28,10 @@ TopicAnswer = MetadataResponse.MetadataResponseTopic
 PartitionAnswer = MetadataResponse.MetadataResponsePartition
 
 NO_LEADER = -1
+
+THROTTLE_TIME_SINCE = 3
+MANY_PARTITIONS = 200
+"""To tell of so many takes about a millisecond: a handler's work, not the network thread's."""
 
 CREATED_SOON = {
     ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
@@ -45,19 +51,45 @@ class MetadataApi:
         self._metadata = metadata
         self._topic_admin = topic_admin
         self._auto_create = auto_create
+        self._all_topics = EncodedAnswers()
 
     def metadata(self, request: Request[MetadataRequest]) -> None:
         """Answer from the image; unknown topics are created first where the request and the settings allow it."""
         self._check_names_and_ids(request)
         image = self._metadata.image
+        if _asks_for_all(request):
+            self._tell_all(request, image)
+            return
         missing = self._missing_topics(request, image)
         if missing and self._may_create(request):
             # Creating a topic writes to the store and may block: never on the processor's thread.
             request.channel.resume(lambda: self._create_and_answer(request, missing))
         else:
+            if request.brief:
+                _leave_much_to_a_handler(
+                    image.topics.get(topic.name or image.topic_names.get(topic.topic_id, ""))
+                    for topic in request.body.topics or ()
+                )
             request.respond(
                 self._response(request, image, dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             )
+
+    def _tell_all(self, request: Request[MetadataRequest], image: MetadataImage) -> None:
+        body, version = request.body, request.api_version
+        with_throttle_time = version >= THROTTLE_TIME_SINCE
+        key = (
+            version,
+            request.connection.listener_name,
+            body.include_topic_authorized_operations,
+            body.include_cluster_authorized_operations,
+        )
+        answer = self._all_topics.find(image, key, has_throttle_time=with_throttle_time)
+        if answer is None:
+            if request.brief:
+                _leave_much_to_a_handler(image.topics.values())
+            response = self._response(request, image, {})
+            answer = self._all_topics.keep(image, key, response, version, has_throttle_time=with_throttle_time)
+        request.respond(answer)
 
     @staticmethod
     def error(request: Request[MetadataRequest], code: ErrorCode, message: str | None) -> MetadataResponse:
@@ -134,11 +166,10 @@ class MetadataApi:
     def _topics_asked_for(
         request: Request[MetadataRequest], image: MetadataImage, errors: dict[str, ErrorCode]
     ) -> Iterable[TopicMetadata | TopicAnswer]:
-        asked = request.body.topics
-        if asked is None or (request.api_version == 0 and not asked):
+        if _asks_for_all(request):
             yield from image.topics.values()
             return
-        for topic in asked:
+        for topic in request.body.topics or ():
             if topic.topic_id != ZERO_UUID:
                 name = image.topic_names.get(topic.topic_id)
                 if name is None:
@@ -193,3 +224,17 @@ class MetadataApi:
             isr_nodes=list(partition.isr),
             offline_replicas=list(partition.offline_replicas),
         )
+
+
+def _asks_for_all(request: Request[MetadataRequest]) -> bool:
+    topics = request.body.topics
+    return topics is None or (request.api_version == 0 and not topics)
+
+
+def _leave_much_to_a_handler(topics: Iterable[TopicMetadata | None]) -> None:
+    """Raise WorksLong when these topics have very many partitions."""
+    left = MANY_PARTITIONS
+    for topic in topics:
+        left -= 1 if topic is None else len(topic.partitions)
+        if left < 0:
+            raise WorksLong

@@ -1,0 +1,141 @@
+"""Counts the bytecodes that a network thread runs per request: what a change costs, on a machine too busy to time it.
+
+    python -m benchmarks.bytecodes                                     # produce and fetch, by package
+    python -m benchmarks.bytecodes --cells p-10c --functions 30
+    PYTHONPATH=../other-version/src python -m benchmarks.bytecodes     # the same of another version
+
+The Processor of a broker in this process is traced, opcode by opcode, while a client sends the cell's request one at a
+time; counts are the same in every run, but for the requests that add an index entry or roll a segment. What C code does
+(system calls, checksums, built-ins) is not seen. The loop around a request counts fully here; in a busy broker several
+requests share it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from barnabas.broker.broker_server import BrokerServer
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.server_defaults import SERVER_DEFAULTS
+from barnabas.network.processor import Processor
+from benchmarks.systems import SHARED
+from benchmarks.wire_requests import (
+    Connection,
+    batch_of_count,
+    batch_of_size,
+    fetch_frame,
+    metadata_frame,
+    produce_frame,
+)
+
+WARM, COUNTED = 50, 200
+OLD_BATCHES = 200
+"""More than a segment remembers the places of."""
+TOPIC = "counted"
+Counts = Counter[tuple[str, str]]
+
+
+class CountedProcessors:
+    """Counts the opcodes of every Processor's thread, by file and function, while `counting`."""
+
+    def __init__(self) -> None:
+        self.counts: Counts = Counter()
+        self.calls: Counts = Counter()
+        self.counting = False
+        original = Processor.run
+
+        def run(processor: Processor) -> None:
+            sys.settrace(self._called)
+            original(processor)
+
+        Processor.run = run  # type: ignore[method-assign]
+
+    def _called(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        if self.counting:
+            self.calls[frame.f_code.co_filename, frame.f_code.co_qualname] += 1
+        return self._stepped
+
+    def _stepped(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+        if self.counting and event == "opcode":
+            self.counts[frame.f_code.co_filename, frame.f_code.co_qualname] += 1
+        return self._stepped
+
+
+def _requests(first_offset: int = 0) -> dict[str, bytes]:
+    small, _ = batch_of_count(1, 1000), 1
+    large, _ = batch_of_size(16 * 1024, 100)
+    return {
+        "p-10c": produce_frame(TOPIC, 0, small, 1),
+        "p-10c, acks=all": produce_frame(TOPIC, 0, small, -1),
+        "p-16k": produce_frame(TOPIC, 0, large, 1),
+        "f-16k": fetch_frame(TOPIC, 0, first_offset, 16 * 1024),
+        "f-1m": fetch_frame(TOPIC, 0, first_offset, 1 << 20),
+        "metadata of a topic": metadata_frame(TOPIC),
+    }
+
+
+def layer_of(file: str) -> str:
+    """The package of ours a file belongs to."""
+    if "/barnabas/" in file:
+        return Path(file.split("/barnabas/")[1]).parts[0]
+    return "protocol" if file.startswith("<") else "standard library"
+
+
+def main() -> None:
+    """Print a line a cell, and the functions if asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--cells", nargs="+", default=list(_requests()), choices=list(_requests()))
+    parser.add_argument("--functions", type=int, default=0, help="also list this many functions")
+    options = parser.parse_args()
+    threading.settrace(None)  # type: ignore[arg-type]
+    counted = CountedProcessors()
+    with tempfile.TemporaryDirectory() as data_dir:
+        settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": data_dir, "num.network.threads": "1"}
+        broker = BrokerServer(KafkaConfig.parse(SERVER_DEFAULTS | SHARED | settings, "the benchmark"))
+        broker.startup()
+        connection = Connection("127.0.0.1", broker.bound_endpoints[0].port, 4 << 20)
+        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        connection.create_topic(TOPIC)
+        batch, count = batch_of_size(100_000, 1000)
+        for _ in range(OLD_BATCHES):
+            connection.call(produce_frame(TOPIC, 0, batch, 1))
+        for name, request in _requests(first_offset=10 * count).items():
+            if name not in options.cells:
+                continue
+            for number in range(WARM + COUNTED):
+                if number == WARM:
+                    counted.counts.clear()
+                    counted.calls.clear()
+                    counted.counting = True
+                connection.call(request)
+            counted.counting = False
+            _show(name, counted, options.functions)
+        connection.close()
+        broker.shutdown()
+
+
+def _show(name: str, counted: CountedProcessors, functions: int) -> None:
+    layers: Counter[str] = Counter()
+    for (file, _), count in counted.counts.items():
+        layers[layer_of(file)] += count
+    parts = ", ".join(f"{layer} {count / COUNTED:.0f}" for layer, count in layers.most_common())
+    calls = counted.calls.total() / COUNTED
+    print(f"{name}: {counted.counts.total() / COUNTED:.0f} bytecodes, {calls:.0f} calls of Python functions ({parts})")
+    for (file, function), count in counted.counts.most_common(functions):
+        times = counted.calls[file, function] / COUNTED
+        print(f"  {count / COUNTED:7.1f} in {times:5.2f} calls  {layer_of(file)}: {Path(file).stem}.{function}")
+
+
+if __name__ == "__main__":
+    main()

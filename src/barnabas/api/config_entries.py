@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, INTERNAL
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_key import ConfigKey, ConfigType
 from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, is_dynamic, synonyms_of
@@ -62,7 +62,7 @@ def broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> list[Conf
     """Every wanted setting of this broker: those of the table, and what else is set (for a listener, a plug-in)."""
     entries = []
     for name, key in BROKER_CONFIG_KEYS.items():
-        if wanted(name):
+        if wanted(name) and (name not in INTERNAL or settings.current.is_set(name)):
             value = settings.current.text(name)
             entries.append(_entry(key, value, _synonyms(settings, name), is_read_only=not is_dynamic(name)))
     others = {**settings.current.originals, **_dynamic_only(settings.of_cluster), **_dynamic_only(settings.of_broker)}

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 
 from barnabas.config.broker_settings import BrokerSettings
-from barnabas.config.config_error import ConfigError
+from barnabas.config.config_error import ConfigError, RequirementFailed
 from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, usable_settings
 from barnabas.config.kafka_config import KafkaConfig, find_key
 from barnabas.config.reconfigurable import Reconfigurable
@@ -62,7 +62,10 @@ class DynamicBrokerConfig:
         """ConfigError, in Kafka's words, if these cannot be the settings of this broker (or else of all of them)."""
         check_dynamic_settings(changed, per_broker=per_broker)
         settings = self._settings
-        proposed = settings.with_broker(changed) if per_broker else settings.with_cluster(changed)
+        try:
+            proposed = settings.with_broker(changed) if per_broker else settings.with_cluster(changed)
+        except RequirementFailed as error:
+            raise ConfigError(f"requirement failed: {error.message}", error.name) from error
         self._validate_parts(settings.current, proposed.current)
 
     def entity_changed(self, entity: str, stored: Mapping[str, str]) -> None:

@@ -48,11 +48,11 @@ def add_reconfigurable_parts(
         ),
         "background.threads": scheduler.resize,
     }
+    dynamic.add_reconfigurable(DynamicNetwork(sockets, broker_id))
     dynamic.add_reconfigurable(DynamicThreads(resize), made_from=static)
     dynamic.add_reconfigurable(DynamicProducerExpiration(log_manager), made_from=static)
     dynamic.add_reconfigurable(DynamicLogs(log_manager, topic_configs, controller.enable_unclean_leader_election))
     dynamic.add_reconfigurable(DynamicListeners(sockets, advertise))
-    dynamic.add_reconfigurable(DynamicNetwork(sockets, broker_id))
     dynamic.add_reconfigurable(NoMetricReporters())
     if log_manager.cleaner is not None:
         dynamic.add_reconfigurable(DynamicCleaner(log_manager.cleaner))

@@ -22,6 +22,13 @@ class ConfigError(ValueError):
         return cls(f"Invalid value {_java_text(value)} for configuration {name}: {reason}", name)
 
 
+class RequirementFailed(ConfigError):
+    """Settings that are right each for itself and don't go together.
+
+    Kafka checks these with Scala's `require`, which says so in front of the message when a client hears of it.
+    """
+
+
 class InvalidConfiguration(ConfigError):
     """Settings that don't make sense: a name that doesn't exist, or two that exclude each other.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.config.config_error import ConfigError
+from barnabas.config.config_error import ConfigError, RequirementFailed
 from barnabas.config.listeners import advertised_listeners_of, inter_broker_listener_name_of, listeners_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check_settings(config: KafkaConfig) -> None:
 
 def _require(condition: bool, name: str, message: str) -> None:
     if not condition:
-        raise ConfigError(message, name)
+        raise RequirementFailed(message, name)
 
 
 def _check_metadata_store(config: KafkaConfig) -> None:

@@ -56,6 +56,12 @@ _OF_MECHANISMS: Final = (
 )
 """Behind a listener's prefix and a SASL mechanism's. Kafka: ListenerMechanismConfigs."""
 
+_PASSWORDS: Final = tuple(
+    name
+    for name, key in BROKER_CONFIG_KEYS.items()
+    if key.type is ConfigType.PASSWORD and key.scope is not Scope.READ_ONLY
+)
+
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     name: names
     for names in (
@@ -77,6 +83,11 @@ def is_dynamic(name: str) -> bool:
     """Whether DescribeConfigs shows the setting as one that can be changed."""
     key = BROKER_CONFIG_KEYS.get(name)
     return key is not None and key.scope is not Scope.READ_ONLY
+
+
+def is_password(name: str) -> bool:
+    """Whether the setting is a secret that can be changed. Kafka: DynamicBrokerConfig.isPasswordConfig."""
+    return any(name.endswith(password) for password in _PASSWORDS)
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
@@ -107,6 +118,7 @@ def check_dynamic_settings(settings: Mapping[str, str], *, per_broker: bool) -> 
     _refuse(
         _ONLY_PER_LISTENER.intersection(settings),
         "These security configs can be dynamically updated only per-listener using the listener prefix",
+        kind="HashSet",
     )
     for name, value in settings.items():
         _check_value(name, value)
@@ -164,11 +176,11 @@ def _for_one_broker(settings: Collection[str]) -> list[str]:
     return [name for name in settings if is_for_one_broker(name)]
 
 
-def _refuse(names: Collection[str], why: str) -> None:
+def _refuse(names: Collection[str], why: str, *, kind: str = "Set") -> None:
+    """kind: of Scala's set, which prints it."""
     if names:
-        raise ConfigError(f"{why}: {_set_of(names)}", min(names))
+        raise ConfigError(f"{why}: {_set_of(names, kind)}", min(names))
 
 
-def _set_of(names: Collection[str]) -> str:
-    """As Scala prints a set."""
-    return f"Set({', '.join(sorted(names))})"
+def _set_of(names: Collection[str], kind: str = "Set") -> str:
+    return f"{kind}({', '.join(sorted(names))})"

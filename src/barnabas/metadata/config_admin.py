@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_error import ConfigError, InvalidConfiguration
 from barnabas.config.config_key import ConfigKey, ConfigType
-from barnabas.config.dynamic_settings import usable_settings
+from barnabas.config.dynamic_settings import is_password, usable_settings
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import validate_topic_config
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
@@ -142,12 +142,21 @@ class ConfigAdmin:
                 settings = wanted(entity)
                 self._broker.validate(settings, per_broker=broker is not None)
                 if not validate_only:
+                    _refuse_passwords(settings, "" if broker is None else str(broker))
                     logger.info("Updating broker %s with new configuration : %s", entity, sorted(settings))
                     self._repository.change_broker_config(entity, settings)
             except ConfigError as error:
                 raise ApiError(ErrorCode.INVALID_REQUEST, error.message) from error
             except StoreUnavailableError as error:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+
+def _refuse_passwords(settings: Mapping[str, str], broker: str) -> None:
+    """They would lie in the store for everybody to read: INVALID_CONFIG, as when Kafka has nothing to encode them."""
+    if any(is_password(name) for name in settings):
+        resource = f"ConfigResource(type=BROKER, name='{broker}')"
+        message = f"Invalid config value for resource {resource}: Password encoder secret not configured"
+        raise ApiError(ErrorCode.INVALID_CONFIG, message)
 
 
 _TOPIC_KEYS: Mapping[str, ConfigKey] = {name: topic_key.key for name, topic_key in TOPIC_CONFIG_KEYS.items()}

@@ -16,7 +16,6 @@ import argparse
 import socket
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +56,7 @@ class CountedProcessors:
             sys.settrace(self._called)
             original(processor)
 
-        Processor.run = run  # type: ignore[method-assign]
+        Processor.run = run  # type: ignore[method-assign, assignment]
 
     def _called(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
         frame.f_trace_opcodes = True
@@ -98,7 +97,6 @@ def main() -> None:
     parser.add_argument("--cells", nargs="+", default=list(_requests()), choices=list(_requests()))
     parser.add_argument("--functions", type=int, default=0, help="also list this many functions")
     options = parser.parse_args()
-    threading.settrace(None)  # type: ignore[arg-type]
     counted = CountedProcessors()
     with tempfile.TemporaryDirectory() as data_dir:
         settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": data_dir, "num.network.threads": "1"}

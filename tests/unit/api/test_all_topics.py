@@ -104,9 +104,10 @@ def test_another_image_has_another_answer() -> None:
 def test_much_is_told_by_a_handler() -> None:
     metadata = Metadata(image_of("a", "b", partitions=MANY_PARTITIONS // 2 + 1))
     names = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("a", "b")]
-    for body in ({}, {"topics": names}):
-        with pytest.raises(WorksLong):
-            metadata.ask(12, brief=True, **body)
+    with pytest.raises(WorksLong):
+        metadata.ask(12, brief=True)
+    with pytest.raises(WorksLong):
+        metadata.ask(12, brief=True, topics=names)
     assert len(metadata.ask(12, brief=True, topics=names[:1]).topics) == 1
     assert len(metadata.ask(12, topics=names).topics) == 2
     metadata.ask(12)

@@ -80,8 +80,10 @@ class StoreWatches:
             self._access.register_change_handler(TopicZNode.path(topic), self._topic_handler(topic))
 
     def unwatch_topic(self, topic: str) -> None:
-        """Hear no more of a topic."""
+        """Hear no more of a topic and its partitions."""
         self._topics.discard(topic)
+        for partition in [watched for watched in self._partitions if watched.topic == topic]:
+            self.unwatch_partition_state(partition)
         self._access.unregister_change_handler(TopicZNode.path(topic))
 
     def watch_brokers(self, broker_ids: Iterable[int]) -> None:

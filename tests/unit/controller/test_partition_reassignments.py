@@ -1,0 +1,262 @@
+"""Reassignments on several brokers: phases, cancellation, replacement, failover, deletion, what brokers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.leader_and_isr import LeaderIsrAndControllerEpoch
+from barnabas.zk.replica_assignment import ReplicaAssignment
+from tests.support.controller_cluster import Cluster, RecordingBroker
+
+ORDERS = TopicPartition("orders", 0)
+Outcome = Mapping[TopicPartition, ApiError | None] | ApiError
+
+
+def move(cluster: Cluster, target: Sequence[int] | None, partition: TopicPartition = ORDERS, **terms: Any) -> Outcome:
+    """Ask the active controller; its answer."""
+    answers: list[Outcome] = []
+    cluster.active.controller.alter_partition_reassignments({partition: target}, answers.append, **terms)
+    cluster.settle()
+    (answer,) = answers
+    return answer
+
+
+def moved(cluster: Cluster, target: Sequence[int] | None) -> None:
+    assert move(cluster, target) == {ORDERS: None}
+
+
+def refusal(cluster: Cluster, target: Sequence[int] | None, **terms: Any) -> ErrorCode:
+    outcome = move(cluster, target, **terms)
+    assert not isinstance(outcome, ApiError)
+    (error,) = outcome.values()
+    assert error is not None
+    return error.code
+
+
+def under_way(cluster: Cluster, asked: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Any]:
+    answers: list[Any] = []
+    cluster.active.controller.list_partition_reassignments(asked, answers.append)
+    cluster.settle()
+    return dict(answers[0])
+
+
+def assignment(cluster: Cluster) -> ReplicaAssignment:
+    """As the store has it."""
+    (found,) = cluster.active.zk.topics.assignments(["orders"])
+    return found.assignment[ORDERS]
+
+
+def leader_writes_isr(cluster: Cluster, *isr: int) -> None:
+    """What the partition's leader does when followers have caught up."""
+    state = cluster.state("orders")
+    wanted = LeaderIsrAndControllerEpoch(state.leader_and_isr._replace(isr=isr), state.controller_epoch)
+    cluster.active.zk.topics.update_partition_states({ORDERS: wanted})
+    cluster.settle()
+
+
+def last_leader_and_isr(broker: RecordingBroker) -> tuple[list[int], list[int], list[int], bool]:
+    """(replicas, adding, removing, is new) of the last LeaderAndIsr a broker was sent."""
+    requests = [request for request in broker.requests if isinstance(request, LeaderAndIsrRequest)]
+    (state,) = requests[-1].topic_states[0].partition_states
+    return list(state.replicas), list(state.adding_replicas), list(state.removing_replicas), state.is_new
+
+
+def deletions(broker: RecordingBroker) -> list[bool]:
+    """Whether each StopReplica a broker was sent deletes."""
+    return [
+        state.delete_partition
+        for request in broker.take()
+        if isinstance(request, StopReplicaRequest)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+
+
+def test_a_partition_moves_to_other_brokers_when_they_are_in_sync() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0, 1]})
+    for broker in cluster.brokers.values():
+        broker.take()
+    moved(cluster, [2, 1])
+    # phases U and A: everybody is told the next epoch, and the new replica that it is new
+    assert assignment(cluster) == ReplicaAssignment((2, 1, 0), (2,), (0,))
+    assert cluster.leadership("orders") == (0, 1, (0, 1))
+    assert last_leader_and_isr(cluster.brokers[0]) == ([2, 1, 0], [2], [0], False)
+    assert last_leader_and_isr(cluster.brokers[2]) == ([2, 1, 0], [2], [0], True)
+    assert under_way(cluster) == {ORDERS: ReplicaAssignment((2, 1, 0), (2,), (0,))}
+    assert under_way(cluster, [TopicPartition("orders", 1)]) == {}
+
+    leader_writes_isr(cluster, 0, 1, 2)
+    # phase B: the leader is not in the target, so another is elected, and the old one leaves
+    assert assignment(cluster) == ReplicaAssignment((2, 1))
+    leader, _, isr = cluster.leadership("orders")
+    assert (leader, sorted(isr)) == (2, [1, 2])
+    assert deletions(cluster.brokers[0]) == [False, True]
+    assert deletions(cluster.brokers[1]) == []
+    (partition,) = cluster.brokers[0].cache.image.topics["orders"].partitions
+    assert (partition.leader, partition.replicas) == (2, (2, 1))
+    assert under_way(cluster) == {}
+
+
+def test_not_before_all_of_the_target_is_in_sync() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0]})
+    moved(cluster, [1, 2])
+    leader_writes_isr(cluster, 0, 1)
+    assert assignment(cluster).is_being_reassigned
+    assert cluster.leadership("orders")[0] == 0
+    leader_writes_isr(cluster, 0, 1, 2)
+    assert assignment(cluster) == ReplicaAssignment((1, 2))
+    assert cluster.leadership("orders")[0] == 1
+
+
+def test_a_leader_that_stays_leads_on_in_the_next_epoch() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0, 1]})
+    moved(cluster, [0, 2])
+    leader_writes_isr(cluster, 0, 1, 2)
+    leader, _, isr = cluster.leadership("orders")
+    assert (leader, isr) == (0, (0, 2))
+    assert assignment(cluster) == ReplicaAssignment((0, 2))
+
+
+def test_a_cancelled_reassignment_takes_the_new_replicas_back() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0, 1]})
+    moved(cluster, [2, 1])
+    cluster.brokers[2].take()
+    moved(cluster, None)
+    assert sorted(assignment(cluster).replicas) == [0, 1]
+    assert not assignment(cluster).is_being_reassigned
+    assert cluster.leadership("orders")[0] == 0
+    assert deletions(cluster.brokers[2]) == [False, True]
+    assert under_way(cluster) == {}
+    assert refusal(cluster, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_a_reassignment_replaces_the_one_before() -> None:
+    cluster = Cluster(0, 1, 2, 3)
+    cluster.create_topic("orders", {0: [0]})
+    moved(cluster, [1])
+    moved(cluster, [2])
+    assert assignment(cluster) == ReplicaAssignment((2, 0), (2,), (0,))
+    assert deletions(cluster.brokers[1]) == [False, True]
+    leader_writes_isr(cluster, 0, 2)
+    assert assignment(cluster) == ReplicaAssignment((2,))
+    assert cluster.leadership("orders") == (2, cluster.leadership("orders")[1], (2,))
+
+
+def test_what_one_controller_began_the_next_one_ends() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [1]})
+    moved(cluster, [2])
+    cluster.brokers[0].stop()
+    cluster.settle()
+    assert cluster.active.id != 0
+    assert under_way(cluster) == {ORDERS: ReplicaAssignment((2, 1), (2,), (1,))}
+    leader_writes_isr(cluster, 1, 2)
+    assert assignment(cluster) == ReplicaAssignment((2,))
+    assert cluster.leadership("orders")[0] == 2
+
+
+def test_a_reassignment_waits_for_a_broker_that_died_and_goes_on_with_it() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0]})
+    moved(cluster, [2])
+    cluster.brokers[2].stop()
+    cluster.settle()
+    assert assignment(cluster).is_being_reassigned
+    broker = cluster.start(2)
+    cluster.settle()
+    assert last_leader_and_isr(broker)[:3] == ([2, 0], [2], [0])
+    leader_writes_isr(cluster, 0, 2)
+    assert assignment(cluster) == ReplicaAssignment((2,))
+
+
+def test_a_topic_that_is_being_reassigned_is_deleted_with_all_its_replicas() -> None:
+    cluster = Cluster(0, 1)
+    topic_id = cluster.create_topic("orders", {0: [0]})
+    moved(cluster, [1])
+    # Kafka means to wait for the end of the reassignment, but asks before the topic counts as one to be deleted
+    cluster.active.zk.topics.request_deletion("orders")
+    cluster.settle()
+    assert cluster.active.zk.topics.all_topics() == set()
+    assert [True in deletions(broker) for broker in cluster.brokers.values()] == [True, True]
+    assert under_way(cluster) == {}
+    assert cluster.create_topic("orders", {0: [0]}) != topic_id
+    moved(cluster, [1])
+    leader_writes_isr(cluster, 0, 1)
+    assert assignment(cluster) == ReplicaAssignment((1,))
+
+
+def test_refused() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0]})
+    for target in ([], [0, 0], [-1], [0, 7]):
+        assert refusal(cluster, target) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert refusal(cluster, [0, 1], allow_replication_factor_change=False) is ErrorCode.INVALID_REPLICATION_FACTOR
+    missing = TopicPartition("orders", 9)
+    assert refusal(cluster, [1], partition=missing) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert cluster.leadership("orders") == (0, 0, (0,))
+    follower = next(broker for broker in cluster.brokers.values() if not broker.controller.is_active)
+    answers: list[Outcome] = []
+    follower.controller.alter_partition_reassignments({ORDERS: [1]}, answers.append)
+    cluster.settle()
+    assert isinstance(answers[0], ApiError)
+    assert answers[0].code is ErrorCode.NOT_CONTROLLER
+
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("move"), st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True)),
+    st.tuples(st.just("cancel"), st.none()),
+    st.tuples(st.just("catch up"), st.integers(0, 3)),
+    st.tuples(st.just("stop"), st.integers(0, 3)),
+    st.tuples(st.just("start"), st.integers(0, 3)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ACTIONS, max_size=14))
+def test_whatever_happens_it_ends_where_it_was_told_to(actions: list[tuple[str, Any]]) -> None:
+    """Brokers come and go, reassignments replace each other; once all are in sync, the target is all there is."""
+    cluster = Cluster(0, 1, 2, 3)
+    cluster.create_topic("orders", {0: [0, 1]})
+    for what, how in actions:
+        if what in ("move", "cancel"):
+            move(cluster, how)
+        elif what == "catch up":
+            _catch_up(cluster, how)
+        elif what == "stop" and how in cluster.brokers and len(cluster.brokers) > 1:
+            cluster.brokers[how].stop()
+        elif what == "start" and how not in cluster.brokers:
+            cluster.start(how)
+        cluster.settle()
+    for broker_id in range(4):
+        if broker_id not in cluster.brokers:
+            cluster.start(broker_id)
+            cluster.settle()
+    target = assignment(cluster).target_replicas
+    for broker_id in assignment(cluster).replicas:
+        _catch_up(cluster, broker_id)
+    assert assignment(cluster) == ReplicaAssignment(target)
+    assert under_way(cluster) == {}
+    leader, _, isr = cluster.leadership("orders")
+    assert leader in target
+    assert set(isr) == set(target)
+    for broker in cluster.brokers.values():
+        (partition,) = broker.cache.image.topics["orders"].partitions
+        assert (partition.leader, partition.replicas) == (leader, target)
+
+
+def _catch_up(cluster: Cluster, broker_id: int) -> None:
+    """The leader, if it lives, takes a live replica into the in-sync replicas."""
+    leader, _, isr = cluster.leadership("orders")
+    if leader in cluster.brokers and broker_id in cluster.brokers and broker_id in assignment(cluster).replicas:
+        leader_writes_isr(cluster, *dict.fromkeys((*isr, broker_id)))

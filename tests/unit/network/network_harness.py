@@ -95,6 +95,10 @@ class NetworkHarness:
         """Enough turns for whatever is under way."""
         self.turn(6)
 
+    def is_running(self) -> bool:
+        """Whether the Processor's loop would take another turn."""
+        return self.processor.is_running
+
     def connections(self) -> list[Connection]:
         """What the Processor serves."""
         return list(self.processor._connections.values())

@@ -452,11 +452,11 @@ def test_a_removed_processor_closes_each_connection_when_it_is_answered_and_then
     harness.answer(waiting[0])
     harness.settle()
     assert (first.take(), first.finished) == (framed(b"re:1"), True)
-    assert harness.processor.is_running
+    assert harness.is_running()
     harness.answer(waiting[1])
     harness.settle()
     assert (second.take(), second.finished) == (framed(b"re:2"), True)
-    assert not harness.processor.is_running
+    assert not harness.is_running()
     assert [request.body for request in waiting] == [b"1", b"2"]
     harness.processor.close()
     assert harness.request_channel.response_queue_sizes == {}
@@ -468,7 +468,7 @@ def test_a_removed_processor_gives_back_what_it_has_not_begun_with(harness: Netw
     assert harness.processor.accept(server, "10.0.0.1", may_block=False)
     assert harness.processor.begin_retirement(1000) == [(server, "10.0.0.1")]
     harness.turn()
-    assert not harness.processor.is_running
+    assert not harness.is_running()
 
 
 def test_a_removed_processor_does_not_wait_for_ever(harness: NetworkHarness) -> None:
@@ -478,10 +478,10 @@ def test_a_removed_processor_does_not_wait_for_ever(harness: NetworkHarness) -> 
     harness.settle()
     harness.processor.begin_retirement(1000)
     harness.settle()
-    assert harness.processor.is_running
+    assert harness.is_running()
     harness.clock.advance(1000)
     harness.turn()
-    assert not harness.processor.is_running
+    assert not harness.is_running()
     harness.processor.close()
     assert client.finished
 

@@ -34,6 +34,7 @@ class ThrottledBy(Enum):
     PRODUCE = "its bytes, and the time it took"
     FETCH = "the bytes of its answer, and the time it took; nothing if a follower asks"
     CONTROLLER_MUTATION = "partitions created and deleted, and the time it took"
+    CREATION = "the time it took; partitions created on the way are counted, and make nobody wait for this"
 
 
 THROTTLED_BY: Final[Mapping[ApiKey, ThrottledBy]] = {
@@ -42,6 +43,7 @@ THROTTLED_BY: Final[Mapping[ApiKey, ThrottledBy]] = {
     ApiKey.CREATE_TOPICS: ThrottledBy.CONTROLLER_MUTATION,
     ApiKey.CREATE_PARTITIONS: ThrottledBy.CONTROLLER_MUTATION,
     ApiKey.DELETE_TOPICS: ThrottledBy.CONTROLLER_MUTATION,
+    ApiKey.METADATA: ThrottledBy.CREATION,
     ApiKey.LEADER_AND_ISR: ThrottledBy.NOTHING,
     ApiKey.STOP_REPLICA: ThrottledBy.NOTHING,
     ApiKey.UPDATE_METADATA: ThrottledBy.NOTHING,

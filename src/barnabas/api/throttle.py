@@ -41,6 +41,7 @@ class QuotaThrottle:
             ThrottledBy.PRODUCE: (quotas.produce, quotas.request),
             ThrottledBy.FETCH: (quotas.fetch, quotas.request),
             ThrottledBy.CONTROLLER_MUTATION: (quotas.controller_mutation, quotas.request),
+            ThrottledBy.CREATION: (quotas.controller_mutation, quotas.request),
         }
 
     def guard(self, handlers: Iterable[Handler]) -> None:
@@ -184,5 +185,5 @@ def _client_of(request: Request[Any]) -> tuple[str, str]:
 
 def _tell(request: Request[Any], response: Message | None) -> None:
     """The throttle time, where the answer has a field for it."""
-    if request.throttle_time_ms and response is not None and THROTTLE_TIME in response.declarations:
+    if request.throttle_time_ms and response is not None and hasattr(response, THROTTLE_TIME):
         setattr(response, THROTTLE_TIME, request.throttle_time_ms)

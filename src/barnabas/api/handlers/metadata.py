@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from barnabas.api.authorize import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from barnabas.api.encoded_answers import EncodedAnswers
 from barnabas.api.request import Request, WorksLong
+from barnabas.api.throttle import mutation_quota
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
 from barnabas.metadata.topic_admin import NewTopic, TopicAdmin
@@ -28,6 +29,8 @@ TopicAnswer = MetadataResponse.MetadataResponseTopic
 PartitionAnswer = MetadataResponse.MetadataResponsePartition
 
 NO_LEADER = -1
+NEVER_REFUSED = 1 << 15
+"""No version has the topics that it would create refused for a quota: they are only counted."""
 
 THROTTLE_TIME_SINCE = 3
 MANY_PARTITIONS = 200
@@ -126,7 +129,8 @@ class MetadataApi:
         return not declined and self._auto_create()
 
     def _create_and_answer(self, request: Request[MetadataRequest], names: list[str]) -> None:
-        results = self._topic_admin.create_topics([NewTopic(name) for name in names], validate_only=False)
+        quota = mutation_quota(request, NEVER_REFUSED)
+        results = self._topic_admin.create_topics([NewTopic(name) for name in names], quota=quota)
         errors = {}
         for result in results:
             code = ErrorCode.NONE if result.error is None else result.error.code

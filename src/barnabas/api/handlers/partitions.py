@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
 from barnabas.api.request import Request
+from barnabas.api.throttle import mutation_quota, respond_with_quota
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.controller.controller import Controller
 from barnabas.metadata.topic_admin import NewPartitions, TopicAdmin
@@ -20,6 +21,9 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsResponse
 
 Results = dict[str, ApiError | None]
+
+REFUSED_SINCE = 3
+"""Version from which on a client knows THROTTLING_QUOTA_EXCEEDED; older ones only wait (KIP-599)."""
 
 
 class PartitionsApi:
@@ -41,12 +45,13 @@ class PartitionsApi:
             return
         refused = self._refused(request)
         wanted = [_new_partitions(topic) for topic in body.topics if topic.name not in refused]
-        results = self._topic_admin.create_partitions(wanted, validate_only=body.validate_only)
+        quota = mutation_quota(request, REFUSED_SINCE)
+        results = self._topic_admin.create_partitions(wanted, validate_only=body.validate_only, quota=quota)
         counts = {new.name: new.count for new in wanted if results[new.name] is None}
 
         def answer(unfinished: frozenset[str]) -> None:
             late = dict.fromkeys(unfinished, ApiError(ErrorCode.REQUEST_TIMED_OUT))
-            request.respond(_response(results | late | refused))
+            respond_with_quota(request, quota, _response(results | late | refused))
 
         if body.validate_only or not counts:
             answer(frozenset())

@@ -23,6 +23,7 @@ from barnabas.broker.api_table import build_registry
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.broker_identity import establish_identity
 from barnabas.broker.broker_metrics import register_broker_metrics
+from barnabas.broker.broker_state import BrokerState
 from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.handler_families import build_handler_families
@@ -33,6 +34,7 @@ from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
 from barnabas.broker.stray_logs import stray_check
 from barnabas.broker.topic_log_configs import TopicLogConfigs, on_unclean_election_allowed
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.kept_settings import kept_settings
 from barnabas.config.listeners import (
     EndPoint,
     advertised_listeners_of,
@@ -98,6 +100,8 @@ class BrokerServer:
         self._stops: list[tuple[str, Callable[[], None]]] = []
         self._broker_epoch: Callable[[], int] = lambda: NOT_REGISTERED
         self.metrics = MetricsRegistry()
+        self.state = BrokerState.NOT_RUNNING
+        self.metrics.gauge("kafka.server", "KafkaServer", "BrokerState", lambda: self.state)
         self.exit_status = 0
         self.bound_endpoints: list[EndPoint] = []
         self.cluster_id = ""
@@ -109,6 +113,9 @@ class BrokerServer:
         controller's requests, registration, controller, and only then everybody's requests. Raises ConfigError or
         OSError where it cannot start; `shutdown` then stops what had been started.
         """
+        self.state = BrokerState.STARTING
+        if kept := kept_settings(self._config):
+            logger.warning("These settings are kept, and nothing acts on them: %s", ", ".join(kept))
         descriptors = raise_descriptor_limit()
         tune_thread_switching()
         self._start_background_threads()
@@ -122,6 +129,7 @@ class BrokerServer:
         self._startup_gate.open()
         self._sockets.enable_request_processing()
         settle_garbage_collection()
+        self.state = BrokerState.RUNNING
         logger.info("started broker %d of cluster %s", self._broker_id, self.cluster_id)
 
     def await_shutdown(self) -> None:
@@ -130,17 +138,20 @@ class BrokerServer:
 
     def shutdown(self) -> None:
         """Stop in the reverse order of the start; a second call does nothing. Errors are logged, and the rest stops."""
+        self.state = BrokerState.SHUTTING_DOWN
         while self._stops:
             what, stop = self._stops.pop()
             try:
                 stop()
             except Exception:
                 logger.exception("stopping %s failed", what)
+        self.state = BrokerState.NOT_RUNNING
         self._ended.set()
 
     def fail(self, error: BaseException) -> None:
         """Something the broker cannot go on without has failed: have whoever waits for it shut it down."""
         logger.critical("the broker cannot go on: %s", error)
+        self.state = BrokerState.SHUTTING_DOWN
         self.exit_status = FATAL_EXIT_STATUS
         self._ended.set()
 
@@ -194,6 +205,7 @@ class BrokerServer:
         topic_configs.begin_loading()
         is_cleaning = config.boolean("log.cleaner.enable")
         is_stray = stray_check(self._zk_client)
+        self.state = BrokerState.RECOVERY
         self._log_manager.startup(is_stray, make_cleaner=self._new_cleaner if is_cleaning else None)
         topic_configs.end_loading()
         self._config_changes = ConfigChangeListener(self._zk_client, self._scheduler, self._clock)
@@ -270,10 +282,10 @@ class BrokerServer:
         self._handlers = HandlerPools(
             self._sockets, apis, registry, self._clock, config.integer("num.io.threads"), self.fail
         )
-        pools = [pool for pool in (self._handlers.data_plane, self._handlers.control_plane) if pool is not None]
-        register_network_metrics(self.metrics, NetworkMetrics(self._sockets, pools, requests, self._clock), requests)
         self.bound_endpoints = self._sockets.bind()
         self._on_stop("sockets", self._sockets.shutdown)
+        pools = [pool for pool in (self._handlers.data_plane, self._handlers.control_plane) if pool is not None]
+        register_network_metrics(self.metrics, NetworkMetrics(self._sockets, pools, requests, self._clock), requests)
         self._on_stop("topic purgatory", topic_changes.purgatory.shutdown)
         self._on_stop("election purgatory", elections.purgatory.shutdown)
 

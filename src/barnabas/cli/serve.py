@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from barnabas.config.config_error import ConfigError
+from barnabas.config.host_and_port import parse_host_and_port
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.properties_file import load_properties
 from barnabas.config.server_defaults import SERVER_DEFAULTS
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from barnabas.broker.broker_server import BrokerServer
+    from barnabas.console.console_server import ConsoleServer
 
 DEFAULT_DATA_DIR = "barnabas-data"
 EXIT_FAILED = 1
@@ -110,11 +112,37 @@ def read_config(
 def _run(config: KafkaConfig, stop: _StopRequest) -> int:
     """Start the broker, wait for a signal or its own end, stop it. Returns the exit status."""
     from barnabas.broker.broker_server import BrokerServer  # errors in settings show before the broker is imported
-    from barnabas.storage.errors import InconsistentMetaProperties, LogDirectoryLocked
 
     if config.optional_string("zookeeper.connect"):
         logger.warning("zookeeper.connect is ignored: metadata.store=embedded, this broker stands alone")
     server = BrokerServer(config)
+    try:
+        console = _new_console(config, server)
+    except (ConfigError, OSError) as error:
+        logger.error("metrics.listen=%s: %s", config.optional_string("metrics.listen"), error)  # noqa: TRY400
+        return EXIT_FAILED
+    if console is None:
+        return _run_broker(server, config, stop, None)
+    console.start()  # before the broker, to tell that it is starting
+    try:
+        return _run_broker(server, config, stop, console.url)
+    finally:
+        console.stop()
+
+
+def _new_console(config: KafkaConfig, server: BrokerServer) -> ConsoleServer | None:
+    """What answers at `metrics.listen`, if that is set. Raises ConfigError or OSError where it cannot."""
+    address = config.optional_string("metrics.listen")
+    if not address:
+        return None
+    from barnabas.console.console_server import ConsoleServer
+
+    return ConsoleServer(*parse_host_and_port(address), server.metrics, lambda: server.state)
+
+
+def _run_broker(server: BrokerServer, config: KafkaConfig, stop: _StopRequest, console_url: str | None) -> int:
+    from barnabas.storage.errors import InconsistentMetaProperties, LogDirectoryLocked
+
     try:
         server.startup()
     except (ConfigError, OSError, InconsistentMetaProperties, LogDirectoryLocked) as error:
@@ -125,20 +153,22 @@ def _run(config: KafkaConfig, stop: _StopRequest) -> int:
         logger.exception("the broker cannot start")
         server.shutdown()
         return EXIT_FAILED
-    _print_ready_line(server, config)
+    _print_ready_line(server, config, console_url)
     stop.watch(server)
     logger.info("stopping: %s", stop.wait())
     server.shutdown()
     return server.exit_status
 
 
-def _print_ready_line(server: BrokerServer, config: KafkaConfig) -> None:
+def _print_ready_line(server: BrokerServer, config: KafkaConfig, console_url: str | None) -> None:
     addresses = ",".join(end_point.connection_string for end_point in server.bound_endpoints)
     broker_id = config.integer("broker.id")
     data = ",".join(config.log_dirs)
+    console = "" if console_url is None else f" console={console_url}"
     try:
         print(  # noqa: T201 the one line that scripts and the test kit wait for
-            f"barnabas ready: {addresses} broker={broker_id} cluster={server.cluster_id} data={data}", flush=True
+            f"barnabas ready: {addresses} broker={broker_id} cluster={server.cluster_id}{console} data={data}",
+            flush=True,
         )
     except OSError as error:
         logger.warning("nobody reads the ready line: %s", error)

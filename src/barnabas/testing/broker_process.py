@@ -26,7 +26,10 @@ Setting = str | int | float | bool | Sequence[str]
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 """What to connect to where a listener takes every interface."""
 
-_READY = re.compile(r"barnabas ready: (?P<addresses>\S+) broker=(?P<broker>-?\d+) cluster=(?P<cluster>\S+) data=.*")
+_READY = re.compile(
+    r"barnabas ready: (?P<addresses>\S+) broker=(?P<broker>-?\d+) cluster=(?P<cluster>\S+)"
+    r"(?: console=(?P<console>\S+))? data=.*"
+)
 
 
 class BrokerFailed(RuntimeError):
@@ -55,6 +58,8 @@ class BrokerProcess:
         self.addresses: list[str] = []
         self.broker_id = -1
         self.cluster_id = ""
+        self.console_url: str | None = None
+        """Where /metrics and /healthz are (`http://127.0.0.1:39404`), with the setting `metrics_listen`."""
         self._listen = listen
         self._log_level = log_level
         self._python = list(python)
@@ -191,6 +196,7 @@ class BrokerProcess:
         self.addresses = ready["addresses"].split(",")
         self.broker_id = int(ready["broker"])
         self.cluster_id = ready["cluster"]
+        self.console_url = ready["console"]
 
     def _forget(self, process: subprocess.Popen[str]) -> None:
         for stream in (process.stdin, process.stdout):

@@ -6,6 +6,7 @@ A table, read by `broker_config_keys`. Immutable.
 from __future__ import annotations
 
 from barnabas.config.config_key import ConfigKey, ConfigType, OneOf
+from barnabas.config.host_and_port import HostAndPort
 
 KAFKA_RELEASES = (
     *("2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),
@@ -27,6 +28,14 @@ BARNABAS_KEYS = (
         ConfigType.BOOLEAN,
         True,
         "Whether brief requests run at once on the network thread, instead of going through the request queue.",
+    ),
+    ConfigKey(
+        "metrics.listen",
+        ConfigType.STRING,
+        None,
+        "Where /metrics (Prometheus) and /healthz are served over HTTP, as host:port; port 0 takes a free one. Unset: "
+        "nowhere. Needs the extra `metrics`. Whoever reaches it may read it.",
+        HostAndPort(),
     ),
     ConfigKey(
         "record.validation",

@@ -1,0 +1,146 @@
+"""The HTTP server behind `metrics.listen`: `/metrics` for Prometheus, `/healthz` for whoever restarts brokers.
+
+Made, started and stopped by the command line, on its main thread. The thread `console` accepts; each request has a
+daemon thread of its own, at most `MOST_REQUESTS` at a time: more are closed at once, and slow ones given up, so that
+nobody can pile up threads in a broker. Nothing here is authenticated: bind it where only those who may look can.
+
+prometheus-client, which brings the text format, is an extra and is imported when the console is made.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from barnabas.broker.broker_state import BrokerState
+from barnabas.config.config_error import ConfigError
+from barnabas.metrics.metrics_registry import MetricsRegistry
+
+logger = logging.getLogger(__name__)
+
+MOST_REQUESTS: Final = 8
+SLOWEST_SECONDS: Final = 10
+METRICS_PATH: Final = "/metrics"
+HEALTH_PATH: Final = "/healthz"
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class ConsoleServer:
+    """Serves a broker's metrics and state. `url` says where, once it is made."""
+
+    def __init__(self, host: str, port: int, metrics: MetricsRegistry, state: Callable[[], BrokerState]) -> None:
+        """Binds. Raises ConfigError if prometheus-client is not installed, OSError if the address cannot be had."""
+        application = _Application(_metrics_application(metrics), state)
+        self._server = _Server((host, port), _Handler)
+        self._server.set_app(application)
+        bound_host, bound_port = str(self._server.server_address[0]), self._server.server_address[1]
+        self.url = f"http://[{bound_host}]:{bound_port}" if ":" in bound_host else f"http://{bound_host}:{bound_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="console", daemon=True)
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._thread.start()
+        logger.info("Metrics are at %s%s, health at %s%s", self.url, METRICS_PATH, self.url, HEALTH_PATH)
+
+    def stop(self) -> None:
+        """Accept no more; a second call, or one without a start, is harmless."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+
+def _metrics_application(metrics: MetricsRegistry) -> Application:
+    try:
+        from prometheus_client import CollectorRegistry, make_wsgi_app  # noqa: PLC0415 an extra
+
+        from barnabas.console.metrics_collector import MetricsCollector  # noqa: PLC0415 it needs the extra
+    except ImportError as error:
+        raise ConfigError(
+            "the package prometheus-client is needed, and is not installed: pip install 'barnabas[metrics]'",
+            "metrics.listen",
+        ) from error
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(metrics))
+    application: Application = make_wsgi_app(registry)
+    return application
+
+
+class _Application:
+    """WSGI: which page was asked for."""
+
+    def __init__(self, metrics: Application, state: Callable[[], BrokerState]) -> None:
+        self._metrics = metrics
+        self._state = state
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == METRICS_PATH:
+            return self._metrics(environ, start_response)
+        if path != HEALTH_PATH:
+            return _answer(start_response, "404 Not Found", {"pages": [METRICS_PATH, HEALTH_PATH]})
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return _answer(start_response, "405 Method Not Allowed", {"allowed": "GET, HEAD"})
+        state = self._state()
+        status = "200 OK" if state is BrokerState.RUNNING else "503 Service Unavailable"
+        return _answer(start_response, status, {"state": state.name})
+
+
+def _answer(start_response: Callable[..., Any], status: str, content: dict[str, Any]) -> list[bytes]:
+    body = json.dumps(content).encode() + b"\n"
+    start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = SLOWEST_SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 its name there
+        """Scrapes come every few seconds for ever."""
+        logger.debug("%s: %s", self.client_address[0], format % args)
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
+        host = address[0]
+        self._free = threading.BoundedSemaphore(MOST_REQUESTS)
+        if ":" in host or (not host and socket.has_dualstack_ipv6()):
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Without asking a name server who we are, as HTTPServer does."""
+        if self.address_family == socket.AF_INET6 and not self.server_address[0]:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """On a thread of its own, if there are not too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """What that thread runs."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A peer that is gone or slow is nothing to report."""
+        logger.debug("the request of %s was not answered: %s", client_address, sys.exception())

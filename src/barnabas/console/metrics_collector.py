@@ -1,0 +1,58 @@
+"""Hands the broker's metrics to prometheus-client, under the names of `prometheus_names`.
+
+Called on the thread that answers a scrape. Holds nothing but the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from barnabas.console.prometheus_names import COUNTER_SUFFIX, help_of, is_counter, labels_of, prometheus_name
+from barnabas.metrics.distribution import PERCENTILES
+from barnabas.metrics.metrics_registry import MetricsRegistry, Sample
+
+QUANTILES: Final = tuple(map(str, PERCENTILES))
+
+
+class MetricsCollector(Collector):
+    """A Collector of prometheus-client over our registry."""
+
+    def __init__(self, metrics: MetricsRegistry) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        """Every metric now, those of one name together."""
+        families: dict[str, Metric] = {}
+        for sample in self._metrics.collect():
+            name, labels = prometheus_name(sample), labels_of(sample.name)
+            if sample.distribution is not None:
+                _add_summary(families, name, labels, sample)
+            elif is_counter(sample):
+                base = name.removesuffix(COUNTER_SUFFIX)
+                _family(families, base, "counter", sample).add_sample(name, labels, sample.value)
+            else:
+                _family(families, name, "gauge", sample).add_sample(name, labels, sample.value)
+        return families.values()
+
+
+def _family(families: dict[str, Metric], name: str, kind: str, sample: Sample) -> Metric:
+    family = families.get(name)
+    if family is None:
+        family = families[name] = Metric(name, help_of(sample.name), kind)
+    return family
+
+
+def _add_summary(families: dict[str, Metric], name: str, labels: dict[str, str], sample: Sample) -> None:
+    spread = sample.distribution
+    assert spread is not None
+    summary = _family(families, name, "summary", sample)
+    for quantile, value in zip(QUANTILES, spread.percentiles, strict=True):
+        summary.add_sample(name, {**labels, "quantile": quantile}, value)
+    summary.add_sample(f"{name}_count", labels, spread.count)
+    summary.add_sample(f"{name}_sum", labels, spread.total)
+    for suffix, value in (("_min", spread.minimum), ("_max", spread.maximum)):
+        _family(families, name + suffix, "gauge", sample).add_sample(name + suffix, labels, value)

@@ -1,0 +1,47 @@
+"""What Prometheus calls a metric of ours: one rule over Kafka's names, that of the jmx_exporter's example for Kafka.
+
+Pure; used by `metrics_collector` and by docs/metrics.md. The rule:
+
+- `group_type_name`, in lower case; whatever is no letter, digit or underscore becomes an underscore.
+- A meter loses its `PerSec` and whatever follows it, and gains `_total`: it is a counter, rates are Prometheus' matter.
+- A histogram is a summary: its name with `quantile`, `_count`, `_sum`; and gauges `_min` and `_max`.
+- Tags become labels; `-` becomes `_`.
+
+So dashboards made for Kafka behind the jmx_exporter find `kafka_server_brokertopicmetrics_messagesin_total`,
+`kafka_network_requestmetrics_totaltimems{request="Produce",quantile="0.99"}`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from barnabas.metrics.metrics_registry import MetricName, Sample
+
+COUNTER_SUFFIX: Final = "_total"
+_PER_SECOND: Final = re.compile(r"PerSec\w*$")
+_NOT_ALLOWED: Final = re.compile(r"[^a-zA-Z0-9_]")
+
+
+def is_counter(sample: Sample) -> bool:
+    """Whether it only grows (and is no histogram)."""
+    return sample.distribution is None and (sample.rates is not None or sample.is_counter)
+
+
+def prometheus_name(sample: Sample) -> str:
+    """The name, with the `_total` of a counter."""
+    name = sample.name.name
+    if is_counter(sample):
+        name = _PER_SECOND.sub("", name).removesuffix("-total") + COUNTER_SUFFIX
+    return _NOT_ALLOWED.sub("_", f"{sample.name.group}_{sample.name.type}_{name}").lower()
+
+
+def labels_of(name: MetricName) -> dict[str, str]:
+    """The tags."""
+    return {_NOT_ALLOWED.sub("_", tag): value for tag, value in name.tags}
+
+
+def help_of(name: MetricName) -> str:
+    """Where JMX would show it, without the values of its tags."""
+    tags = tuple((tag, "*") for tag, _ in name.tags)
+    return name._replace(tags=tags).mbean

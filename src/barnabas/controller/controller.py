@@ -51,8 +51,7 @@ class Controller:
     - `config`: what it acts on, its broker id among it;
     - `zk_client`: the store. The broker must be registered there before `startup`;
     - `register_broker`: registers this broker again after its session expired (BrokerRegistration.register);
-    - `channel_factory`: makes the channel to a live broker, started and closed here. On a single node it gives an
-      InProcessBrokerChannel; it is called on the controller's thread;
+    - `channel_factory`: makes the channel to a live broker, started and closed here. Called on the controller's thread;
     - `scheduler`: for the rebalancing of leaders;
     - `on_ready`: called once on the controller's thread when this broker was elected and has acted on all that its new
       controller told it: it leads what it led before. Never called while another broker is the controller;

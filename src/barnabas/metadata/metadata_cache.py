@@ -1,8 +1,8 @@
 """The broker's copy of the cluster's metadata: one immutable image, replaced by each UpdateMetadata request.
 
-Fed by the controller's channel (thread `broker-channel-<id>`, or a request handler in a cluster), read by every thread
-through `image` without a lock. `_lock` lets one update at a time build the next image; subscribers are called after it
-was published, without the lock, on the feeding thread, in the order of updates as far as the feeder keeps one.
+Fed by the handler of UpdateMetadata on a request handler's thread, read by every thread through `image` without a lock.
+`_lock` lets one update at a time build the next image; subscribers are called after it was published, without the lock,
+on the feeding thread, in the order of updates as far as the feeder keeps one.
 
 Kafka: kafka.server.metadata.ZkMetadataCache.
 """

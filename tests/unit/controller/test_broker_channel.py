@@ -1,4 +1,4 @@
-"""The channel to the own broker: in order, on its own thread, errors become answers; and the whole on real threads."""
+"""The channel to a broker: in order, on its own thread, again and again; and a single node on its real threads."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from barnabas.config.listeners import EndPoint
-from barnabas.controller.broker_channel import InProcessBrokerChannel
+from barnabas.controller import network_broker_channel
 from barnabas.controller.controller import Controller
 from barnabas.controller.controller_config import ControllerConfig
 from barnabas.controller.controller_event_manager import ControllerEventManager
 from barnabas.controller.controller_events import ControllerEvent, PartitionModifications, Signal
+from barnabas.controller.network_broker_channel import NetworkBrokerChannel
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_admin import NewTopic, TopicAdmin, TopicAdminConfig
-from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -28,79 +28,136 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from barnabas.protocol.messages.message import Message
+from barnabas.rpc.metadata_updater import ManualMetadataUpdater
+from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.node import Node
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.zk_data import BrokerInfo
+from tests.support.in_process_broker_channel import InProcessBrokerChannel
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
+from tests.support.scripted_selector import ScriptedSelector, SentRequest
 
 WAIT_SECONDS = 10
+NODE = Node(7, "127.0.0.1", 9092)
 
 
-def refuse(error: Exception) -> Any:
-    def call(request: Any) -> Any:
-        raise error
+class ScriptedBroker:
+    """The broker at the other end of a channel: it answers at once, as long as `answers` says so."""
 
-    return call
+    def __init__(self) -> None:
+        self.clock = MockClock()
+        self.selector = ScriptedSelector(self.clock)
+        self.selector.passes_time = True
+        self.selector.responder = self.respond
+        self.served: list[tuple[str, int]] = []
+        self.failures = 0
+        self.lost: set[int] = set()
+        self.taken_ms: list[int] = []
+        client = NetworkClient(
+            self.selector,
+            ManualMetadataUpdater([NODE]),
+            NetworkClientConfig(
+                client_id="0",
+                max_in_flight=1,
+                reconnect_backoff_ms=0,
+                reconnect_backoff_max_ms=0,
+                discover_broker_versions=False,
+            ),
+            self.clock,
+        )
+        self.channel = NetworkBrokerChannel(0, NODE, client, 30_000, self.taken_ms.append)
+
+    def respond(self, request: SentRequest) -> Message | None:
+        if request.header.correlation_id in self.lost:
+            return None
+        self.served.append((type(request.body).__name__, request.header.api_version))
+        if self.failures:
+            self.failures -= 1
+            self.lost.add(request.header.correlation_id)
+            self.selector.disconnect(request.connection_id)
+            return None
+        return {
+            "LeaderAndIsrRequest": LeaderAndIsrResponse(error_code=11),
+            "UpdateMetadataRequest": UpdateMetadataResponse(),
+            "StopReplicaRequest": StopReplicaResponse(),
+        }[type(request.body).__name__]
 
 
-def stop_request() -> StopReplicaRequest:
-    state = StopReplicaRequest.StopReplicaPartitionState(3, -2, True)
-    return StopReplicaRequest(topic_states=[StopReplicaRequest.StopReplicaTopicState("orders", [state])])
+def test_requests_are_sent_in_order_in_the_versions_of_3_9_on_the_channels_thread() -> None:
+    broker = ScriptedBroker()
+    channel = broker.channel
+    answers: queue.Queue[tuple[Message, str]] = queue.Queue()
 
+    def answered(response: Message) -> None:
+        answers.put((response, threading.current_thread().name))
 
-def test_requests_are_served_in_order_on_the_channels_thread() -> None:
-    served: list[tuple[str, str]] = []
-    answers: queue.Queue[Any] = queue.Queue()
+    def fail(response: Message) -> None:
+        raise RuntimeError("a fault in a callback stops nothing")
 
-    def serve(answer: Any) -> Any:
-        def call(request: Any) -> Any:
-            served.append((type(request).__name__, threading.current_thread().name))
-            return answer
-
-        return call
-
-    channel = InProcessBrokerChannel(
-        7, serve(LeaderAndIsrResponse()), serve(UpdateMetadataResponse()), serve(StopReplicaResponse())
-    )
+    channel.update_metadata(UpdateMetadataRequest(), fail)
+    channel.leader_and_isr(LeaderAndIsrRequest(), answered)
+    channel.update_metadata(UpdateMetadataRequest(), answered)
+    channel.stop_replica(StopReplicaRequest(), answered)
+    assert channel.queue_size == 4
     channel.start()
-    channel.leader_and_isr(LeaderAndIsrRequest(), answers.put)
-    channel.update_metadata(UpdateMetadataRequest(), answers.put)
-    channel.stop_replica(StopReplicaRequest(), answers.put)
-    assert [type(answers.get(timeout=WAIT_SECONDS)) for _ in range(3)] == [
+    got = [answers.get(timeout=WAIT_SECONDS) for _ in range(3)]
+    channel.close()
+    assert broker.served == [
+        ("UpdateMetadataRequest", 8),
+        ("LeaderAndIsrRequest", 7),
+        ("UpdateMetadataRequest", 8),
+        ("StopReplicaRequest", 4),
+    ]
+    assert [type(response) for response, _ in got] == [
         LeaderAndIsrResponse,
         UpdateMetadataResponse,
         StopReplicaResponse,
     ]
-    assert served == [
-        ("LeaderAndIsrRequest", "broker-channel-7"),
-        ("UpdateMetadataRequest", "broker-channel-7"),
-        ("StopReplicaRequest", "broker-channel-7"),
-    ]
-    channel.close()
-    channel.update_metadata(UpdateMetadataRequest(), answers.put)
-    assert answers.empty()
+    assert {name for _, name in got} == {"Controller-0-to-broker-7-send-thread"}
+    assert got[0][0] == LeaderAndIsrResponse(error_code=11)  # an error is an answer, too
+    assert len(broker.taken_ms) == 4
+    assert broker.selector.channels == {}
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (ApiError(ErrorCode.STALE_CONTROLLER_EPOCH), ErrorCode.STALE_CONTROLLER_EPOCH),
-        (OSError("disk"), ErrorCode.UNKNOWN_SERVER_ERROR),
-    ],
-)
-def test_what_is_raised_becomes_the_answer(error: Exception, code: ErrorCode) -> None:
-    answers: queue.Queue[Any] = queue.Queue()
-    channel = InProcessBrokerChannel(0, refuse(error), refuse(error), refuse(error))
-    channel.start()
-    channel.leader_and_isr(LeaderAndIsrRequest(), refuse(RuntimeError("a fault in a callback stops nothing")))
-    channel.leader_and_isr(LeaderAndIsrRequest(), answers.put)
-    channel.update_metadata(UpdateMetadataRequest(), answers.put)
-    channel.stop_replica(stop_request(), answers.put)
-    got = [answers.get(timeout=WAIT_SECONDS) for _ in range(3)]
-    channel.close()
-    assert [answer.error_code for answer in got] == [code] * 3
-    assert [(e.topic_name, e.partition_index, e.error_code) for e in got[2].partition_errors] == [("orders", 3, code)]
+def test_a_request_is_sent_again_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_broker_channel, "BACKOFF_SECONDS", 0)
+    broker = ScriptedBroker()
+    broker.failures = 3
+    answers: queue.Queue[Message] = queue.Queue()
+    broker.channel.leader_and_isr(LeaderAndIsrRequest(), answers.put)
+    broker.channel.stop_replica(StopReplicaRequest(), answers.put)
+    broker.channel.start()
+    assert isinstance(answers.get(timeout=WAIT_SECONDS), LeaderAndIsrResponse)
+    assert isinstance(answers.get(timeout=WAIT_SECONDS), StopReplicaResponse)
+    broker.channel.close()
+    assert [name for name, _ in broker.served] == ["LeaderAndIsrRequest"] * 4 + ["StopReplicaRequest"]
+    assert len(broker.selector.attempts) == 4
+
+
+def test_closing_gives_up_a_broker_that_can_not_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_broker_channel, "BACKOFF_SECONDS", 0)
+    broker = ScriptedBroker()
+    broker.selector.refused.add(str(NODE.id))
+    tried = threading.Event()
+    connect = broker.selector.connect
+
+    def counted_connect(*arguments: Any) -> None:
+        if len(broker.selector.attempts) > 20:
+            tried.set()
+        connect(*arguments)
+
+    monkeypatch.setattr(broker.selector, "connect", counted_connect)
+    answers: list[Message] = []
+    broker.channel.leader_and_isr(LeaderAndIsrRequest(), answers.append)
+    broker.channel.update_metadata(UpdateMetadataRequest(), answers.append)
+    broker.channel.start()
+    assert tried.wait(WAIT_SECONDS)
+    broker.channel.close()
+    assert answers == []
+    assert broker.served == []
 
 
 def test_event_manager_handles_in_order_survives_failures_and_preempts_the_rest() -> None:

@@ -1,35 +1,38 @@
 """Answers that are the same for every client until something changes, encoded once.
 
-Made by handlers (Metadata of all topics), kept for one version of what they tell of, given to `Request.respond` like a
-message. Used on any thread without a lock: what is kept belongs to one immutable source and is replaced with it by one
-assignment; two threads may encode the same answer, and one of them wins. Kafka encodes each answer anew.
+Made by handlers (Metadata of all topics), kept for one version of what they tell of, given to `Request.respond` beside
+a message that stands for them. Used on any thread without a lock: what is kept belongs to one immutable source and is
+replaced with it by one assignment; two threads may encode the same answer, and one of them wins. Kafka encodes each
+answer anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from struct import Struct
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 
 _THROTTLE_TIME: Final = Struct(">i")
 
 
 class EncodedAnswer:
-    """A body but for its throttle time, which belongs to one request; looks like a Message to who sends it.
+    """A body encoded before, but for the throttle time it begins with, which belongs to one request.
 
-    has_throttle_time: the version begins with it, as all that have one do. error_code: for who counts errors.
+    To `protocol.headers.response_frame` it looks like the message it was made of. throttle_time_ms: None in versions
+    that have none; in all others it is their first field.
     """
 
-    __slots__ = ("has_throttle_time", "rest", "throttle_time_ms")
-    error_code: Final = ErrorCode.NONE
+    __slots__ = ("rest", "throttle_time_ms")
 
-    def __init__(self, rest: bytes, *, has_throttle_time: bool) -> None:
+    def __init__(self, rest: bytes, throttle_time_ms: int | None) -> None:
         self.rest = rest
-        self.has_throttle_time = has_throttle_time
-        self.throttle_time_ms = 0
+        self.throttle_time_ms = throttle_time_ms
+
+    def throttled_as(self, answer: Any) -> Any:
+        """The same with the throttle time of `answer`, the message that stands for it."""
+        return self if self.throttle_time_ms is None else EncodedAnswer(self.rest, answer.throttle_time_ms)
 
     @property
     def encoders(self) -> _AppendBody:
@@ -48,7 +51,7 @@ _APPEND_BODY: Final = _AppendBody()
 
 
 def _append_body(answer: EncodedAnswer, out: bytearray) -> list[Any]:
-    if answer.has_throttle_time:
+    if answer.throttle_time_ms is not None:
         out += _THROTTLE_TIME.pack(answer.throttle_time_ms)
     return [out, answer.rest]  # two pieces: a large body is not copied
 
@@ -59,26 +62,22 @@ class EncodedAnswers:
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: tuple[object, dict[Hashable, bytes]] = (None, {})
+        self._kept: tuple[object, dict[Hashable, EncodedAnswer]] = (None, {})
 
-    def find(self, source: object, key: Hashable, *, has_throttle_time: bool) -> Message | None:
+    def find(self, source: object, key: Hashable) -> EncodedAnswer | None:
         """The answer kept for `key`, if it was made of this very source."""
-        kept_of, bodies = self._kept
-        body = bodies.get(key) if kept_of is source else None
-        return None if body is None else _answer(body, has_throttle_time)
+        kept_of, answers = self._kept
+        return answers.get(key) if kept_of is source else None
 
-    def keep(self, source: object, key: Hashable, answer: Message, version: int, *, has_throttle_time: bool) -> Message:
+    def keep(
+        self, source: object, key: Hashable, answer: Message, version: int, *, has_throttle_time: bool
+    ) -> EncodedAnswer:
         """Encode `answer` for `version` and keep it; what was kept of another source goes. Raises EncodeError."""
         body = b"".join(answer.encode(version))
-        if has_throttle_time:
-            body = body[_THROTTLE_TIME.size :]
-        kept_of, bodies = self._kept
+        encoded = EncodedAnswer(body[_THROTTLE_TIME.size :], 0) if has_throttle_time else EncodedAnswer(body, None)
+        kept_of, answers = self._kept
         if kept_of is not source:
-            bodies = {}
-            self._kept = (source, bodies)
-        bodies[key] = body
-        return _answer(body, has_throttle_time)
-
-
-def _answer(body: bytes, has_throttle_time: bool) -> Message:
-    return cast("Message", EncodedAnswer(body, has_throttle_time=has_throttle_time))
+            answers = {}
+            self._kept = (source, answers)
+        answers[key] = encoded
+        return encoded

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from barnabas.api.encoded_answers import EncodedAnswer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, response_frame
 from barnabas.protocol.messages.message import Message
@@ -182,9 +183,10 @@ class Request(Generic[M]):
         self._release = None
         return request
 
-    def respond(self, response: Message) -> None:
+    def respond(self, response: Message, encoded: EncodedAnswer | None = None) -> None:
         """Encode `response` for this request's version and send it. Later answers to the same request are dropped.
 
+        encoded: the answer, encoded before; `response` then stands for it in quotas and metrics.
         An answer that cannot be encoded is a defect of its handler: the client gets UNKNOWN_SERVER_ERROR instead, on
         whichever thread this is, so that it never waits for an answer that does not come.
         """
@@ -194,7 +196,8 @@ class Request(Generic[M]):
                 throttle.charge(self, response)
             self.response = response
             try:
-                frame, self.response_size = response_frame(self.header, response)
+                body = response if encoded is None else encoded.throttled_as(response)
+                frame, self.response_size = response_frame(self.header, body)
             except Exception:
                 logger.exception("an answer to %s v%d cannot be encoded", self.handler.api_key.name, self.api_version)
                 self._respond_with_error()

@@ -79,20 +79,20 @@ class MetadataApi:
 
     def _tell_all(self, request: Request[MetadataRequest], image: MetadataImage) -> None:
         body, version = request.body, request.api_version
-        with_throttle_time = version >= THROTTLE_TIME_SINCE
         key = (
             version,
             request.connection.listener_name,
             body.include_topic_authorized_operations,
             body.include_cluster_authorized_operations,
         )
-        answer = self._all_topics.find(image, key, has_throttle_time=with_throttle_time)
-        if answer is None:
+        encoded = self._all_topics.find(image, key)
+        if encoded is None:
             if request.brief:
                 _leave_much_to_a_handler(image.topics.values())
-            response = self._response(request, image, {})
-            answer = self._all_topics.keep(image, key, response, version, has_throttle_time=with_throttle_time)
-        request.respond(answer)
+            answer = self._response(request, image, {})
+            has_throttle_time = version >= THROTTLE_TIME_SINCE
+            encoded = self._all_topics.keep(image, key, answer, version, has_throttle_time=has_throttle_time)
+        request.respond(MetadataResponse(), encoded)
 
     @staticmethod
     def error(request: Request[MetadataRequest], code: ErrorCode, message: str | None) -> MetadataResponse:

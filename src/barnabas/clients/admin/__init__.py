@@ -1,7 +1,9 @@
 """The admin client: `Admin`, and what it takes and returns."""
 
 from barnabas.clients.admin.admin import Admin
+from barnabas.clients.admin.client_quotas import DEFAULT, QuotaEntity
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
+from barnabas.clients.admin.features import BrokerFeatures
 from barnabas.clients.admin.new_topic import (
     ClusterDescription,
     ConfigEntry,
@@ -9,22 +11,29 @@ from barnabas.clients.admin.new_topic import (
     NewTopic,
     TopicDescription,
 )
+from barnabas.clients.admin.partition_changes import ElectionType, NewPartitions, PartitionReassignment
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
 from barnabas.clients.cluster import PartitionInfo
 from barnabas.protocol.config_codes import ConfigOperation
 
 __all__ = [
+    "DEFAULT",
     "Admin",
+    "BrokerFeatures",
     "ClusterDescription",
     "ConfigChange",
     "ConfigEntry",
     "ConfigOperation",
     "ConfigResource",
     "CreatedTopic",
+    "ElectionType",
     "LogDir",
+    "NewPartitions",
     "NewTopic",
     "PartitionInfo",
+    "PartitionReassignment",
     "ProducerState",
+    "QuotaEntity",
     "ReplicaInfo",
     "TopicDescription",
 ]

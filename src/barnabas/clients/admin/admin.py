@@ -1,6 +1,6 @@
-"""Creates, deletes, describes and alters topics, and describes the cluster (Kafka: KafkaAdminClient).
+"""Looks after topics, partitions, settings and quotas, and describes the cluster (Kafka: KafkaAdminClient).
 
-Any thread may call; a lock lets one request at a time through. Answers are awaited.
+Any thread may call; one request at a time is under way (`admin_calls`). Answers are awaited.
 
     with Admin("localhost:9092") as admin:
         admin.create_topics([NewTopic("flights", num_partitions=4, replication_factor=1)])
@@ -8,13 +8,20 @@ Any thread may call; a lock lets one request at a time through. Answers are awai
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
+from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.client_quotas import (
+    EVERYBODY,
+    QuotaEntity,
+    alter_client_quotas,
+    describe_client_quotas,
+)
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
+from barnabas.clients.admin.features import BrokerFeatures, describe_features
 from barnabas.clients.admin.new_topic import (
     ClusterDescription,
     ConfigEntry,
@@ -22,15 +29,24 @@ from barnabas.clients.admin.new_topic import (
     NewTopic,
     TopicDescription,
 )
+from barnabas.clients.admin.partition_changes import (
+    ElectionType,
+    NewPartitions,
+    PartitionReassignment,
+    alter_partition_reassignments,
+    create_partitions,
+    elect_leaders,
+    list_partition_reassignments,
+)
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import Cluster, PartitionInfo
 from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.errors import error_of
-from barnabas.clients.leader_calls import ask_leaders, by_topic
-from barnabas.clients.offset_lookup import OffsetAndTimestamp, lookup_offsets
+from barnabas.clients.leader_calls import by_topic
+from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.config_codes import ConfigResourceType
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -38,7 +54,6 @@ from barnabas.protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,
@@ -57,8 +72,6 @@ from barnabas.runtime.clock import Clock
 _RETRY_MS = 100
 _VERSION_WITHOUT_TOPIC_IDS = 5
 
-_R = TypeVar("_R", bound=Message)
-
 
 class Admin:
     """`timeout_ms` bounds each call, retries included."""
@@ -74,15 +87,11 @@ class Admin:
         random: Random | None = None,
         client: BlockingClient | None = None,
     ) -> None:
-        self._timeout_ms = timeout_ms
-        self._lock = threading.Lock()
         config = NetworkClientConfig(client_id=client_id, max_in_flight=100, request_timeout_ms=request_timeout_ms)
         metadata_config = MetadataConfig(allow_auto_topic_creation=False)
-        self._client = (
-            client
-            if client is not None
-            else BlockingClient(bootstrap_servers, config, metadata_config, clock=clock, random=random)
-        )
+        if client is None:
+            client = BlockingClient(bootstrap_servers, config, metadata_config, clock=clock, random=random)
+        self._calls = AdminCalls(client, timeout_ms)
 
     # -- topics ------------------------------------------------------------------------------------------------------
 
@@ -93,14 +102,14 @@ class Admin:
         """
         request = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in topics],
-            timeout_ms=min(self._timeout_ms, 30_000),
+            timeout_ms=self._calls.broker_timeout_ms,
             validate_only=validate_only,
         )
-        response = self._call_controller(
+        response = self._calls.ask_controller(
             request, CreateTopicsResponse, lambda answer: (topic.error_code for topic in answer.topics)
         )
         for topic in response.topics:
-            _raise(topic.error_code, topic.error_message, f"Topic: {topic.name}")
+            raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
         return {
             topic.name: CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor)
             for topic in response.topics
@@ -109,15 +118,15 @@ class Admin:
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics. Raises ApiError for the first one that cannot be deleted; the others are."""
         names = list(names)
-        request = DeleteTopicsRequest(topic_names=names, timeout_ms=min(self._timeout_ms, 30_000))
-        response = self._call_controller(
+        request = DeleteTopicsRequest(topic_names=names, timeout_ms=self._calls.broker_timeout_ms)
+        response = self._calls.ask_controller(
             request,
             DeleteTopicsResponse,
             lambda answer: (topic.error_code for topic in answer.responses),
             versions=(0, _VERSION_WITHOUT_TOPIC_IDS),
         )
         for topic in response.responses:
-            _raise(topic.error_code, topic.error_message, f"Topic: {topic.name}")
+            raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
 
     def list_topics(self, *, include_internal: bool = False) -> list[str]:
         """Names of all topics, sorted."""
@@ -131,7 +140,7 @@ class Admin:
         response = self._metadata(None if names is None else list(names))
         described = {}
         for topic in response.topics:
-            _raise(topic.error_code, None, f"Topic: {topic.name}")
+            raise_error(topic.error_code, None, f"Topic: {topic.name}")
             name = topic.name or ""
             partitions = tuple(
                 PartitionInfo(
@@ -148,11 +157,60 @@ class Admin:
             described[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
         return described
 
+    def create_partitions(self, wanted: Mapping[str, NewPartitions], *, validate_only: bool = False) -> None:
+        """Give topics more partitions, and wait until they are there.
+
+        Raises ApiError for the first topic that refuses; the others have theirs, all the same.
+        """
+        create_partitions(self._calls, wanted, validate_only=validate_only)
+
+    def elect_leaders(
+        self, election_type: ElectionType, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Have leaders elected for these partitions, or for all; what came of it, without those that needed none.
+
+        Raises ApiError when no election took place at all.
+        """
+        return elect_leaders(self._calls, election_type, partitions)
+
+    def alter_partition_reassignments(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Begin to move partitions to these brokers, the preferred leader first; None ends what was begun.
+
+        What each partition said. Raises ApiError when nothing was done at all.
+        """
+        return alter_partition_reassignments(self._calls, wanted)
+
+    def list_partition_reassignments(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The reassignments that go on, of these partitions or of all. Raises ApiError."""
+        return list_partition_reassignments(self._calls, partitions)
+
+    # -- the cluster -------------------------------------------------------------------------------------------------
+
     def describe_cluster(self) -> ClusterDescription:
         """Id, controller and brokers."""
         response = self._metadata([])
         nodes = (Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
         return ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(nodes)))
+
+    def describe_features(self, broker_id: int | None = None) -> BrokerFeatures:
+        """APIs and features of a broker, or of any. Raises ApiError."""
+        return describe_features(self._calls, broker_id)
+
+    def describe_client_quotas(
+        self, entity: QuotaEntity = EVERYBODY, *, strict: bool = False
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Quotas by whose they are: this entity's and, unless `strict`, narrower ones. Raises ApiError."""
+        return describe_client_quotas(self._calls, entity, strict=strict)
+
+    def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
+    ) -> None:
+        """Set quotas by name (None: take it away). Raises ApiError for the first entity that is refused."""
+        alter_client_quotas(self._calls, changes, validate_only=validate_only)
 
     # -- settings ----------------------------------------------------------------------------------------------------
 
@@ -172,10 +230,10 @@ class Admin:
             configuration_keys=None if names is None else list(names),
         )
         request = DescribeConfigsRequest(resources=[asked])
-        response = self._call(request, DescribeConfigsResponse, _who_knows(resource))
+        response = self._calls.ask(request, DescribeConfigsResponse, _who_knows(resource))
         entries = {}
         for result in response.results:
-            _raise(result.error_code, result.error_message, resource.name)
+            raise_error(result.error_code, result.error_message, resource.name)
             for entry in result.configs:
                 entries[entry.name] = ConfigEntry(
                     entry.name, entry.value, entry.config_source, entry.read_only, entry.is_sensitive
@@ -195,9 +253,9 @@ class Admin:
         ]
         altered = IncrementalAlterConfigsRequest.AlterConfigsResource(resource.type, resource.name, configs)
         request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
-        response = self._call(request, IncrementalAlterConfigsResponse, _who_knows(resource))
+        response = self._calls.ask(request, IncrementalAlterConfigsResponse, _who_knows(resource))
         for result in response.responses:
-            _raise(result.error_code, result.error_message, resource.name)
+            raise_error(result.error_code, result.error_message, resource.name)
 
     # -- records and replicas ----------------------------------------------------------------------------------------
 
@@ -219,7 +277,7 @@ class Admin:
                     )
                     for topic, indexes in by_topic(partitions).items()
                 ],
-                timeout_ms=min(self._timeout_ms, 30_000),
+                timeout_ms=self._calls.broker_timeout_ms,
             )
 
         def results_in(response: DeleteRecordsResponse) -> Iterator[tuple[TopicPartition, int, int]]:
@@ -227,8 +285,7 @@ class Admin:
                 for each in topic.partitions:
                     yield TopicPartition(topic.name, each.partition_index), each.error_code, each.low_watermark
 
-        with self._lock:
-            return ask_leaders(self._client, before.keys(), request_for, results_in, self._deadline_ms())
+        return self._calls.ask_leaders(before.keys(), request_for, results_in)
 
     def describe_producers(
         self, partitions: Collection[TopicPartition]
@@ -251,26 +308,21 @@ class Admin:
                     producers = tuple(map(_producer_state, each.active_producers))
                     yield TopicPartition(topic.name, each.partition_index), each.error_code, producers
 
-        with self._lock:
-            return ask_leaders(self._client, partitions, request_for, results_in, self._deadline_ms())
+        return self._calls.ask_leaders(partitions, request_for, results_in)
 
     def describe_log_dirs(self, broker_id: int) -> list[LogDir]:
         """A broker's log directories with their replicas, also those that failed. Raises ApiError."""
-        response = self._call(
-            DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, lambda cluster: cluster.nodes.get(broker_id)
-        )
-        _raise(response.error_code, None, f"Broker: {broker_id}")
+        response = self._calls.ask_broker(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        raise_error(response.error_code, None, f"Broker: {broker_id}")
         return [_log_dir(directory) for directory in response.results]
 
     def list_offsets(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Offsets by time: -1 the latest, -2 the earliest, -3 that of the largest timestamp. Raises ApiError."""
-        with self._lock:
-            return lookup_offsets(self._client, timestamps_ms, self._deadline_ms())
+        return self._calls.lookup_offsets(dict(timestamps_ms))
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
-        with self._lock:
-            self._client.close()
+        self._calls.close()
 
     def __enter__(self) -> Self:
         return self
@@ -282,45 +334,15 @@ class Admin:
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
-    def _deadline_ms(self) -> int:
-        return self._client.now_ms() + self._timeout_ms
-
-    def _call(self, request: Message, response_class: type[_R], to: Callable[[Cluster], Node | None] | None) -> _R:
-        with self._lock:
-            response = self._client.call(request, to=to, deadline_ms=self._deadline_ms())
-        assert isinstance(response, response_class)
-        return response
-
-    def _call_controller(
-        self,
-        request: Message,
-        response_class: type[_R],
-        errors: Callable[[_R], Iterable[int]],
-        versions: tuple[int, int] | None = None,
-    ) -> _R:
-        """Ask the controller, and its successor if it no longer is the controller."""
-        with self._lock:
-            deadline_ms = self._deadline_ms()
-            while True:
-                response = self._client.call(
-                    request, to=lambda cluster: cluster.controller, versions=versions, deadline_ms=deadline_ms
-                )
-                assert isinstance(response, response_class)
-                moved = ErrorCode.NOT_CONTROLLER in list(errors(response))
-                if not moved or self._client.now_ms() >= deadline_ms:
-                    return response
-                self._client.metadata.request_update()
-                self._client.poll(_RETRY_MS)
-
     def _metadata(self, names: list[str] | None) -> MetadataResponse:
         topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        return self._call(request, MetadataResponse, None)
+        return self._calls.ask(request, MetadataResponse, None)
 
 
 def _who_knows(resource: ConfigResource) -> Callable[[Cluster], Node | None] | None:
-    """A broker alone knows its settings; those of topics anybody does."""
-    if resource.type is not ConfigResourceType.BROKER:
+    """A broker alone knows its settings and its loggers; those of topics and of all brokers anybody does."""
+    if resource.type not in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) or not resource.name:
         return None
     return lambda cluster: cluster.nodes.get(int(resource.name))
 
@@ -359,9 +381,3 @@ def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
         ],
         configs=[CreateTopicsRequest.CreatableTopicConfig(name, value) for name, value in topic.configs.items()],
     )
-
-
-def _raise(code: int, message: str | None, about: str) -> None:
-    if code:
-        error = error_of(code)
-        raise ApiError(error, message or f"{error.message} {about}")

@@ -8,7 +8,7 @@ from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 
 
 class ConfigResource(NamedTuple):
-    """What has settings: a topic, or a broker by its number."""
+    """What has settings: a topic, or a broker by its number ("": what holds for all that say nothing else)."""
 
     type: ConfigResourceType
     name: str
@@ -22,6 +22,16 @@ class ConfigResource(NamedTuple):
     def broker(cls, broker_id: int) -> Self:
         """A broker."""
         return cls(ConfigResourceType.BROKER, str(broker_id))
+
+    @classmethod
+    def all_brokers(cls) -> Self:
+        """The default of brokers that have no setting of their own."""
+        return cls(ConfigResourceType.BROKER, "")
+
+    @classmethod
+    def broker_loggers(cls, broker_id: int) -> Self:
+        """The log levels of a broker."""
+        return cls(ConfigResourceType.BROKER_LOGGER, str(broker_id))
 
 
 class ConfigChange(NamedTuple):

@@ -1,0 +1,107 @@
+"""Client quotas: whose they are, and how the admin client asks for and changes them (KIP-546).
+
+Called by `Admin`. Kafka: ClientQuotaEntity, ClientQuotaFilter, ClientQuotaAlteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+
+class _Default:
+    """The type of DEFAULT."""
+
+    def __repr__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Final = _Default()
+"""In place of a name: everybody who has no quota of his own."""
+
+Name = str | _Default | None
+
+_TYPES: Final = ("user", "client-id", "ip")
+
+
+class _Match(IntEnum):
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+class QuotaEntity(NamedTuple):
+    """Whose quota: a user, a client id, both together, or an address. None: not told apart by that."""
+
+    user: Name = None
+    client_id: Name = None
+    ip: Name = None
+
+    def __str__(self) -> str:
+        """As a line of output names it."""
+        parts = [f"{kind} {'default' if name is DEFAULT else name}" for kind, name in self.parts()]
+        return ", ".join(parts)
+
+    def parts(self) -> list[tuple[str, str | _Default]]:
+        """Kind and name of what it is told apart by."""
+        return [(kind, name) for kind, name in zip(_TYPES, self, strict=True) if name is not None]
+
+
+EVERYBODY: Final = QuotaEntity()
+"""Told apart by nothing: every quota there is."""
+
+
+def describe_client_quotas(
+    calls: AdminCalls, entity: QuotaEntity, *, strict: bool
+) -> dict[QuotaEntity, dict[str, float]]:
+    """See Admin.describe_client_quotas."""
+    components = [
+        DescribeClientQuotasRequest.ComponentData(
+            kind, _Match.DEFAULT if name is DEFAULT else _Match.EXACT, name if isinstance(name, str) else None
+        )
+        for kind, name in entity.parts()
+    ]
+    request = DescribeClientQuotasRequest(components, strict)
+    answer = calls.ask(request, DescribeClientQuotasResponse)
+    raise_error(answer.error_code, answer.error_message, "Quotas are not known")
+    found = {}
+    for entry in answer.entries or ():
+        names = {part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in entry.entity}
+        whose = QuotaEntity(*(names.get(kind) for kind in _TYPES))
+        found[whose] = {value.key: value.value for value in entry.values}
+    return found
+
+
+def alter_client_quotas(
+    calls: AdminCalls, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool
+) -> None:
+    """See Admin.alter_client_quotas."""
+    entries = [
+        AlterClientQuotasRequest.EntryData(
+            [
+                AlterClientQuotasRequest.EntityData(kind, name if isinstance(name, str) else None)
+                for kind, name in entity.parts()
+            ],
+            [
+                AlterClientQuotasRequest.OpData(key, 0.0 if value is None else value, value is None)
+                for key, value in quotas.items()
+            ],
+        )
+        for entity, quotas in changes.items()
+    ]
+    request = AlterClientQuotasRequest(entries, validate_only)
+    answer = calls.ask_controller(
+        request, AlterClientQuotasResponse, lambda answer: (entry.error_code for entry in answer.entries)
+    )
+    for entry in answer.entries:
+        whose = ", ".join(f"{part.entity_type} {part.entity_name or 'default'}" for part in entry.entity)
+        raise_error(entry.error_code, entry.error_message, f"Quota of {whose}")

@@ -1,0 +1,41 @@
+"""What a broker can do: the versions of each API, and the cluster's features (KIP-584).
+
+Called by `Admin`. Kafka: KafkaAdminClient.describeFeatures, FeatureMetadata, NodeApiVersions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from barnabas import __version__
+from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+class BrokerFeatures(NamedTuple):
+    """Ranges of versions, both ends included: of APIs by their keys, of features by their names.
+
+    `finalized` are in force in the cluster since `finalized_epoch`; -1: there are none.
+    """
+
+    api_versions: Mapping[int, tuple[int, int]]
+    supported: Mapping[str, tuple[int, int]]
+    finalized: Mapping[str, tuple[int, int]]
+    finalized_epoch: int
+
+
+def describe_features(calls: AdminCalls, broker_id: int | None) -> BrokerFeatures:
+    """See Admin.describe_features."""
+    request = ApiVersionsRequest("barnabas-admin", __version__)
+    if broker_id is None:
+        answer = calls.ask(request, ApiVersionsResponse)
+    else:
+        answer = calls.ask_broker(broker_id, request, ApiVersionsResponse)
+    raise_error(answer.error_code, None, "Features are not known")
+    return BrokerFeatures(
+        {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys},
+        {feature.name: (feature.min_version, feature.max_version) for feature in answer.supported_features},
+        {feature.name: (feature.min_version_level, feature.max_version_level) for feature in answer.finalized_features},
+        answer.finalized_features_epoch,
+    )

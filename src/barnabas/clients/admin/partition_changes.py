@@ -1,0 +1,156 @@
+"""More partitions, other leaders, other replicas: what the admin client asks the controller to do to partitions.
+
+Called by `Admin`. Kafka: KafkaAdminClient.createPartitions, electLeaders, alterPartitionReassignments,
+listPartitionReassignments; NewPartitions, ElectionType, PartitionReassignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
+from barnabas.clients.leader_calls import by_topic
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from barnabas.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+
+
+class ElectionType(IntEnum):
+    """Who may become leader: the first replica of the assignment, or any that is alive, records be lost or not."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True)
+class NewPartitions:
+    """How many partitions a topic shall have. `assignments`: brokers of each new one; none: the controller chooses."""
+
+    total_count: int
+    assignments: Sequence[Sequence[int]] = ()
+
+
+class PartitionReassignment(NamedTuple):
+    """A reassignment that goes on: the replicas as of now, and which of them come and go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def create_partitions(calls: AdminCalls, wanted: Mapping[str, NewPartitions], *, validate_only: bool) -> None:
+    """See Admin.create_partitions."""
+    request = CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsRequest.CreatePartitionsTopic(
+                name,
+                new.total_count,
+                [CreatePartitionsRequest.CreatePartitionsAssignment(list(brokers)) for brokers in new.assignments]
+                or None,
+            )
+            for name, new in wanted.items()
+        ],
+        timeout_ms=calls.broker_timeout_ms,
+        validate_only=validate_only,
+    )
+    answer = calls.ask_controller(
+        request, CreatePartitionsResponse, lambda answer: (result.error_code for result in answer.results)
+    )
+    for result in answer.results:
+        raise_error(result.error_code, result.error_message, f"Topic: {result.name}")
+
+
+def elect_leaders(
+    calls: AdminCalls, election_type: ElectionType, partitions: Collection[TopicPartition] | None
+) -> dict[TopicPartition, ApiError | None]:
+    """See Admin.elect_leaders."""
+    request = ElectLeadersRequest(
+        election_type=election_type,
+        topic_partitions=None
+        if partitions is None
+        else [ElectLeadersRequest.TopicPartitions(topic, indexes) for topic, indexes in by_topic(partitions).items()],
+        timeout_ms=calls.broker_timeout_ms,
+    )
+    answer = calls.ask_controller(request, ElectLeadersResponse, _election_errors)
+    raise_error(answer.error_code, None, "No election took place")
+    return {
+        TopicPartition(topic.topic, result.partition_id): error_in(
+            result.error_code, result.error_message, f"Partition: {topic.topic}-{result.partition_id}"
+        )
+        for topic in answer.replica_election_results
+        for result in topic.partition_result
+        if result.error_code != ErrorCode.ELECTION_NOT_NEEDED
+    }
+
+
+def _election_errors(answer: ElectLeadersResponse) -> list[int]:
+    results = [result for topic in answer.replica_election_results for result in topic.partition_result]
+    return [answer.error_code, *(result.error_code for result in results)]
+
+
+def alter_partition_reassignments(
+    calls: AdminCalls, wanted: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, ApiError | None]:
+    """See Admin.alter_partition_reassignments."""
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=calls.broker_timeout_ms,
+        topics=[
+            AlterPartitionReassignmentsRequest.ReassignableTopic(
+                topic, [_reassignable(index, wanted[TopicPartition(topic, index)]) for index in indexes]
+            )
+            for topic, indexes in by_topic(wanted).items()
+        ],
+    )
+    answer = calls.ask_controller(request, AlterPartitionReassignmentsResponse, lambda answer: (answer.error_code,))
+    raise_error(answer.error_code, answer.error_message, "Nothing was reassigned")
+    return {
+        TopicPartition(topic.name, each.partition_index): error_in(
+            each.error_code, each.error_message, f"Partition: {topic.name}-{each.partition_index}"
+        )
+        for topic in answer.responses
+        for each in topic.partitions
+    }
+
+
+def _reassignable(
+    index: int, replicas: Sequence[int] | None
+) -> AlterPartitionReassignmentsRequest.ReassignablePartition:
+    return AlterPartitionReassignmentsRequest.ReassignablePartition(index, None if replicas is None else list(replicas))
+
+
+def list_partition_reassignments(
+    calls: AdminCalls, partitions: Collection[TopicPartition] | None
+) -> dict[TopicPartition, PartitionReassignment]:
+    """See Admin.list_partition_reassignments."""
+    request = ListPartitionReassignmentsRequest(
+        timeout_ms=calls.broker_timeout_ms,
+        topics=None
+        if partitions is None
+        else [
+            ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(topic, indexes)
+            for topic, indexes in by_topic(partitions).items()
+        ],
+    )
+    answer = calls.ask_controller(request, ListPartitionReassignmentsResponse, lambda answer: (answer.error_code,))
+    raise_error(answer.error_code, answer.error_message, "Reassignments are not known")
+    return {
+        TopicPartition(topic.name, each.partition_index): PartitionReassignment(
+            tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }

@@ -5,7 +5,7 @@
 
 One sample is one UpdateMetadata (the live brokers, no partitions), sent when the answer to the one before is there.
 The data plane is saturated by `--connections` clients with one DescribeLogDirs each in flight, whose handlers, eight
-of them, block for 20 ms, or burn 20 ms of CPU time in Python (`benchmarks.saturated_broker`): all handlers are busy,
+of them, block for 20 ms, or burn 20 ms of CPU time in Python (`benchmarks.adjusted_broker`): all handlers are busy,
 and the other requests wait in the queue. Without a control plane the controller's request waits behind them.
 
 Each line is a broker of its own; they are up one after another, because idle ones would hide nothing and busy ones
@@ -98,7 +98,7 @@ def controller_frame(ports: dict[str, int]) -> bytes:
 def broker(scene: Scene) -> Iterator[dict[str, int]]:
     """A broker of that scene; its ports by listener name."""
     with tempfile.TemporaryDirectory() as data_dir:
-        command = [sys.executable, "-m", "benchmarks.saturated_broker", "--work", scene.work, "--data-dir", data_dir]
+        command = [sys.executable, "-m", "benchmarks.adjusted_broker", "--work", scene.work, "--data-dir", data_dir]
         if scene.control_plane:
             command += [word for setting in WITH_CONTROL_PLANE for word in ("--set", setting)]
         if scene.switch_interval_ms is not None:

@@ -6,6 +6,7 @@ broker's CPU time in between), runs, prints one line of JSON: a `Load`. Also a c
     python -m benchmarks.load_generator produce --port 9092 --topic t --batch-bytes 16384 --value-bytes 100 --depth 5
     python -m benchmarks.load_generator produce --port 9092 --topic t --batch-bytes 16384 --partitions 100 --depth 5
     python -m benchmarks.load_generator fetch --port 9092 --topic t --max-bytes 1048576
+    python -m benchmarks.load_generator metadata --port 9092
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from benchmarks.wire_requests import (
     batch_of_size,
     check_produce_answer,
     fetch_frame,
+    metadata_of_all_frame,
     next_offset,
     produce_frame,
     records_of_fetch_answer,
@@ -243,6 +245,19 @@ def run_fetch(arguments: argparse.Namespace) -> Load:
     return _summary(latencies, 0, total, clock() - started, time.process_time() - cpu)
 
 
+def run_metadata(arguments: argparse.Namespace) -> Load:
+    """The command `metadata`: of all topics, one request at a time; `bytes` are those of the answers."""
+    connection = Connection(arguments.host, arguments.port)
+    latencies, total, clock, frame = Latencies(), 0, time.perf_counter, metadata_of_all_frame()
+    _wait_for_start(arguments)
+    started, cpu = clock(), time.process_time()
+    while clock() - started < arguments.seconds:
+        sent_at = clock()
+        total += len(connection.call(frame))
+        latencies.seconds.append(clock() - sent_at)
+    return _summary(latencies, 0, total, clock() - started, time.process_time() - cpu)
+
+
 def _wait_for_start(arguments: argparse.Namespace) -> None:
     if arguments.wait:
         print("ready", flush=True)
@@ -266,10 +281,12 @@ def _parser() -> argparse.ArgumentParser:
     fetch.set_defaults(run=run_fetch)
     fetch.add_argument("--max-bytes", type=int, default=1 << 20)
     fetch.add_argument("--end-offset", type=int, default=1 << 62, help="begin anew when this offset is reached")
-    for command in (produce, fetch):
+    metadata = commands.add_parser("metadata")
+    metadata.set_defaults(run=run_metadata)
+    for command in (produce, fetch, metadata):
         command.add_argument("--host", default="127.0.0.1")
         command.add_argument("--port", type=int, required=True)
-        command.add_argument("--topic", required=True)
+        command.add_argument("--topic", required=command is not metadata)
         command.add_argument("--seconds", type=float, default=3.0)
         command.add_argument("--wait", action="store_true", help="print `ready` and wait for a line before starting")
     return parser

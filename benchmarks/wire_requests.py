@@ -166,6 +166,11 @@ def metadata_frame(topic: str | None) -> bytes:
     return _frame(METADATA, 4, names + b"\0", flexible=False)
 
 
+def metadata_of_all_frame() -> bytes:
+    """Metadata v4 of all topics."""
+    return _frame(METADATA, 4, struct.pack(">i", -1) + b"\0", flexible=False)
+
+
 def check_produce_answer(answer: Buffer) -> None:
     """Raise unless the one partition of a Produce v9 answer (without its size prefix) has no error."""
     name_length, position = read_unsigned_varint(answer, 6)

@@ -1,11 +1,11 @@
-"""A broker whose DescribeLogDirs blocks or burns: how benchmarks keep the data plane's handlers busy.
+"""A broker with something changed that no setting changes: a handler that blocks or burns, the time budgets.
 
-    python -m benchmarks.saturated_broker --work block --data-dir DIR [--switch-interval-ms 5] [--set NAME=VALUE ...]
+    python -m benchmarks.adjusted_broker --work block --data-dir DIR [--switch-interval-ms 5] [--set NAME=VALUE ...]
 
-A process of its own, started by `benchmarks.control_plane` and `benchmarks.mixed_load`. It wraps one handler method
-before the broker is built, so nothing in the broker knows of it; DescribeLogDirs, because every client may send it and
-it is never run on a network thread. Prints one line of JSON with the bound ports by listener name, and ends when its
-standard input does.
+A process of its own, started by `benchmarks.control_plane` and `benchmarks.mixed_load`. `--work` wraps one handler
+method before the broker is built, so nothing in the broker knows of it; DescribeLogDirs, because every client may send
+it and it is never run on a network thread: so benchmarks keep the data plane's handlers busy. Prints one line of JSON
+with the bound ports by listener name, and ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from barnabas.api.handlers.log_dirs import LogDirsApi
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
+from barnabas.network import processor
 from benchmarks.systems import SHARED
 
 WORK_SECONDS = 0.020
@@ -65,7 +66,13 @@ def main() -> None:
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--switch-interval-ms", type=float, help="instead of the broker's own")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting")
+    parser.add_argument("--turn-ms", type=float, help="what a turn may spend on requests run at once")
+    parser.add_argument("--slow-ms", type=float, help="how long one request takes that sends the others to the queue")
     options = parser.parse_args()
+    if options.turn_ms is not None:
+        vars(processor)["TURN_NS"] = int(options.turn_ms * 1e6)
+    if options.slow_ms is not None:
+        vars(processor)["SLOW_REQUEST_NS"] = int(options.slow_ms * 1e6)
     wrap_handler(WORK[options.work])
     settings = SERVER_DEFAULTS | SHARED | {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": options.data_dir}
     settings |= dict(pair.split("=", 1) for pair in options.set)

@@ -175,6 +175,8 @@ def comparable_lines(output: ToolOutput, server: Server, ignoring: str | None = 
     text = output.text.replace(server.bootstrap_servers, "HOST:PORT").replace(str(server.data_dir), "DATA")
     text = re.sub(r"(Topic: \S+\s+TopicId: )\S+", r"\1ID", text)
     text = re.sub(r"(Cluster ID: )\S+", r"\1ID", text)
+    # eligible leader replicas: "N/A" where the broker lacks DescribeTopicPartitions
+    text = re.sub(r"\s*Elr: (N/A)?\s*LastKnownElr: (N/A)?\s*$", "", text, flags=re.MULTILINE)
     skipped = re.compile(ignoring) if ignoring else None
     return [
         line

@@ -1,6 +1,7 @@
 """DescribeTopicPartitions: v0 (KIP-966): topics in order of their names, in pages of partitions.
 
-Not brief: all topics may be sorted. Eligible leader replicas are null: they are kept by KRaft controllers only.
+Not brief: all topics may be sorted. There are no eligible leader replicas, which only KRaft controllers keep; their
+lists are empty rather than null, because Java clients of 4 cannot read null there.
 
 Kafka: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.getTopicMetadataForDescribeTopicResponse.
 """
@@ -127,6 +128,8 @@ def _described(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
                 offline_replicas=list(partition.offline_replicas),
             )
             for partition in partitions

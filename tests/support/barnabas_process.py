@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.server_process import ServerFailed, ServerProcess
 
-READY = re.compile(rb"PLAINTEXT://[^:\s]+:(\d+)")
+READY = re.compile(rb"(\w+)://(?:\[[^]]+\]|[^:\s]+):(\d+)")
 START_SECONDS = 30
 
 
@@ -37,30 +37,39 @@ class BarnabasProcess(ServerProcess):
         self.data_dir = directory / "data"
         self.log_dirs: tuple[Path, ...] = ()
         """Several log directories, instead of the one at `data_dir`."""
+        self.more_listeners: tuple[str, ...] = ()
+        """Besides PLAINTEXT, as `--listen` takes them."""
+        self.ports: dict[str, int] = {}
+        """Where each listener was bound."""
         self._properties = dict(properties or {})
         self._python = python
 
     def start(self) -> None:
         """Start it and return when it has printed the address it listens on."""
         overrides = [word for key, value in self._properties.items() for word in ("--override", f"{key}={value}")]
-        place = [*self._data_place(), "--listen", f"PLAINTEXT://{self.host}:{self._wanted_port}"]
+        listeners = (f"PLAINTEXT://{self.host}:{self._wanted_port}", *self.more_listeners)
+        place = [*self._data_place(), *(word for listener in listeners for word in ("--listen", listener))]
         seen = self.log_file.stat().st_size if self.log_file.exists() else 0
         self.launch([self._python, "-m", "barnabas", "serve", "--until-stdin-closes", *place, *overrides])
         deadline = time.monotonic() + START_SECONDS
-        while (port := self._port_printed_after(seen)) is None:
+        while not (ports := self._ports_printed_after(seen)):
             self.fail_if_ended()
             if time.monotonic() > deadline:
                 raise ServerFailed(f"no ready line within {START_SECONDS} s:\n{self.log_text()}")
             time.sleep(0.005)
-        self.port = port
+        self.ports = ports
+        self.port = ports["PLAINTEXT"]
 
     def _data_place(self) -> list[str]:
         if self.log_dirs:
             return ["--override", f"log.dirs={','.join(map(str, self.log_dirs))}"]
         return ["--data-dir", str(self.data_dir)]
 
-    def _port_printed_after(self, position: int) -> int | None:
+    def _ports_printed_after(self, position: int) -> dict[str, int]:
         with self.log_file.open("rb") as log:
             log.seek(position)
-            ports = [match.group(1) for line in log if b"ready" in line for match in READY.finditer(line)]
-        return int(ports[0]) if ports and int(ports[0]) else None
+            for line in log:
+                if b"barnabas ready: " in line and line.endswith(b"\n"):
+                    addresses = line.split()[2]
+                    return {name.decode(): int(port) for name, port in READY.findall(addresses)}
+        return {}

@@ -60,12 +60,23 @@ def make_batch(
 class RawClient:
     """One connection. Not for use by two threads at once."""
 
-    def __init__(self, server: ServerProcess, *, receive_buffer_bytes: int | None = None) -> None:
-        self.socket = socket.socket()
+    def __init__(
+        self,
+        server: ServerProcess,
+        *,
+        receive_buffer_bytes: int | None = None,
+        address: tuple[str, int] | None = None,
+        own_address: str | None = None,
+    ) -> None:
+        """`address`: of another listener of the server. `own_address`: an IP address to come from."""
+        host, port = address or (server.host, server.port)
+        self.socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        if own_address is not None:
+            self.socket.bind((own_address, 0))
         if receive_buffer_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(SECONDS)
-        self.socket.connect((server.host, server.port))
+        self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_ids = itertools.count(1)
 

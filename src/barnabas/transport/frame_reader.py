@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from barnabas.transport.channel_memory import ChannelMemory
+from barnabas.transport.channel_memory import FREE_BYTES, ChannelMemory
 from barnabas.transport.frame_buffer_pool import FrameBufferPool, PooledFrame
 from barnabas.transport.memory_pool import MemoryLease
 
@@ -49,6 +49,7 @@ class FrameReader:
         "_pieces",
         "_pool",
         "_position",
+        "_receive_bytes",
         "_recv",
         "_recv_into",
         "_size",
@@ -74,6 +75,8 @@ class FrameReader:
         self._pool = pool
         self._max_bytes = max_bytes
         self._memory = memory
+        # Where memory is limited, the beginning of a frame that has to wait for some is free: so it must be small.
+        self._receive_bytes = RECEIVE_BYTES if memory is None else FREE_BYTES
         self.buffered = b""
         """Received and not cut yet: at most `RECEIVE_BYTES` and one small frame. Empty: `next_frame` has nothing."""
         self._position = 0
@@ -126,14 +129,14 @@ class FrameReader:
         if self._buffer is not None:
             return self._read_large()
         try:
-            data = self._recv(RECEIVE_BYTES)
+            data = self._recv(self._receive_bytes)
         except BlockingIOError:
             self.drained = True
             return None
         count = len(data)
         self.received += count
         # A short read of a stream means that it is empty, so the call that would block can be saved (see epoll(7)).
-        self.drained = count < RECEIVE_BYTES
+        self.drained = count < self._receive_bytes
         if self._pieces:
             return self._add_piece(data)
         if count > _PREFIX_BYTES and _LENGTH.unpack_from(data)[0] == count - _PREFIX_BYTES:

@@ -162,12 +162,13 @@ class KafkaChannel:
         """The next whole frame, however many receives it takes; None when the socket has no more for now."""
         reader = self.reader
         while True:
+            received = reader.received
             frame = reader.read()
             if frame is not None:
                 return frame
             if reader.ended:
                 raise ConnectionResetError(ECONNRESET, "The peer finished in the middle of its authentication")
-            if reader.drained or reader.waiting:
+            if reader.waiting or (reader.drained and not (self.hangup and reader.received > received)):
                 return None
 
     def discard_unread(self) -> None:

@@ -319,6 +319,8 @@ class Selector:
     def _handle_rare_event(self, channel: KafkaChannel, event: int) -> None:
         """Everything but "readable": connecting, authenticating, room to write, the peer going away."""
         channel.last_active_ns = self._now()
+        if event & (BROKEN | READ_HANGUP):
+            channel.hangup = True
         if channel.state is ChannelState.NOT_CONNECTED:
             if event & (WRITABLE | BROKEN):
                 self._finish_connect(channel)
@@ -333,8 +335,6 @@ class Selector:
             if channel.outgoing.unsent:
                 self._write_later(channel)
                 self._write_waiting()
-        if event & (BROKEN | READ_HANGUP):
-            channel.hangup = True
         if event & (READABLE | READ_HANGUP | BROKEN) and not channel.closed:
             channel.readable = True
             if not channel.muted:

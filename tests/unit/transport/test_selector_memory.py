@@ -1,0 +1,375 @@
+"""The Selector with a limited MemoryPool: reading stops and goes on, every byte is given back, the slowest give way."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.transport.channel_memory import FREE_BYTES
+from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.frame_buffer_pool import FrameBufferPool
+from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
+from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.memory_pool import MemoryPool
+from barnabas.transport.recycling_memory_pool import RecyclingMemoryPool
+from barnabas.transport.selector import Selector
+from tests.support.memory_network import MemoryNetwork, MemorySocket
+from tests.support.mock_clock import MockClock
+
+LARGE = 100_000
+POOL = 250_000
+CAPACITY = 4 << 20
+
+
+def prefixed(size: int, sent: int | None = None) -> bytes:
+    """A frame of that size, or its beginning."""
+    return struct.pack(">i", size) + bytes(size if sent is None else sent)
+
+
+class World:
+    """A Selector with a pool, on a network in memory. `requests` are frames taken and not released yet."""
+
+    def __init__(self, pool: MemoryPool | None = None, network: MemoryNetwork | None = None) -> None:
+        self.clock = MockClock()
+        self.network = network or MemoryNetwork(CAPACITY)
+        self.pool = pool or GarbageCollectedMemoryPool(POOL, POOL, self.clock.nanoseconds, strict=True)
+        self.buffers = FrameBufferPool(fail_on_leak=True)
+        self.selector = Selector(
+            self.clock,
+            poller=self.network.poller,
+            max_idle_ms=-1,
+            max_receive_bytes=POOL * 2,
+            pool=self.buffers,
+            memory_pool=self.pool,
+        )
+        self.releases: list[Callable[[], None]] = []
+        self.received: list[tuple[str, int]] = []
+        self.lost: dict[str, ChannelState] = {}
+
+    def accepted(self, connection_id: str, capacity: int = CAPACITY) -> MemorySocket:
+        server, client = self.network.pair(capacity)
+        self.selector.register(connection_id, server)
+        return client
+
+    def channel(self, connection_id: str) -> KafkaChannel:
+        channel = self.selector.channel(connection_id)
+        assert channel is not None
+        return channel
+
+    def poll(self, times: int = 3) -> None:
+        for _ in range(times):
+            self.selector.poll(300)
+            self.lost |= self.selector.disconnected
+            for channel in self.selector.completed_receives:
+                while (frame := channel.take_receive()) is not None:
+                    self.received.append((channel.connection_id, len(frame)))
+                    if channel.reader.release is not None:
+                        self.releases.append(channel.reader.release)
+                    del frame
+                assert channel.memory is not None
+                channel.memory.update()
+
+    def release(self) -> None:
+        self.releases.pop(0)()
+
+    def answer(self, connection_id: str, *pieces: Any) -> None:
+        channel = self.channel(connection_id)
+        channel.outgoing.add(pieces)
+        self.selector.write(channel)
+        assert channel.memory is not None
+        channel.memory.update()
+
+    def is_balanced(self) -> bool:
+        return self.pool.available_memory == self.pool.size
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_frame_is_charged_whole_before_it_is_received_and_given_back_with_its_release(world: World) -> None:
+    client = world.accepted("a")
+    client.send(prefixed(LARGE, sent=70_000))
+    world.poll()
+    assert world.pool.available_memory == POOL - LARGE
+    client.send(bytes(LARGE - 70_000))
+    world.poll()
+    assert world.received == [("a", LARGE)]
+    assert world.pool.available_memory == POOL - LARGE
+    world.release()
+    assert world.is_balanced()
+
+
+def test_reads_stop_without_memory_and_resume_in_order_when_it_returns(world: World) -> None:
+    clients = {name: world.accepted(name) for name in "abcde"}
+    for client in clients.values():
+        client.send(prefixed(LARGE))
+        world.poll(1)
+    world.poll()
+    assert world.received == [("a", LARGE), ("b", LARGE)]
+    assert world.network.poller.timeouts[-1] == 0.3  # nothing spins meanwhile
+    read_so_far = [len(clients[name].peer.incoming) for name in "cde" if clients[name].peer]  # type: ignore[union-attr]
+    assert all(read_so_far)  # what was not received fills the kernel's buffers, and stops the senders
+    for expected in "cde":
+        world.release()
+        world.poll()
+        assert world.received[-1] == (expected, LARGE)
+    while world.releases:
+        world.release()
+    assert world.is_balanced()
+
+
+def test_small_frames_need_no_memory_of_the_pool(world: World) -> None:
+    large, small = world.accepted("large"), world.accepted("small")
+    large.send(prefixed(POOL))
+    world.poll()
+    assert world.pool.is_out_of_memory
+    small.send(prefixed(1000))
+    world.poll()
+    assert world.received[-1] == ("small", 1000)
+
+
+def test_what_lies_behind_a_request_in_progress_is_charged_but_for_the_free_bytes(world: World) -> None:
+    client = world.accepted("a")
+    client.send(prefixed(50_000, sent=40_000))
+    world.poll()
+    assert world.pool.available_memory == POOL - (40_004 - FREE_BYTES)
+    client.send(bytes(10_000) + prefixed(10_000))
+    world.selector.poll(300)
+    (channel,) = world.selector.completed_receives
+    assert channel.memory is not None
+    channel.memory.request_bytes = 50_000  # the Processor puts it into the queue
+    channel.memory.update()
+    assert world.pool.available_memory < POOL - (50_000 - FREE_BYTES)
+    channel.memory.request_bytes = 0
+    assert channel.take_receive() is not None
+    assert channel.take_receive() is not None
+    channel.memory.update()
+    assert world.is_balanced()
+
+
+def test_answers_that_do_not_leave_are_charged_until_they_have_left(world: World) -> None:
+    client = world.accepted("a", capacity=1000)
+    world.answer("a", bytes(101_000))
+    assert world.pool.available_memory == POOL - (100_000 - FREE_BYTES)
+    while client.take():
+        world.poll(1)
+    assert world.is_balanced()
+
+
+def test_closing_gives_back_what_was_held(world: World) -> None:
+    half, unread, waiting = (world.accepted(name, capacity=1000) for name in ("half", "unread", "waiting"))
+    half.send(prefixed(POOL - 50_000, sent=70_000))
+    world.answer("unread", bytes(80_000))
+    waiting.send(prefixed(LARGE))
+    world.poll()
+    assert world.pool.available_memory < LARGE
+    for name in ("waiting", "half", "unread"):
+        world.selector.close(name)
+    assert world.is_balanced()
+    assert world.pool.shortage == 0
+    assert unread.finished
+
+
+def test_what_waited_gets_the_memory_of_one_that_was_closed(world: World) -> None:
+    half, waiting = world.accepted("half"), world.accepted("waiting")
+    half.send(prefixed(POOL, sent=70_000))
+    world.poll()
+    waiting.send(prefixed(LARGE))
+    world.poll()
+    assert world.received == []
+    half.reset()
+    world.poll()
+    assert world.received == [("waiting", LARGE)]
+
+
+def test_memory_returned_by_another_thread_wakes_the_poll(world: World) -> None:
+    client = world.accepted("a")
+    client.send(prefixed(POOL))
+    world.poll()
+    world.accepted("b").send(prefixed(LARGE))
+    world.poll()
+    world.release()
+    world.selector.poll(300)
+    assert world.network.poller.timeouts[-1] == 0
+
+
+def test_a_frame_that_never_gets_memory_closes_its_connection_alone(world: World) -> None:
+    hopeless = world.accepted("hopeless")
+    hopeless.send(prefixed(POOL + 1, sent=10))
+    world.poll()
+    assert world.lost == {"hopeless": ChannelState.READY}
+    assert world.is_balanced()
+
+
+def test_half_received_frames_cannot_hold_the_memory_for_good(world: World) -> None:
+    """The slowest gives way, and only while somebody needs what it holds."""
+    dead, drip, quick = (world.accepted(name) for name in ("dead", "drip", "quick"))
+    for client in (dead, drip, quick):
+        client.send(prefixed(80_000, sent=66_000))
+    world.poll()
+    for _ in range(20):
+        world.clock.advance(1000)
+        drip.send(b"x")
+        world.poll()
+    assert world.lost == {}
+    world.accepted("needy").send(prefixed(90_000))
+
+    def second() -> None:
+        world.clock.advance(1000)
+        quick.send(bytes(2_000))
+        drip.send(b"x")
+        world.poll()
+
+    world.poll()  # the first look: how fast they have been on the whole
+    second()
+    assert world.lost == {"dead": ChannelState.OUT_OF_MEMORY}
+    assert world.received == [("needy", 90_000)]
+    world.release()
+    world.accepted("needier").send(prefixed(150_000))
+    world.poll()
+    second()
+    assert world.lost == dict.fromkeys(("dead", "drip"), ChannelState.OUT_OF_MEMORY)
+    assert world.received[1:] == [("needier", 150_000)]
+    quick.send(bytes(10_000))
+    world.poll()
+    assert world.received[2:] == [("quick", 80_000)]
+    assert world.selector.given_up_for_memory == 2
+
+
+def test_who_is_being_handled_or_waits_himself_is_not_called_slow(world: World) -> None:
+    handled, waiting = world.accepted("handled"), world.accepted("waiting")
+    handled.send(prefixed(POOL))
+    world.poll()
+    world.selector.mute(world.channel("handled"))
+    waiting.send(prefixed(LARGE))
+    for _ in range(20):
+        world.poll()
+        world.clock.advance(1000)
+    assert world.lost == {}
+    world.release()
+    world.poll()
+    assert world.received[-1] == ("waiting", LARGE)
+
+
+def test_answers_nobody_reads_give_way_to_a_frame_that_needs_memory(world: World) -> None:
+    for number in range(5):
+        world.accepted(f"unread{number}", capacity=1000)
+        world.answer(f"unread{number}", bytes(FREE_BYTES + 51_000))
+        world.clock.advance(10)
+    assert world.pool.is_out_of_memory
+    world.clock.advance(2000)
+    world.poll()
+    assert world.lost == {}  # nobody needs it
+    world.accepted("needy").send(prefixed(60_000 + 10_000))
+    world.poll()
+    assert len(world.lost) == 2
+    assert world.received == [("needy", 70_000)]
+
+
+def test_far_beyond_the_limit_the_longest_silent_goes_at_once(world: World) -> None:
+    for number in range(10):
+        world.accepted(f"unread{number}", capacity=1000)
+        world.answer(f"unread{number}", bytes(FREE_BYTES + 51_000))
+        world.clock.advance(1)
+        world.poll(1)
+        assert world.pool.available_memory >= -(POOL // 8)
+    world.poll(1)
+    assert list(world.lost) == [f"unread{number}" for number in range(5)]
+
+
+def test_idle_buffers_fit_into_what_the_pool_has_left(world: World) -> None:
+    clients = [world.accepted(str(number)) for number in range(2)]
+    for client in clients:
+        client.send(prefixed(LARGE))
+    world.poll()
+    while world.releases:
+        world.release()
+    assert world.buffers.idle_bytes > 150_000
+    world.pool.charge(POOL - 100_000)
+    world.poll()
+    assert world.buffers.idle_bytes <= 100_000 + 30_000  # of one frame, as it came
+    world.pool.charge(100_000)
+    world.poll()
+    assert world.buffers.idle_bytes == 0
+
+
+def test_frames_in_recycled_buffers_of_one_size() -> None:
+    pool = RecyclingMemoryPool(max_retained=4, batch_size=LARGE)
+    world = World(pool)
+    client = world.accepted("a")
+    for _ in range(3):
+        client.send(prefixed(LARGE) + prefixed(70_000) + prefixed(5))
+        for _ in range(5):
+            world.poll(1)
+            while world.releases:
+                world.release()
+    assert world.received == [("a", LARGE), ("a", 70_000), ("a", 5)] * 3
+    assert pool.size == LARGE
+    client.send(prefixed(LARGE + 1, sent=1))
+    world.poll()
+    assert list(world.lost) == ["a"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_whatever_happens_every_byte_comes_back(seed: int) -> None:
+    """Frames in any pieces on several connections of two Selectors, answers, losses, releases in any order."""
+    chance = random.Random(seed)
+    first = World()
+    second = World(first.pool)
+    worlds = (first, second)
+    peers: dict[tuple[World, int], Peer] = {}
+    for number in range(100):
+        world = chance.choice(worlds)
+        place = (world, chance.randrange(4))
+        peer = peers.get(place)
+        if peer is None or world.selector.channel(peer.name) is None:
+            peers[place] = peer = Peer(f"c{number}", world.accepted(f"c{number}", capacity=30_000))
+        match chance.randrange(7):
+            case 0 | 1:
+                peer.send(chance.choice((10, 5_000, 60_000, 65_536, 100_000, 200_000)), chance.random() * 1.3)
+            case 2:
+                world.answer(peer.name, bytes(chance.randrange(90_000)))
+            case 3:
+                peer.socket.take()
+            case 4 if world.releases:
+                world.releases.pop(chance.randrange(len(world.releases)))()
+            case 5 if number % 5 == 0:
+                peer.socket.reset()
+                del peers[place]
+            case _:
+                world.clock.advance(chance.randrange(700))
+        world.poll(chance.randrange(3))
+    for world in worlds:
+        while world.releases:
+            world.release()
+        for channel in world.selector.channels:
+            world.selector.close(channel.connection_id)
+    assert first.is_balanced()
+    assert first.pool.shortage == 0
+    assert isinstance(first.pool, GarbageCollectedMemoryPool)
+    assert first.pool.leaked == 0
+
+
+class Peer:
+    """Sends whole frames, perhaps in two pieces."""
+
+    def __init__(self, name: str, stream_socket: MemorySocket) -> None:
+        self.name = name
+        self.socket = stream_socket
+        self._missing = 0
+
+    def send(self, size: int, share: float) -> None:
+        """A part of a new frame; first what the last one lacks."""
+        self.socket.send(bytes(self._missing))
+        sent = min(int(size * share), size)
+        self._missing = size - sent
+        self.socket.send(prefixed(size, sent))

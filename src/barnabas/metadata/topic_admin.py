@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+"""So many partitions may one request create: a few bytes of it could ask for two thousand million.
+
+Kafka 4: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; 3.9 has no such limit."""
 DEFAULT_COUNT = -1  # number of partitions, replication factor: what the broker's settings say
 
 
@@ -113,7 +117,15 @@ class TopicAdmin:
 
         Names that occur twice in a request are refused by the handler. `quota` may refuse partitions.
         """
+        topics = list(topics)
+        if sum(self._count_of(topic) for topic in topics) > MAX_PARTITIONS_PER_REQUEST:
+            return [CreateTopicResult(topic.name, _too_many_partitions()) for topic in topics]
         return [self._create_topic(topic, quota, validate_only=validate_only) for topic in topics]
+
+    def _count_of(self, topic: NewTopic) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        return self._config.num_partitions if topic.num_partitions == DEFAULT_COUNT else max(topic.num_partitions, 0)
 
     def _create_topic(
         self, topic: NewTopic, quota: ControllerMutationQuota, *, validate_only: bool
@@ -244,7 +256,15 @@ class TopicAdmin:
 
         `quota` may refuse partitions.
         """
+        wanted = list(wanted)
+        if sum(self._growth_of(new) for new in wanted) > MAX_PARTITIONS_PER_REQUEST:
+            return {new.name: _too_many_partitions() for new in wanted}
         return {new.name: self._create_partitions(new, quota, validate_only=validate_only) for new in wanted}
+
+    def _growth_of(self, new: NewPartitions) -> int:
+        """As far as this broker knows; one topic's growth is checked again when it is known exactly."""
+        known = self._metadata.image.topics.get(new.name)
+        return 0 if known is None else max(new.count - len(known.partitions), 0)
 
     def _create_partitions(
         self, new: NewPartitions, quota: ControllerMutationQuota, *, validate_only: bool
@@ -265,6 +285,8 @@ class TopicAdmin:
     def _try_to_create_partitions(
         self, new: NewPartitions, quota: ControllerMutationQuota, *, validate_only: bool
     ) -> None:
+        if self._zk.topics.is_marked_for_deletion(new.name):
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         found = self._zk.topics.assignments([new.name])
         if not found or not found[0].assignment:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist.")
@@ -294,6 +316,8 @@ class TopicAdmin:
             )
         if increment == 0:
             raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {len(existing)} partitions.")
+        if increment > MAX_PARTITIONS_PER_REQUEST:
+            raise _too_many_partitions()
         first = existing.get(TopicPartition(new.name, 0))
         if first is None:
             raise AdminOperationFailed(f"Topic '{new.name}' has no partition 0. Assignment: {existing}")
@@ -311,6 +335,10 @@ class TopicAdmin:
             fixed_start_index=next(at_or_after, 0),
             start_partition_id=len(existing),
         )
+
+
+def _too_many_partitions() -> ApiError:
+    return ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _already_exists(name: str) -> ApiError:

@@ -303,6 +303,32 @@ def test_no_growth_during_a_reassignment(three: Fixture) -> None:
     assert error.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
+def test_no_growth_of_what_is_being_deleted(one: Fixture) -> None:
+    one.admin.create_topics([NewTopic("orders", 1, 1)])
+    one.admin.delete_topics(["orders"])
+    error = one.admin.create_partitions([NewPartitions("orders", 2)])["orders"]
+    assert error is not None
+    assert (error.code, error.message) == (
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "The topic is queued for deletion.",
+    )
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_no_request_makes_more_than_ten_thousand_partitions(one: Fixture, validate_only: bool) -> None:
+    most = NewTopic("most", 10_000, 1)
+    assert one.admin.create_topics([most], validate_only=True)[0].error is None
+    for topics in ([NewTopic("a", 2**31 - 1, 1)], [most, NewTopic("b")]):
+        for result in one.admin.create_topics(topics, validate_only=validate_only):
+            assert result.error is not None
+            assert result.error.code is ErrorCode.POLICY_VIOLATION
+    one.admin.create_topics([NewTopic("orders", 1, 1)])
+    error = one.admin.create_partitions([NewPartitions("orders", 2**31 - 1)], validate_only=validate_only)["orders"]
+    assert error is not None
+    assert error.message == "Excessively large number of partitions per request."
+    assert one.admin.create_partitions([NewPartitions("orders", 10_001)], validate_only=True) == {"orders": None}
+
+
 def test_names() -> None:
     assert invalid_reason("A-z_0.9") is None
     assert invalid_reason("n" * 249) is None

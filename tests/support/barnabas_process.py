@@ -40,7 +40,7 @@ class BarnabasProcess(ServerProcess):
         self.more_listeners: tuple[str, ...] = ()
         """Besides PLAINTEXT, as `--listen` takes them."""
         self.ports: dict[str, int] = {}
-        """Where each listener was bound."""
+        """Where each listener was bound; `http`: the console, with `metrics.listen`."""
         self._properties = dict(properties or {})
         self._python = python
 
@@ -70,6 +70,6 @@ class BarnabasProcess(ServerProcess):
             log.seek(position)
             for line in log:
                 if b"barnabas ready: " in line and line.endswith(b"\n"):
-                    addresses = line.split()[2]
+                    addresses = line.partition(b" data=")[0]
                     return {name.decode(): int(port) for name, port in READY.findall(addresses)}
         return {}

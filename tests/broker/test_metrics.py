@@ -1,0 +1,204 @@
+"""What `/metrics` says of a broker, against traffic that is known; `/healthz`; and both at the edges."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from tests.support.raw_client import ConnectionClosed, RawClient, make_batch
+from tests.support.server_fixtures import AGAINST_KAFKA, make_server
+
+pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka has JMX")
+
+REQUESTS = "kafka_network_requestmetrics"
+TOPICS = "kafka_server_brokertopicmetrics"
+SOCKETS = "kafka_server_socket_server_metrics"
+
+
+class Scrape:
+    """One look at the page: values by name and labels."""
+
+    def __init__(self, server: Any) -> None:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.ports['http']}/metrics", timeout=30) as page:
+            assert page.headers["Content-Type"].startswith("text/plain")
+            families = list(text_string_to_metric_families(page.read().decode()))
+        assert len({family.name for family in families}) == len(families)
+        self.samples = [sample for family in families for sample in family.samples]
+        self.types = {family.name: family.type for family in families}
+
+    def values(self, name: str, **labels: str) -> list[float]:
+        """Of every sample of that name that has these labels."""
+        return [each.value for each in self.samples if each.name == name and labels.items() <= each.labels.items()]
+
+    def value(self, name: str, **labels: str) -> float:
+        """The sum over the samples of that name that have these labels."""
+        return sum(self.values(name, **labels))
+
+    def since(self, earlier: Scrape, name: str, **labels: str) -> float:
+        """How much more there is than there was."""
+        return self.value(name, **labels) - earlier.value(name, **labels)
+
+
+@pytest.fixture(params=["inline", "queue"])
+def measured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    server = make_server(request.param, tmp_path, metrics_listen="127.0.0.1:0")
+    server.start()
+    yield server, request.param
+    server.stop()
+
+
+def scrape_when(server: Any, name: str, at_least: float, **labels: str) -> Scrape:
+    """Requests are counted when their answer has left: the client may be faster."""
+    deadline = time.monotonic() + 30
+    while (scrape := Scrape(server)).value(name, **labels) < at_least:
+        assert time.monotonic() < deadline, (name, labels, scrape.values(name))
+        time.sleep(0.01)
+    return scrape
+
+
+def test_known_traffic_is_what_the_page_says(measured: Any) -> None:
+    server, mode = measured
+    batch = make_batch([b"v" * 100] * 3)
+    with RawClient(server) as client, RawClient(server) as second:
+        client.create_topic("t")
+        before = Scrape(server)
+        for _ in range(7):
+            assert client.produce("t", batch, version=9, acks=1).error_code == 0
+        for _ in range(2):
+            assert client.produce("t", batch, version=7).error_code == 0
+        assert client.produce("nowhere", batch, version=9).error_code == 3
+        client.send(client.produce_request("t", batch, 9, acks=0), 9)
+        for offset in (0, 3, 6):
+            assert client.fetch("t", offset, 12).error_code == 0
+        waited = client.call(
+            client.fetch_request("t", 30, 11, max_wait_ms=300, min_bytes=1), 11, FetchResponse
+        )  # nothing is there: it waits in the purgatory
+        assert waited.responses[0].partitions[0].error_code == 0
+        follower = FetchRequest(replica_id=5, max_wait_ms=0, min_bytes=0)
+        client.call(follower, 12, FetchResponse)
+        second.call(ApiVersionsRequest("raw-software", "1.2"), 3, ApiVersionsResponse)
+        second.call(ApiVersionsRequest("raw-software", "1.2"), 3, ApiVersionsResponse)
+        after = scrape_when(server, f"{REQUESTS}_requests_total", 2, request="ApiVersions", version="3")
+
+        def more(name: str, **labels: str) -> float:
+            return after.since(before, name, **labels)
+
+        requests = f"{REQUESTS}_requests_total"
+        assert more(requests, request="Produce", version="9") == 9
+        assert more(requests, request="Produce", version="7") == 2
+        assert more(requests, request="Fetch") == 5
+        assert more(requests, request="FetchConsumer", version="12") == 3
+        assert more(requests, request="FetchConsumer", version="11") == 1
+        assert more(requests, request="FetchFollower") == 1
+        errors = f"{REQUESTS}_errors_total"
+        assert more(errors, request="Produce", error="NONE") == 9  # but for acks=0, which has no answer
+        assert more(errors, request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+        assert more(errors, request="Fetch", error="NONE") == 5 + 4  # of the whole, and of each partition
+        for stage in ("requestqueuetimems", "localtimems", "remotetimems", "totaltimems", "requestbytes"):
+            assert more(f"{REQUESTS}_{stage}_count", request="Produce") == 11
+        assert more(f"{REQUESTS}_remotetimems_sum", request="Fetch") > 250
+        assert after.value(f"{REQUESTS}_remotetimems_max", request="FetchConsumer") < 10_000
+        assert after.value(f"{REQUESTS}_totaltimems", request="Fetch", quantile="0.999") > 250
+        sent = sum(len(client.encode(client.produce_request("t", batch, 9, 1), 9)) - 4 for _ in range(11))
+        assert more(f"{REQUESTS}_requestbytes_sum", request="Produce") == pytest.approx(sent, rel=1 / 8)
+
+        path = "barnabas_network_requestpath_requests_total"
+        other = "queue" if mode == "inline" else "inline"
+        assert more(path, request="Produce", plane="data-plane", listener="PLAINTEXT", path=mode) == 11
+        assert more(path, request="Produce", path=other) == 0
+
+        assert more(f"{TOPICS}_messagesin_total", topic="t") == 30
+        assert more(f"{TOPICS}_bytesin_total", topic="t") == 10 * len(batch)
+        assert more(f"{TOPICS}_totalproducerequests_total", topic="t") == 10
+        assert more(f"{TOPICS}_totalfetchrequests_total", topic="t") == 4
+
+        clients = f"{SOCKETS}_connections"
+        assert after.value(clients, clientSoftwareName="raw-software", clientSoftwareVersion="1.2") == 1
+        assert after.value(f"{SOCKETS}_connection_count", listener="PLAINTEXT") >= 2
+        assert more(f"{SOCKETS}_incoming_byte_total") > 10 * len(batch)
+        assert after.types[f"{SOCKETS}_incoming_byte"] == "counter"
+
+
+def test_gauges_of_threads_queues_and_the_broker(measured: Any) -> None:
+    server, _ = measured
+    scrape = Scrape(server)
+    assert scrape.value("kafka_server_kafkaserver_brokerstate") == 3
+    assert scrape.values("kafka_network_requestchannel_requestqueuesize") == [0]
+    processors = scrape.values("kafka_network_requestchannel_responsequeuesize")
+    assert len(processors) == 1 + 3  # in all, and of each
+    idle = scrape.values("kafka_network_processor_idlepercent")
+    assert len(idle) == 3
+    assert all(0 <= share <= 1 for share in idle)
+    assert 0 <= scrape.value("kafka_network_socketserver_networkprocessoravgidlepercent") <= 1
+    assert 0 <= scrape.value("kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent") <= 1
+    assert scrape.values("kafka_network_acceptor_acceptorblockedpercent", listener="PLAINTEXT") == [
+        pytest.approx(0, abs=0.5)
+    ]
+
+
+def test_errors_of_a_client_that_waits_for_no_answer_are_counted(measured: Any) -> None:
+    server, _ = measured
+    with RawClient(server) as client:
+        client.send(client.produce_request("nowhere", make_batch([b"v"]), 9, acks=0), 9)
+        with pytest.raises(ConnectionClosed):
+            client.receive_frame()
+    scrape_when(server, f"{REQUESTS}_errors_total", 1, request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION")
+
+
+@pytest.fixture
+def inline_server(tmp_path: Path) -> Iterator[Any]:
+    server = make_server("inline", tmp_path, metrics_listen="127.0.0.1:0")
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_health_and_what_is_no_page(inline_server: Any) -> None:
+    server = inline_server
+    base = f"http://127.0.0.1:{server.ports['http']}"
+    with urllib.request.urlopen(f"{base}/healthz", timeout=30) as page:
+        assert (page.status, json.load(page)) == (200, {"state": "RUNNING"})
+    for path, method, status in (("/", "GET", 404), ("/healthz", "POST", 405), ("/metrics", "POST", 405)):
+        request = urllib.request.Request(base + path, method=method)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        assert refused.value.code == status
+        refused.value.close()
+
+
+def test_clients_that_do_not_ask_for_anything_do_not_pile_up(inline_server: Any) -> None:
+    address = ("127.0.0.1", inline_server.ports["http"])
+    silent = [socket.create_connection(address, 30) for _ in range(20)]
+    closed = 0
+    for each in silent[8:]:  # the first 8 have a thread each, for 10 seconds
+        each.settimeout(30)
+        closed += each.recv(1) == b""
+    assert closed == 12
+    for each in silent:
+        each.close()
+    scrape_when(inline_server, "kafka_server_kafkaserver_brokerstate", 3)
+
+
+def test_an_address_that_cannot_be_had_ends_the_start(tmp_path: Path) -> None:
+    from barnabas.testing import BrokerFailed, broker
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(BrokerFailed, match=r"metrics\.listen=127\.0\.0\.1:\d+: .*in use"),
+        broker(metrics_listen=f"127.0.0.1:{taken.getsockname()[1]}"),
+    ):
+        pass
+    with broker(metrics_listen="[::1]:0") as running:
+        assert running.console_url is not None
+        assert running.console_url.startswith("http://[::1]:")

@@ -29,7 +29,12 @@ from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.handler_families import build_handler_families
 from barnabas.broker.handler_pools import HandlerPools
 from barnabas.broker.log_dir_failures import LogDirFailures
-from barnabas.broker.process_tuning import raise_descriptor_limit, settle_garbage_collection, tune_thread_switching
+from barnabas.broker.process_tuning import (
+    raise_descriptor_limit,
+    settle_garbage_collection,
+    tune_memory_allocation,
+    tune_thread_switching,
+)
 from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
 from barnabas.broker.stray_logs import stray_check
 from barnabas.broker.topic_log_configs import TopicLogConfigs, on_unclean_election_allowed
@@ -118,6 +123,7 @@ class BrokerServer:
             logger.warning("These settings are kept, and nothing acts on them: %s", ", ".join(kept))
         descriptors = raise_descriptor_limit()
         tune_thread_switching()
+        tune_memory_allocation()
         self._start_background_threads()
         self._open_store_and_logs(int(descriptors * DESCRIPTORS_FOR_LOGS))
         self._start_replicas()

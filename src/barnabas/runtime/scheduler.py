@@ -103,6 +103,7 @@ class ThreadScheduler:
         with self._changed:
             if self._state == "stopped":
                 return
+            logger.info("Resizing the scheduler's threads from %d to %d", self._wanted, threads)
             self._wanted = threads
             if self._state == "running":
                 self._threads = [thread for thread in self._threads if thread.is_alive()]

@@ -36,16 +36,16 @@ def count_records(buffer: Buffer, start: int, end: int) -> int:
     """
     position = start
     count = 0
-    while position < end:
-        # In pieces that stay in the cache: bytes are quicker to look into than views.
-        last = end - position <= _PIECE_BYTES
-        piece = bytes(buffer[position : end if last else position + _PIECE_BYTES])
-        counted, walked = _walk(piece, len(piece) if last else len(piece) - MAX_VARINT_BYTES)
+    # In pieces that stay in the cache: bytes are quicker to look into than views.
+    while end - position > _PIECE_BYTES:
+        counted, walked = _walk(bytes(buffer[position : position + _PIECE_BYTES]), _PIECE_BYTES - MAX_VARINT_BYTES)
         count += counted
         position += walked
-    if position != end:
-        return _count_carefully(buffer, start, end)
-    return count
+    if position < end:
+        counted, walked = _walk(bytes(buffer[position:end]), end - position)
+        count += counted
+        position += walked
+    return count if position == end else _count_carefully(buffer, start, end)
 
 
 def _walk(data: bytes, end: i64) -> tuple[i64, i64]:

@@ -79,7 +79,10 @@ class ProduceApi:
         topics = image.topics
         to_append: list[PartitionAppend] = []
         by_topic: list[tuple[str, bytes, list[PartitionAppend]]] = []
-        for topic in _each_partition_once(body) if _names_many(body) else body.topic_data:
+        asked = body.topic_data
+        if len(asked) != 1 or len(asked[0].partition_data) != 1:
+            asked = _each_partition_once(body)
+        for topic in asked:
             name = topic.name if version < 13 else image.topic_names.get(topic.topic_id, "")
             refusal = None
             if name not in topics or name in INTERNAL_TOPICS or acks not in VALID_ACKS:
@@ -236,13 +239,7 @@ def _is_compressed(body: ProduceRequest) -> bool:
     return False
 
 
-def _names_many(body: ProduceRequest) -> bool:
-    """Whether a partition may be named twice."""
-    topics = body.topic_data
-    return len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) > 1)
-
-
-def _each_partition_once(body: ProduceRequest) -> Sequence[ProduceRequest.TopicProduceData]:
+def _each_partition_once(body: ProduceRequest) -> list[ProduceRequest.TopicProduceData]:
     """Of a partition that is named twice the last batch counts, as in Kafka, whose maps are keyed by partition."""
     topics = body.topic_data
     if len({topic.name or topic.topic_id for topic in topics}) == len(topics) and all(

@@ -250,8 +250,8 @@ def test_validate_only_changes_nothing(settings: SettingsClient) -> None:
 
 def test_where_a_value_comes_from(settings: SettingsClient) -> None:
     """Of this broker, of all, of the file, default: what comes first holds."""
-    settings.set(BROKER, ALL_BROKERS, num_io_threads="10", log_retention_ms="5000")
-    settings.set(BROKER, "0", num_io_threads="12", log_retention_ms="6000", max_connections_per_ip=" 7777 ")
+    settings.set(ALL_BROKERS, num_io_threads="10", log_retention_ms="5000")
+    settings.set("0", num_io_threads="12", log_retention_ms="6000", max_connections_per_ip=" 7777 ")
     shown = settings.describe(BROKER, "0")
     assert shown["num.io.threads"][:2] == ("12", DYNAMIC_BROKER)
     assert shown["num.io.threads"].synonyms == [
@@ -272,7 +272,7 @@ def test_where_a_value_comes_from(settings: SettingsClient) -> None:
         "num.io.threads": ("10", DYNAMIC_DEFAULT),
         "log.retention.ms": ("5000", DYNAMIC_DEFAULT),
     }
-    settings.set(BROKER, "0", num_io_threads=None)
+    settings.set("0", num_io_threads=None)
     assert settings.describe(BROKER, "0")["num.io.threads"][:2] == ("10", DYNAMIC_DEFAULT)
 
 
@@ -291,7 +291,7 @@ def test_settings_that_no_file_has_and_those_of_one_listener(settings: SettingsC
 
 
 def test_replacing_takes_away_what_is_not_named(settings: SettingsClient) -> None:
-    settings.set(BROKER, "0", num_io_threads="9", log_cleaner_backoff_ms="20")
+    settings.set("0", num_io_threads="9", log_cleaner_backoff_ms="20")
     assert settings.replace(BROKER, "0", ("num.io.threads", "10")) == OK
     eventually(lambda: settings.describe(BROKER, "0")["num.io.threads"].value == "10")
     assert settings.describe(BROKER, "0")["log.cleaner.backoff.ms"][:2] == ("15000", DEFAULT)
@@ -311,7 +311,7 @@ def test_topics_follow_the_brokers_defaults(own: Server, settings: SettingsClien
         client.create_topic(f"{topic}-own", configs={"max.message.bytes": "5000"})
         large = make_batch([b"x" * 2000])
         assert client.produce(topic, large).error_code == ErrorCode.NONE
-        settings.set(BROKER, ALL_BROKERS, message_max_bytes="1000")
+        settings.set(ALL_BROKERS, message_max_bytes="1000")
         eventually(lambda: client.produce(topic, large).error_code == ErrorCode.MESSAGE_TOO_LARGE)
         assert client.produce(f"{topic}-own", large).error_code == ErrorCode.NONE
         shown = settings.describe(TOPIC, topic)["max.message.bytes"]
@@ -322,7 +322,7 @@ def test_topics_follow_the_brokers_defaults(own: Server, settings: SettingsClien
         ]
         client.create_topic(f"{topic}-new")
         assert client.produce(f"{topic}-new", large).error_code == ErrorCode.MESSAGE_TOO_LARGE
-        settings.set(BROKER, "0", message_max_bytes="3000")
+        settings.set("0", message_max_bytes="3000")
         eventually(lambda: client.produce(topic, large).error_code == ErrorCode.NONE)
         own_bytes = settings.describe(TOPIC, f"{topic}-own")["max.message.bytes"]
         assert [source for _, _, source in own_bytes.synonyms] == [
@@ -342,7 +342,7 @@ def _is_served(client: RawClient) -> bool:
 
 def test_connections_of_one_address_are_limited_from_now_on(own: Server, settings: SettingsClient) -> None:
     limit = 6  # the controller has a connection to its broker, too
-    settings.set(BROKER, ALL_BROKERS, max_connections_per_ip=str(limit))
+    settings.set(ALL_BROKERS, max_connections_per_ip=str(limit))
     with contextlib.ExitStack() as open_clients:
         served = 0
         while _is_served(open_clients.enter_context(RawClient(own))):
@@ -407,7 +407,7 @@ def test_idle_producers_are_forgotten_sooner(own: Server, settings: SettingsClie
             return [each.producer_id for each in answer.topics[0].partitions[0].active_producers]
 
         assert producers() == [producer_id]
-        settings.set(BROKER, "0", producer_id_expiration_ms="1")
+        settings.set("0", producer_id_expiration_ms="1")
         eventually(lambda: not producers())
 
 
@@ -473,8 +473,8 @@ def test_resources_without_settings(settings: SettingsClient) -> None:
 
 @ours_only
 def test_threads_change_while_the_broker_runs(own: Server, settings: SettingsClient) -> None:
-    settings.set(BROKER, "0", num_io_threads="16", background_threads="5", log_cleaner_threads="2")
-    settings.set(BROKER, "0", num_io_threads="8")
+    settings.set("0", num_io_threads="16", background_threads="5", log_cleaner_threads="2")
+    settings.set("0", num_io_threads="8")
     eventually(lambda: "Resized request handler thread pool from 16 to 8" in own.log_text())
     log = own.log_text()
     assert "Resized request handler thread pool from 8 to 16" in log
@@ -488,8 +488,8 @@ def test_settings_survive_a_restart(own_server: Server, topic: str) -> None:
     """Also those that could not have been reached in one step from what the file says."""
     with own_server.running():
         settings = SettingsClient(own_server)
-        settings.set(BROKER, ALL_BROKERS, num_io_threads="16", message_max_bytes="1000")
-        settings.set(BROKER, "0", num_io_threads="32")
+        settings.set(ALL_BROKERS, num_io_threads="16", message_max_bytes="1000")
+        settings.set("0", num_io_threads="32")
         with RawClient(own_server) as client:
             client.create_topic(topic)
     with own_server.running():

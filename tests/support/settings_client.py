@@ -55,15 +55,15 @@ class SettingsClient:
         assert (result.resource_type, result.resource_name) == (kind, name)
         return result.error_code, result.error_message
 
-    def set(self, kind: int, name: str, **settings: str | None) -> None:
-        """Set settings (names with `_` for `.`), take away what is None, and wait until they are shown."""
+    def set(self, broker: str, **settings: str | None) -> None:
+        """Set settings of a broker (names with `_` for `.`), take away what is None, and wait until they are shown."""
         changes = {name.replace("_", "."): value for name, value in settings.items()}
         alterations = [(key, DELETE if value is None else SET, value) for key, value in changes.items()]
-        assert self.change(kind, name, *alterations) == OK
-        source = DYNAMIC_DEFAULT if name == ALL_BROKERS else {TOPIC: DYNAMIC_TOPIC, BROKER: DYNAMIC_BROKER}[kind]
+        assert self.change(BROKER, broker, *alterations) == OK
+        source = DYNAMIC_DEFAULT if broker == ALL_BROKERS else DYNAMIC_BROKER
 
         def is_shown(key: str, value: str | None) -> bool:
-            shown = self.describe(kind, name, [key]).get(key)
+            shown = self.describe(BROKER, broker, [key]).get(key)
             own = [] if shown is None else [text for of, text, where in shown.synonyms if (of, where) == (key, source)]
             return own == ([] if value is None else [value])
 

@@ -117,7 +117,7 @@ def test_records_and_where_they_lie(run: Run, running: BrokerProcess) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (("configs", "get"), 2, "--topic NAME or --broker ID"),
+        (("configs", "get"), 2, "--topic NAME, --broker ID, --all-brokers or --loggers ID"),
         (("configs", "get", "--topic=nowhere"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("configs", "get", "--broker=0", "no.such"), 2, "no such setting: no.such"),
         (("configs", "set", "--topic=nowhere", "retention.ms"), 2, "expected SETTING=VALUE"),

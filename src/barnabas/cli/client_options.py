@@ -1,6 +1,6 @@
 """What the commands that talk to a broker share: where it is, and how their errors look.
 
-Used by produce, consume and topics, on the main thread.
+Used by the commands that talk to brokers, on the main thread.
 """
 
 from __future__ import annotations
@@ -9,8 +9,13 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from barnabas.clients.admin import Admin
+    from barnabas.protocol.topic_partition import TopicPartition
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -62,6 +67,27 @@ def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
         sys.exit(EXIT_INTERRUPTED)
     except ValueError as error:
         fail(str(error), EXIT_USAGE)
+
+
+def open_admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:
+    """An admin client, to be used in a `with` statement."""
+    from barnabas.clients.admin import Admin
+
+    timeout_ms = int(timeout_seconds * 1000)
+    return Admin(bootstrap_servers, timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+
+
+def partitions_of(admin: Admin, topics: tuple[str, ...], indexes: tuple[int, ...]) -> list[TopicPartition]:
+    """These partitions of each topic, or all of them. ValueError for one that does not exist."""
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    found = []
+    for name, description in admin.describe_topics(dict.fromkeys(topics)).items():
+        existing = [info.partition for info in description.partitions]
+        if missing := sorted(set(indexes) - set(existing)):
+            raise ValueError(f"{name} has no partition {missing[0]}; it has {len(existing)}, counted from 0")
+        found += [TopicPartition(name, index) for index in existing if not indexes or index in indexes]
+    return found
 
 
 def fail(message: str, status: int = EXIT_FAILED) -> None:

@@ -1,4 +1,4 @@
-"""`barnabas configs`: show and change the settings of topics; show those of brokers.
+"""`barnabas configs`: show and change the settings of topics and brokers, and the log levels of brokers.
 
 Runs on the main thread. One setting a line, tab-separated, for a terminal as for a pipe.
 """
@@ -6,16 +6,17 @@ Runs on the main thread. One setting a line, tab-separated, for a terminal as fo
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, timeout_option
+from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
 
 if TYPE_CHECKING:
-    from barnabas.clients.admin import Admin, ConfigChange, ConfigResource
+    from barnabas.clients.admin import ConfigChange, ConfigResource
 
-SOURCES = {1: "topic", 2: "broker, dynamic", 3: "all brokers, dynamic", 4: "broker", 5: "default"}
+SOURCES = {1: "topic", 2: "broker, dynamic", 3: "all brokers, dynamic", 4: "broker", 5: "default", 6: "logger"}
 CHANGE = re.compile(r"(?P<name>[^=]+?)(?P<operation>[+-]?)=(?P<value>.*)", re.DOTALL)
 
 
@@ -24,49 +25,68 @@ def configs() -> None:
     """Show and change settings of topics and brokers."""
 
 
-def _admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:
-    from barnabas.clients.admin import Admin
-
-    timeout_ms = int(timeout_seconds * 1000)
-    return Admin(bootstrap_servers, timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+_C = TypeVar("_C", bound=Callable[..., Any])
 
 
-def _resource(topic: str | None, broker: int | None) -> ConfigResource:
+def _resource_options(command: _C) -> _C:
+    for option in reversed(
+        (
+            click.option("-t", "--topic", metavar="NAME", help="A topic's settings."),
+            click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="A broker's settings."),
+            click.option(
+                "--all-brokers", is_flag=True, help="What holds for brokers that have no setting of their own."
+            ),
+            click.option("--loggers", type=click.IntRange(min=0), metavar="ID", help="The log levels of a broker."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _resource(topic: str | None, broker: int | None, all_brokers: bool, loggers: int | None) -> ConfigResource:
     from barnabas.clients.admin import ConfigResource
 
-    if topic is not None and broker is None:
-        return ConfigResource.topic(topic)
-    if broker is not None and topic is None:
-        return ConfigResource.broker(broker)
-    raise click.UsageError("say whose settings: --topic NAME or --broker ID")
+    found = []
+    if topic is not None:
+        found.append(ConfigResource.topic(topic))
+    if broker is not None:
+        found.append(ConfigResource.broker(broker))
+    if all_brokers:
+        found.append(ConfigResource.all_brokers())
+    if loggers is not None:
+        found.append(ConfigResource.broker_loggers(loggers))
+    if len(found) != 1:
+        raise click.UsageError("say whose settings: --topic NAME, --broker ID, --all-brokers or --loggers ID")
+    return found[0]
 
 
-topic_option = click.option("-t", "--topic", metavar="NAME", help="A topic's settings.")
-broker_option = click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="A broker's settings.")
 validate_option = click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
 
 
 @configs.command()
 @click.argument("names", metavar="[SETTING...]", nargs=-1)
-@topic_option
-@broker_option
+@_resource_options
 @bootstrap_option
 @timeout_option
 @click.option("--all", "show_all", is_flag=True, help="Those at their defaults too.")
 def get(
     names: tuple[str, ...],
-    topic: str | None,
-    broker: int | None,
     bootstrap_servers: str,
     timeout_seconds: float,
     show_all: bool,
+    **whose: Any,
 ) -> None:
-    """Show settings: the named ones, or those that were set."""
+    """Show settings: the named ones, or those that were set. Each with where its value comes from.
+
+    \b
+        barnabas configs get --topic flights retention.ms cleanup.policy
+        barnabas configs get --broker 0
+    """
     from barnabas.protocol.config_codes import ConfigSource
 
-    resource = _resource(topic, broker)
-    own = {ConfigSource.TOPIC} if topic is not None else set(ConfigSource) - {ConfigSource.DEFAULT}
-    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+    resource = _resource(**whose)
+    own = {ConfigSource.TOPIC} if whose["topic"] is not None else set(ConfigSource) - {ConfigSource.DEFAULT}
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         entries = admin.describe_configs(resource, names or None)
         unknown = [name for name in names if name not in entries]
         if unknown:
@@ -80,43 +100,49 @@ def get(
 
 @configs.command("set")
 @click.argument("changes", metavar="SETTING=VALUE...", nargs=-1, required=True)
-@topic_option
-@broker_option
+@_resource_options
 @bootstrap_option
 @timeout_option
 @validate_option
 def set_(
     changes: tuple[str, ...],
-    topic: str | None,
-    broker: int | None,
     bootstrap_servers: str,
     timeout_seconds: float,
     validate_only: bool,
+    **whose: Any,
 ) -> None:
-    """Change settings. SETTING+=ITEM adds to a list, SETTING-=ITEM takes out of one."""
-    _change(topic, broker, [_parsed(text) for text in changes], bootstrap_servers, timeout_seconds, validate_only)
+    """Change settings: they hold at once. SETTING+=ITEM adds to a list, SETTING-=ITEM takes out of one.
+
+    \b
+        barnabas configs set --topic flights retention.ms=86400000 cleanup.policy+=compact
+        barnabas configs set --all-brokers num.io.threads=16
+        barnabas configs set --loggers 0 barnabas.network=DEBUG
+    """
+    _change(_resource(**whose), [_parsed(text) for text in changes], bootstrap_servers, timeout_seconds, validate_only)
 
 
 @configs.command()
 @click.argument("names", metavar="SETTING...", nargs=-1, required=True)
-@topic_option
-@broker_option
+@_resource_options
 @bootstrap_option
 @timeout_option
 @validate_option
 def unset(
     names: tuple[str, ...],
-    topic: str | None,
-    broker: int | None,
     bootstrap_servers: str,
     timeout_seconds: float,
     validate_only: bool,
+    **whose: Any,
 ) -> None:
-    """Give settings their defaults again."""
+    """Give settings their defaults again.
+
+    \b
+        barnabas configs unset --topic flights retention.ms
+    """
     from barnabas.clients.admin import ConfigChange, ConfigOperation
 
     changes = [ConfigChange(name, ConfigOperation.DELETE) for name in names]
-    _change(topic, broker, changes, bootstrap_servers, timeout_seconds, validate_only)
+    _change(_resource(**whose), changes, bootstrap_servers, timeout_seconds, validate_only)
 
 
 def _parsed(text: str) -> ConfigChange:
@@ -130,15 +156,19 @@ def _parsed(text: str) -> ConfigChange:
 
 
 def _change(
-    topic: str | None,
-    broker: int | None,
+    resource: ConfigResource,
     changes: list[ConfigChange],
     bootstrap_servers: str,
     timeout_seconds: float,
     validate_only: bool,
 ) -> None:
-    resource = _resource(topic, broker)
-    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         admin.incremental_alter_configs(resource, changes, validate_only=validate_only)
-        whose = f"broker {resource.name}" if topic is None else resource.name
-        click.echo(f"{whose} {'could be changed' if validate_only else 'changed'}")
+        click.echo(f"{_shown(resource)} {'could be changed' if validate_only else 'changed'}")
+
+
+def _shown(resource: ConfigResource) -> str:
+    from barnabas.protocol.config_codes import ConfigResourceType
+
+    kinds = {ConfigResourceType.BROKER: "broker ", ConfigResourceType.BROKER_LOGGER: "loggers of broker "}
+    return kinds.get(resource.type, "") + resource.name if resource.name else "all brokers"

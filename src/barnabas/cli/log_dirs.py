@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, timeout_option
+from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import LogDir
@@ -29,13 +29,7 @@ def dirs(
     partitions: bool,
 ) -> None:
     """Show the log directories of running brokers: state, replicas, bytes in them, room left."""
-    from barnabas.clients.admin import Admin
-
-    timeout_ms = int(timeout_seconds * 1000)
-    with (
-        friendly_errors(bootstrap_servers),
-        Admin(bootstrap_servers, timeout_ms=timeout_ms, request_timeout_ms=timeout_ms) as admin,
-    ):
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         for broker_id in brokers or [node.id for node in admin.describe_cluster().nodes]:
             for directory in admin.describe_log_dirs(broker_id):
                 _show(broker_id, directory, topics, with_replicas=partitions)

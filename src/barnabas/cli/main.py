@@ -13,13 +13,16 @@ import click
 from barnabas import __version__
 
 COMMANDS = {
+    "cluster": ("barnabas.cli.cluster", "Show brokers, and what they speak."),
     "configs": ("barnabas.cli.configs", "Show and change settings of topics and brokers."),
     "consume": ("barnabas.cli.consume", "Print records of a topic."),
     "demo": ("barnabas.cli.demo", "Show a whole pipeline: broker, records, Spark, a picture."),
     "log": ("barnabas.cli.log", "Look into log directories; adopt Kafka's."),
+    "quotas": ("barnabas.cli.quotas", "Limit how fast users, clients and addresses may be."),
+    "reassignments": ("barnabas.cli.reassignments", "Move partitions to other brokers."),
     "produce": ("barnabas.cli.produce", "Send lines as records to a topic."),
     "serve": ("barnabas.cli.serve", "Run a broker."),
-    "topics": ("barnabas.cli.topics", "Create, list, describe, delete topics and records."),
+    "topics": ("barnabas.cli.topics", "Create, list, describe, alter, delete topics and records."),
 }
 """Name -> (module whose attribute of the same name is the command, one line of help)."""
 

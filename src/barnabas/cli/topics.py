@@ -1,20 +1,21 @@
 """`barnabas topics`: create, list, describe and delete topics, and delete their records.
 
-Runs on the main thread. Tables are drawn for a terminal; into a pipe go plain lines with tabs.
+Runs on the main thread. What changes their partitions is in `topic_partitions`.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, parse_pairs, timeout_option
+from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, parse_pairs, timeout_option
+from barnabas.cli.tables import print_table
+from barnabas.cli.topic_partitions import alter, elect_leaders
 
 if TYPE_CHECKING:
-    from barnabas.clients.admin import Admin, ConfigEntry, TopicDescription
+    from barnabas.clients.admin import ConfigEntry, TopicDescription
 
 TOPIC_CONFIG_SOURCE = 1
 HIGH_WATERMARK = -1
@@ -22,14 +23,11 @@ HIGH_WATERMARK = -1
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe and delete topics, and delete their records."""
+    """Create, list, describe, alter and delete topics, elect leaders, and delete records."""
 
 
-def _admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:
-    from barnabas.clients.admin import Admin
-
-    timeout_ms = int(timeout_seconds * 1000)
-    return Admin(bootstrap_servers, timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+topics.add_command(alter)
+topics.add_command(elect_leaders)
 
 
 @topics.command()
@@ -56,7 +54,7 @@ def create(
     from barnabas.protocol.errors import ApiError, ErrorCode
 
     settings = parse_pairs(configs, "--config")
-    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         for name in dict.fromkeys(names):
             topic = NewTopic(name, partitions or -1, replication_factor or -1, dict(settings))
             try:
@@ -78,7 +76,7 @@ def create(
 @click.option("--internal", is_flag=True, help="Internal topics too.")
 def list_topics(bootstrap_servers: str, timeout_seconds: float, internal: bool) -> None:
     """List the names of all topics."""
-    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         for name in admin.list_topics(include_internal=internal):
             click.echo(name)
 
@@ -89,7 +87,7 @@ def list_topics(bootstrap_servers: str, timeout_seconds: float, internal: bool) 
 @timeout_option
 def describe(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
     """Show partitions, replicas and settings of topics; of all if none is named."""
-    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         described = admin.describe_topics(dict.fromkeys(names) or None)
         for name in sorted(described):
             configs = admin.describe_topic_configs(name)
@@ -106,7 +104,7 @@ def delete(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: floa
     """Delete topics with all their records."""
     from barnabas.protocol.errors import ApiError, ErrorCode
 
-    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         for name in dict.fromkeys(names):
             try:
                 admin.delete_topics([name])
@@ -133,7 +131,7 @@ def delete_records(
 
     if before != "end" and not before.isdecimal():
         raise click.UsageError(f"--before takes an offset or `end`, not {before!r}")
-    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         indexes = partitions or [info.partition for info in admin.describe_topics([name])[name].partitions]
         offset = HIGH_WATERMARK if before == "end" else int(before)
         starts = admin.delete_records({TopicPartition(name, index): offset for index in indexes})
@@ -149,7 +147,7 @@ def producers(name: str, bootstrap_servers: str, timeout_seconds: float) -> None
     """Show the idempotent producers that a topic's partitions remember."""
     from barnabas.protocol.topic_partition import TopicPartition
 
-    with friendly_errors(bootstrap_servers), _admin(bootstrap_servers, timeout_seconds) as admin:
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         partitions = [TopicPartition(name, info.partition) for info in admin.describe_topics([name])[name].partitions]
         rows = [
             (
@@ -163,7 +161,7 @@ def producers(name: str, bootstrap_servers: str, timeout_seconds: float) -> None
             for key, states in sorted(admin.describe_producers(partitions).items())
             for state in states
         ]
-    _print_table(("partition", "producer", "epoch", "last sequence", "last time", "transaction from"), rows)
+    print_table(("partition", "producer", "epoch", "last sequence", "last time", "transaction from"), rows)
 
 
 def _number(value: int, otherwise: str = "by default") -> str:
@@ -188,20 +186,4 @@ def _show(topic: TopicDescription, overrides: Sequence[ConfigEntry]) -> None:
         )
         for info in topic.partitions
     ]
-    _print_table(("partition", "leader", "replicas", "in sync"), rows)
-
-
-def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    if not sys.stdout.isatty():
-        for row in rows:
-            click.echo("\t" + "\t".join(f"{column} {cell}" for column, cell in zip(columns, row, strict=True)))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=True, header_style="bold")
-    for column in columns:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+    print_table(("partition", "leader", "replicas", "in sync"), rows)

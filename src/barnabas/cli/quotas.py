@@ -1,0 +1,133 @@
+"""`barnabas quotas`: how fast users, clients and addresses may be. Runs on the main thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, parse_pairs, timeout_option
+
+if TYPE_CHECKING:
+    from barnabas.clients.admin import QuotaEntity
+
+_C = TypeVar("_C", bound=Callable[..., Any])
+
+
+@click.group()
+def quotas() -> None:
+    """Limit how fast users, clients and addresses may be.
+
+    The names are Kafka's: producer_byte_rate and consumer_byte_rate (bytes a second, at each broker),
+    request_percentage (of a thread's time), controller_mutation_rate (partitions created and deleted a second); for
+    an address connection_creation_rate.
+    """
+
+
+def _entity_options(command: _C) -> _C:
+    for option in reversed(
+        (
+            click.option("--user", metavar="NAME", help="A user."),
+            click.option("--user-default", is_flag=True, help="Every user without a quota of his own."),
+            click.option("--client-id", metavar="NAME", help="A client id; with a user: that user's client."),
+            click.option("--client-id-default", is_flag=True, help="Every client id without a quota of its own."),
+            click.option("--ip", metavar="ADDRESS", help="An address or host name."),
+            click.option("--ip-default", is_flag=True, help="Every address without a quota of its own."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _entity(options: dict[str, Any]) -> QuotaEntity:
+    from barnabas.clients.admin import DEFAULT, QuotaEntity
+
+    names = []
+    for kind in ("user", "client_id", "ip"):
+        name, is_default = options.pop(kind), options.pop(f"{kind}_default")
+        if name is not None and is_default:
+            option = kind.replace("_", "-")
+            raise click.UsageError(f"--{option} or --{option}-default, not both")
+        names.append(DEFAULT if is_default else name)
+    return QuotaEntity(*names)
+
+
+@quotas.command()
+@_entity_options
+@bootstrap_option
+@timeout_option
+@click.option("--strict", is_flag=True, help="Not those of narrower entities, such as a user's clients.")
+def get(bootstrap_servers: str, timeout_seconds: float, strict: bool, **options: Any) -> None:
+    """Show quotas: whose, and what.
+
+    \b
+        barnabas quotas get
+        barnabas quotas get --user anna
+    """
+    entity = _entity(options)
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        found = admin.describe_client_quotas(entity, strict=strict)
+    for whose, values in sorted(found.items(), key=lambda item: str(item[0])):
+        shown = "\t".join(f"{name}={_number(value)}" for name, value in sorted(values.items()))
+        click.echo(f"{whose}\t{shown}")
+
+
+@quotas.command("set")
+@click.argument("values", metavar="NAME=NUMBER...", nargs=-1, required=True)
+@_entity_options
+@bootstrap_option
+@timeout_option
+@click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+def set_(
+    values: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, validate_only: bool, **options: Any
+) -> None:
+    """Set quotas; they hold at once.
+
+    \b
+        barnabas quotas set producer_byte_rate=1048576 --client-id import
+        barnabas quotas set request_percentage=50 --user anna --client-id-default
+        barnabas quotas set connection_creation_rate=10 --ip-default
+    """
+    wanted: dict[str, float | None] = {}
+    for name, text in parse_pairs(values, "a quota").items():
+        try:
+            wanted[name] = float(text)
+        except ValueError:
+            raise click.UsageError(f"{name} takes a number, not {text!r}") from None
+    _change(_entity(options), wanted, bootstrap_servers, timeout_seconds, validate_only)
+
+
+@quotas.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@_entity_options
+@bootstrap_option
+@timeout_option
+@click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+def unset(
+    names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, validate_only: bool, **options: Any
+) -> None:
+    """Take quotas away.
+
+    \b
+        barnabas quotas unset producer_byte_rate consumer_byte_rate --client-id import
+    """
+    _change(_entity(options), dict.fromkeys(names), bootstrap_servers, timeout_seconds, validate_only)
+
+
+def _change(
+    entity: QuotaEntity,
+    values: dict[str, float | None],
+    bootstrap_servers: str,
+    timeout_seconds: float,
+    validate_only: bool,
+) -> None:
+    if not any(entity):
+        raise click.UsageError("say whose quotas: --user, --client-id or --ip")
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        admin.alter_client_quotas({entity: values}, validate_only=validate_only)
+        click.echo(f"{entity} {'could be changed' if validate_only else 'changed'}")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() else str(value)

@@ -1,0 +1,139 @@
+"""`barnabas reassignments`: move partitions to other brokers, see what is on its way, stop it. Main thread only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.client_options import (
+    EXIT_FAILED,
+    bootstrap_option,
+    friendly_errors,
+    open_admin,
+    partitions_of,
+    timeout_option,
+)
+from barnabas.cli.topic_partitions import parse_broker_ids
+
+if TYPE_CHECKING:
+    from barnabas.protocol.errors import ApiError
+    from barnabas.protocol.topic_partition import TopicPartition
+
+partition_option = click.option(
+    "--partition", "indexes", type=click.IntRange(min=0), multiple=True, help="Only this one (repeatable)."
+)
+
+
+@click.group()
+def reassignments() -> None:
+    """Move partitions to other brokers."""
+
+
+@reassignments.command()
+@click.argument("name", required=False)
+@bootstrap_option
+@timeout_option
+@partition_option
+@click.option("--to", metavar="ID[,ID...]", help="The brokers it shall be on, the preferred leader first.")
+@click.option(
+    "--plan",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of kafka-reassign-partitions instead: many partitions, each with its own brokers.",
+)
+@click.pass_context
+def start(
+    context: click.Context,
+    name: str | None,
+    bootstrap_servers: str,
+    timeout_seconds: float,
+    indexes: tuple[int, ...],
+    to: str | None,
+    plan: Path | None,
+) -> None:
+    """Begin to move partitions of a topic, or those of a plan; a later `start` overrides an earlier one.
+
+    \b
+        barnabas reassignments start flights --partition 0 --to 2,3
+        barnabas reassignments start --plan moves.json
+    """
+    if (plan is None) != (name is not None and to is not None):
+        raise click.UsageError("say what goes where: NAME and --to, or --plan FILE")
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        wanted: Mapping[TopicPartition, Sequence[int]]
+        if plan is not None:
+            wanted = _planned(plan.read_text(encoding="utf-8"))
+        else:
+            brokers = parse_broker_ids(to or "", "--to")
+            wanted = dict.fromkeys(partitions_of(admin, (name or "",), indexes), brokers)
+        results = admin.alter_partition_reassignments(wanted)
+    _report(context, results, "on its way")
+
+
+@reassignments.command("list")
+@click.argument("names", metavar="[NAME...]", nargs=-1)
+@bootstrap_option
+@timeout_option
+def list_(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
+    """Show what is on its way, of these topics or of all."""
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        found = admin.list_partition_reassignments(partitions_of(admin, names, ()) if names else None)
+    for place, each in sorted(found.items()):
+        parts = [f"{place.topic}\tpartition {place.partition}\treplicas {_ids(each.replicas)}"]
+        parts += [f"adding {_ids(each.adding)}", f"removing {_ids(each.removing)}"]
+        click.echo("\t".join(parts))
+
+
+@reassignments.command()
+@click.argument("names", metavar="[NAME...]", nargs=-1)
+@bootstrap_option
+@timeout_option
+@partition_option
+@click.pass_context
+def cancel(
+    context: click.Context,
+    names: tuple[str, ...],
+    bootstrap_servers: str,
+    timeout_seconds: float,
+    indexes: tuple[int, ...],
+) -> None:
+    """Stop what is on its way, of these topics or of all: partitions stay where they were."""
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        if indexes and not names:
+            raise click.UsageError("--partition needs a topic")
+        ongoing = admin.list_partition_reassignments(partitions_of(admin, names, indexes) if names else None)
+        results = admin.alter_partition_reassignments(dict.fromkeys(ongoing)) if ongoing else {}
+    _report(context, results, "stopped")
+    if not results:
+        click.echo("nothing was on its way")
+
+
+def _report(context: click.Context, results: Mapping[TopicPartition, ApiError | None], done: str) -> None:
+    for place, error in sorted(results.items()):
+        if error is None:
+            click.echo(f"{place.topic}\tpartition {place.partition}\t{done}")
+        else:
+            click.echo(f"barnabas: {place.topic}-{place.partition}: {error.message} ({error.code.name})", err=True)
+    if any(results.values()):
+        context.exit(EXIT_FAILED)
+
+
+def _planned(text: str) -> dict[TopicPartition, list[int]]:
+    """The partitions of a plan; ValueError when it is none."""
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    try:
+        return {
+            TopicPartition(str(entry["topic"]), int(entry["partition"])): [int(broker) for broker in entry["replicas"]]
+            for entry in json.loads(text)["partitions"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        example = '{"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [1, 2]}]}'
+        raise ValueError(f"this is no plan ({error}); one looks like {example}") from None
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers)) or "-"

@@ -1,0 +1,28 @@
+"""Rows for people and for programs: a table on a terminal, plain lines with tabs into a pipe.
+
+Used by the commands that list things, on the main thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print `rows`, each with a cell for every column."""
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t" + "\t".join(f"{column} {cell}" for column, cell in zip(columns, row, strict=True)))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=True, header_style="bold")
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

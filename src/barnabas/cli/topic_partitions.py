@@ -1,0 +1,101 @@
+"""`barnabas topics alter` and `barnabas topics elect-leaders`: more partitions, other leaders. Main thread only."""
+
+from __future__ import annotations
+
+import click
+
+from barnabas.cli.client_options import (
+    EXIT_FAILED,
+    bootstrap_option,
+    friendly_errors,
+    open_admin,
+    partitions_of,
+    timeout_option,
+)
+
+
+@click.command()
+@click.argument("name")
+@bootstrap_option
+@timeout_option
+@click.option("--partitions", type=click.IntRange(min=1), required=True, help="How many it shall have in all.")
+@click.option(
+    "--assign",
+    metavar="ID[,ID...]",
+    multiple=True,
+    help="The brokers of a new partition, its preferred leader first (once for each; chosen if left out).",
+)
+@click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+def alter(
+    name: str,
+    bootstrap_servers: str,
+    timeout_seconds: float,
+    partitions: int,
+    assign: tuple[str, ...],
+    validate_only: bool,
+) -> None:
+    """Give a topic more partitions; there is no way back.
+
+    Records stay where they are, so that from then on a key may be in another partition than before.
+
+    \b
+        barnabas topics alter flights --partitions 8
+        barnabas topics alter flights --partitions 3 --assign 1,2 --validate-only
+    """
+    from barnabas.clients.admin import NewPartitions
+
+    assignments = [parse_broker_ids(text, "--assign") for text in assign]
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        admin.create_partitions({name: NewPartitions(partitions, assignments)}, validate_only=validate_only)
+        click.echo(f"{name} {'could have' if validate_only else 'has'} {partitions} partitions")
+
+
+@click.command("elect-leaders")
+@click.argument("names", metavar="[NAME...]", nargs=-1)
+@bootstrap_option
+@timeout_option
+@click.option("--partition", "indexes", type=click.IntRange(min=0), multiple=True, help="Only this one (repeatable).")
+@click.option(
+    "--unclean", is_flag=True, help="Where no replica in sync is alive, take one that is not: records are lost."
+)
+@click.pass_context
+def elect_leaders(
+    context: click.Context,
+    names: tuple[str, ...],
+    bootstrap_servers: str,
+    timeout_seconds: float,
+    indexes: tuple[int, ...],
+    unclean: bool,
+) -> None:
+    """Make the first replica of each partition its leader again, of these topics or of all.
+
+    Prints the partitions that have another leader now. The exit status is 1 when an election failed.
+
+    \b
+        barnabas topics elect-leaders
+        barnabas topics elect-leaders flights --partition 3 --unclean
+    """
+    from barnabas.clients.admin import ElectionType
+
+    if not names and (indexes or unclean):
+        raise click.UsageError("say which topics: this is not for all of them")
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+        results = admin.elect_leaders(election, partitions_of(admin, names, indexes) if names else None)
+    for place, error in sorted(results.items()):
+        if error is None:
+            click.echo(f"{place.topic}\tpartition {place.partition}\tleader elected")
+        else:
+            click.echo(f"barnabas: {place.topic}-{place.partition}: {error.message} ({error.code.name})", err=True)
+    if not results:
+        click.echo("no election was needed")
+    if any(results.values()):
+        context.exit(EXIT_FAILED)
+
+
+def parse_broker_ids(text: str, option: str) -> list[int]:
+    """`1,2,3` as numbers; click's usage error for anything else."""
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise click.UsageError(f"{option} takes broker ids with commas between, not {text!r}")
+    return [int(word) for word in words]

@@ -1,0 +1,153 @@
+"""`barnabas topics alter`, `elect-leaders`, `reassignments`, `quotas`, `cluster` and brokers' settings, on a broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from barnabas.cli.main import barnabas
+from barnabas.testing import BrokerProcess, broker
+
+Run = Callable[..., Result]
+PATIENCE_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[BrokerProcess]:
+    with broker(auto_create_topics_enable=False) as process:
+        yield process
+
+
+@pytest.fixture
+def run(running: BrokerProcess) -> Run:
+    def invoke(*arguments: str) -> Result:
+        environment = {"BARNABAS_BOOTSTRAP_SERVER": running.bootstrap_servers}
+        return CliRunner().invoke(barnabas, arguments, env=environment)
+
+    return invoke
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Changes of settings come by notices, some milliseconds after the answer, as in Kafka."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_topic_gets_more_partitions(run: Run) -> None:
+    run("topics", "create", "growing", "--partitions=2")
+    tried = run("topics", "alter", "growing", "--partitions=3", "--validate-only")
+    assert (tried.exit_code, tried.stdout) == (0, "growing could have 3 partitions\n")
+    grown = run("topics", "alter", "growing", "--partitions=3", "--assign=0")
+    assert (grown.exit_code, grown.stdout) == (0, "growing has 3 partitions\n")
+    assert len(run("topics", "describe", "growing").stdout.splitlines()) == 1 + 3
+    shrunk = run("topics", "alter", "growing", "--partitions=1")
+    assert shrunk.exit_code == 1
+    assert "would not be an increase" in shrunk.stderr or "partitions" in shrunk.stderr
+    assert "INVALID_PARTITIONS" in shrunk.stderr
+
+
+def test_leaders_are_elected(run: Run) -> None:
+    run("topics", "create", "led")
+    for arguments in ((), ("led",), ("led", "--partition=0"), ("led", "--unclean")):
+        elected = run("topics", "elect-leaders", *arguments)
+        assert (elected.exit_code, elected.stdout) == (0, "no election was needed\n"), elected.stderr
+
+
+def test_partitions_are_moved(run: Run, tmp_path: Path) -> None:
+    run("topics", "create", "moved", "--partitions=2")
+    started = run("reassignments", "start", "moved", "--partition=1", "--to=0")
+    assert (started.exit_code, started.stdout) == (0, "moved\tpartition 1\ton its way\n")
+    refused = run("reassignments", "start", "moved", "--to=0,7")
+    assert refused.exit_code == 1
+    assert "INVALID_REPLICA_ASSIGNMENT" in refused.stderr
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": [0]}]}')
+    assert run("reassignments", "start", "--plan", str(plan)).stdout == "moved\tpartition 0\ton its way\n"
+    plan.write_text('{"partitions": [{"topic": "moved"}]}')
+    nonsense = run("reassignments", "start", "--plan", str(plan))
+    assert (nonsense.exit_code, "this is no plan" in nonsense.stderr) == (2, True)
+    assert run("reassignments", "list").stdout == ""
+    assert run("reassignments", "list", "moved").exit_code == 0
+    assert run("reassignments", "cancel", "moved").stdout == "nothing was on its way\n"
+
+
+def test_quotas_are_set_shown_and_taken_away(run: Run) -> None:
+    whose = ("--user=anna", "--client-id-default")
+    tried = run("quotas", "set", "request_percentage=12.5", *whose, "--validate-only")
+    assert (tried.exit_code, tried.stdout) == (0, "user anna, client-id default could be changed\n"), tried.stderr
+    assert run("quotas", "get").stdout == ""
+    changed = run("quotas", "set", "producer_byte_rate=1048576", "request_percentage=12.5", *whose)
+    assert changed.stdout == "user anna, client-id default changed\n", changed.stderr
+    run("quotas", "set", "connection_creation_rate=10", "--ip-default")
+    lines = run("quotas", "get").stdout.splitlines()
+    assert sorted(lines) == [
+        "ip default\tconnection_creation_rate=10",
+        "user anna, client-id default\tproducer_byte_rate=1048576\trequest_percentage=12.5",
+    ]
+    assert run("quotas", "get", "--user=anna").stdout.splitlines() == lines[1:]
+    assert run("quotas", "get", "--user=anna", "--strict").stdout == ""
+    run("quotas", "unset", "producer_byte_rate", "request_percentage", *whose)
+    run("quotas", "unset", "connection_creation_rate", "--ip-default")
+    assert run("quotas", "get").stdout == ""
+
+
+def test_settings_of_brokers(run: Run) -> None:
+    changed = run("configs", "set", "--all-brokers", "log.cleaner.threads=2")
+    assert (changed.exit_code, changed.stdout) == (0, "all brokers changed\n"), changed.stderr
+    wait_for(lambda: run("configs", "get", "--all-brokers").stdout == "log.cleaner.threads=2\tall brokers, dynamic\n")
+    wait_for(lambda: "log.cleaner.threads=2\tall brokers, dynamic" in run("configs", "get", "--broker=0").stdout)
+    own = run("configs", "set", "--broker=0", "log.cleaner.threads=1")
+    assert (own.exit_code, own.stdout) == (0, "broker 0 changed\n"), own.stderr
+    wait_for(lambda: "log.cleaner.threads=1\tbroker, dynamic" in run("configs", "get", "--broker=0").stdout)
+    refused = run("configs", "set", "--broker=0", "num.io.threads=500")
+    assert refused.exit_code == 1
+    assert "INVALID_REQUEST" in refused.stderr or "INVALID_CONFIG" in refused.stderr
+    run("configs", "unset", "--broker=0", "log.cleaner.threads")
+    run("configs", "unset", "--all-brokers", "log.cleaner.threads")
+    wait_for(lambda: run("configs", "get", "--all-brokers").stdout == "")
+
+
+def test_log_levels(run: Run) -> None:
+    level = "barnabas.network.processor=DEBUG"
+    changed = run("configs", "set", "--loggers=0", level)
+    assert (changed.exit_code, changed.stdout) == (0, "loggers of broker 0 changed\n"), changed.stderr
+    assert f"{level}\tlogger" in run("configs", "get", "--loggers=0", "--all").stdout.splitlines()
+
+
+def test_the_cluster(run: Run, running: BrokerProcess) -> None:
+    head, only = run("cluster", "describe").stdout.splitlines()
+    assert head == f"cluster {running.cluster_id}\tcontroller 0\tbrokers 1"
+    assert only == f"\tbroker 0\taddress {running.bootstrap_servers}\track -"
+    apis = run("cluster", "apis", "--broker=0").stdout.splitlines()
+    assert "\tkey 18\tAPI API_VERSIONS\tversions 0-4\tusable 4" in apis
+    assert run("cluster", "features").stdout == "no features\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("topics", "alter", "nowhere", "--partitions=3"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("topics", "alter", "nowhere", "--partitions=3", "--assign=x"), 2, "--assign takes broker ids"),
+        (("topics", "elect-leaders", "--unclean"), 2, "say which topics"),
+        (("topics", "elect-leaders", "nowhere"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("reassignments", "start", "nowhere"), 2, "NAME and --to, or --plan FILE"),
+        (("reassignments", "start", "nowhere", "--to=0"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("quotas", "set", "producer_byte_rate=1"), 2, "say whose quotas"),
+        (("quotas", "set", "producer_byte_rate=x", "--user=anna"), 2, "producer_byte_rate takes a number"),
+        (("quotas", "set", "no_such_quota=1", "--user=anna"), 1, "INVALID_REQUEST"),
+        (("quotas", "get", "--user=anna", "--user-default"), 2, "--user or --user-default, not both"),
+        (("configs", "get", "--broker=0", "--all-brokers"), 2, "say whose settings"),
+        (("configs", "set", "--broker=0", "broker.id=3"), 1, "broker.id"),
+    ],
+)
+def test_errors_are_one_line(run: Run, arguments: tuple[str, ...], status: int, message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == status
+    assert message in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.output

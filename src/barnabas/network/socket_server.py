@@ -50,6 +50,9 @@ DRAIN_MS: Final = 1_000
 CONTROL_PLANE_QUEUE_SIZE: Final = 20
 CONTROL_PLANE_PROCESSORS: Final = 1
 
+LARGE_FRAME_SHARE: Final = 16
+"""A frame of more than one part in so many of queued.max.request.bytes waits for memory apart from the others."""
+
 
 class SocketServer:
     """All listeners of both planes."""
@@ -370,4 +373,5 @@ def _memory_pool(config: NetworkConfig, clock: Clock) -> MemoryPool:
     size = config.queued_max_request_bytes
     if size <= 0:
         return NONE
-    return GarbageCollectedMemoryPool(size, min(size, config.largest_request_bytes), clock.nanoseconds)
+    largest = min(size, config.largest_request_bytes)
+    return GarbageCollectedMemoryPool(size, largest, clock.nanoseconds, large_bytes=size // LARGE_FRAME_SHARE)

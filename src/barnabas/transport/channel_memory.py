@@ -7,6 +7,7 @@ received only (NetworkReceive's buffer); here everything a client can make us ke
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from barnabas.transport.memory_pool import MemoryLease
@@ -123,4 +124,4 @@ class ChannelMemory:
             return 0.0
         moved = self.moved - self.mark_moved
         left = channel.outgoing.unsent or channel.reader.missing
-        return left * (now_ns - self.mark_ns) / 1e9 / moved if moved > 0 else float("inf")
+        return left * (now_ns - self.mark_ns) / 1e9 / moved if moved > 0 else inf

@@ -28,6 +28,7 @@ RECEIVE_BYTES: Final = 65536
 LARGE_FRAME_BYTES: Final = 65536
 _LARGE_RECEIVE_BYTES: Final = 1 << 20  # at most so much of one channel at a time
 _PIECES_BEFORE_JOIN: Final = 64
+_EARNEST_BYTES: Final = 8 * 1024  # of a large frame, before memory is asked for: a prefix alone keeps none from others
 
 Frame = bytes | memoryview
 
@@ -76,7 +77,7 @@ class FrameReader:
         self._max_bytes = max_bytes
         self._memory = memory
         # Where memory is limited, the beginning of a frame that has to wait for some is free: so it must be small.
-        self._receive_bytes = RECEIVE_BYTES if memory is None else FREE_BYTES
+        self._receive_bytes = RECEIVE_BYTES if memory is None else FREE_BYTES - _EARNEST_BYTES
         self.buffered = b""
         """Received and not cut yet: at most `RECEIVE_BYTES` and one small frame. Empty: `next_frame` has nothing."""
         self._position = 0
@@ -176,6 +177,8 @@ class FrameReader:
             return data[start:end]
         if size < LARGE_FRAME_BYTES:
             self._keep_rest(_PREFIX_BYTES + size)
+        elif held < _EARNEST_BYTES and self._memory is not None:
+            self._keep_rest(_EARNEST_BYTES)
         elif self._start_large(size, data[start:]):
             self.buffered = b""
             self._position = 0

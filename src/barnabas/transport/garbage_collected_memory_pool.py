@@ -24,8 +24,16 @@ logger = logging.getLogger(__name__)
 class GarbageCollectedMemoryPool(SimpleMemoryPool):
     """See MemoryPool; `leaked` counts the leases that were lost."""
 
-    def __init__(self, size: int, max_allocation_bytes: int, now: Callable[[], int], *, strict: bool = False) -> None:
-        super().__init__(size, max_allocation_bytes, now, strict=strict)
+    def __init__(
+        self,
+        size: int,
+        max_allocation_bytes: int,
+        now: Callable[[], int],
+        *,
+        strict: bool = False,
+        large_bytes: int | None = None,
+    ) -> None:
+        super().__init__(size, max_allocation_bytes, now, strict=strict, large_bytes=large_bytes)
         self.leaked = 0
         self._numbers = itertools.count(1)
         self._in_use: dict[int, weakref.ref[MemoryLease]] = {}  # by the lease's number
@@ -61,5 +69,5 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
                 number, size = self._lost.popleft()
                 self._in_use.pop(number, None)
                 self.leaked += 1
-                self._give_back(size)
+                self._give_back(size, is_lease=True)
                 logger.error("Reclaimed buffer of size %d that was not properly release()ed. This is a bug.", size)

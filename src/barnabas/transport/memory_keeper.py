@@ -10,6 +10,7 @@ all the memory for good.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from barnabas.transport.channel_memory import ChannelMemory
@@ -17,8 +18,10 @@ from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
+SILENCE_NS: Final = 250_000_000
+"""How long a channel that holds memory may move nothing at all, while others wait for some."""
 PATIENCE_NS: Final = 1_000_000_000
-"""How long a channel that holds memory is watched before it can be called slow."""
+"""How long a channel that moves is watched before it can be called slow."""
 SLOW_SECONDS: Final = 10.0
 """A channel is slow if, at its pace, it would hold its memory for longer than this."""
 LOOK_EVERY_NS: Final = 100_000_000
@@ -35,7 +38,9 @@ class MemoryKeeper:
         self.pool = pool
         self._buffers = buffers
         self._wake = wake
-        self._waiting: dict[ChannelMemory, int] = {}  # in order of arrival; bytes
+        # In order of arrival; bytes. Large frames wait apart, so that those who want little pass them.
+        self._waiting: dict[ChannelMemory, int] = {}
+        self._waiting_for_much: dict[ChannelMemory, int] = {}
         self._holders: dict[ChannelMemory, None] = {}
         self._next_look_ns = 0
         self._now_ns = 0
@@ -44,12 +49,13 @@ class MemoryKeeper:
 
     def allocate(self, memory: ChannelMemory, size: int) -> MemoryLease | None:
         """A lease, or a place in the queue. Raises ValueError for a size that the pool never gives."""
-        if not self._waiting:
+        waiting = self._waiting_for_much if self.pool.is_large(size) else self._waiting
+        if not waiting:
             lease = self.pool.try_allocate(size)
             if lease is not None:
                 return lease
-        if memory not in self._waiting:
-            self._waiting[memory] = size
+        if memory not in waiting:
+            waiting[memory] = size
             self.pool.begin_waiting(size, self._wake)
         return None
 
@@ -65,9 +71,10 @@ class MemoryKeeper:
 
     def forget(self, memory: ChannelMemory) -> None:
         """Its channel is closed."""
-        size = self._waiting.pop(memory, None)
-        if size is not None:
-            self.pool.end_waiting(size, self._wake)
+        for waiting in (self._waiting, self._waiting_for_much):
+            size = waiting.pop(memory, None)
+            if size is not None:
+                self.pool.end_waiting(size, self._wake)
         lease, memory.granted = memory.granted, None
         if lease is not None:
             self.pool.release(lease)
@@ -81,37 +88,52 @@ class MemoryKeeper:
         spare = self.pool.available_memory
         if self._buffers.idle_bytes > spare:
             self._buffers.trim(max(spare, 0))
-        channels = []
-        while self._waiting:
-            memory, size = next(iter(self._waiting.items()))
+        channels: list[KafkaChannel] = []
+        for waiting in (self._waiting, self._waiting_for_much):
+            if waiting:
+                self._grant(waiting, channels)
+        return channels
+
+    def _grant(self, waiting: dict[ChannelMemory, int], channels: list[KafkaChannel]) -> None:
+        while waiting:
+            memory, size = next(iter(waiting.items()))
             lease = self.pool.try_allocate(size)
             if lease is None:
-                break
-            del self._waiting[memory]
+                return
+            del waiting[memory]
             self.pool.end_waiting(size, self._wake)
             memory.granted = lease
             if memory.channel is not None:
                 channels.append(memory.channel)
-        return channels
 
     def too_slow(self, now_ns: int) -> list[KafkaChannel]:
-        """Whom to give up, the slowest first, while the pool is short: close one, and look whether it still is."""
+        """Whom to give up, the slowest first, while the pool is short: close one, and look whether it still is.
+
+        To be called when what has arrived has been received: we may be the slow ones.
+        """
         pool = self.pool
         if not pool.shortage or not self._holders:
             return []
         if pool.available_memory < -(pool.size // OVERDRAFT_SHARE):
-            return self._longest_silent()
+            unread = self._longest_silent()
+            if unread:
+                return unread
         if now_ns < self._next_look_ns:
             return []
         self._next_look_ns = now_ns + LOOK_EVERY_NS
         slow: list[tuple[float, KafkaChannel]] = []
         for memory in self._holders:
-            if memory.channel is None or now_ns - memory.mark_ns < PATIENCE_NS:
+            channel = memory.channel
+            watched_ns = now_ns - memory.mark_ns
+            if channel is None or watched_ns < SILENCE_NS or not memory.waits_for_peer:
                 continue
             seconds_left = memory.seconds_left(now_ns)
-            memory.mark(now_ns)
-            if memory.waits_for_peer and seconds_left > SLOW_SECONDS:
-                slow.append((seconds_left, memory.channel))
+            if seconds_left == inf:
+                slow.append((inf, channel))
+            elif watched_ns >= PATIENCE_NS:
+                memory.mark(now_ns)
+                if seconds_left > SLOW_SECONDS:
+                    slow.append((seconds_left, channel))
         slow.sort(key=lambda each: each[0], reverse=True)
         return [channel for _, channel in slow]
 

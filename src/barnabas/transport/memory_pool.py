@@ -60,6 +60,9 @@ class MemoryPool(Protocol):
     def charge(self, count: int) -> None:
         """Count bytes that are there already, whatever is left; a negative count gives them back."""
 
+    def is_large(self, size: int) -> bool:
+        """Whether a frame is so large, for this pool, that it waits apart from the others."""
+
     def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
         """Somebody waits for `size` bytes: `wake` is called, on any thread, whenever memory comes back."""
 
@@ -85,6 +88,10 @@ class UnlimitedMemoryPool:
 
     def charge(self, count: int) -> None:
         """Nothing to count."""
+
+    def is_large(self, size: int) -> bool:
+        """None is."""
+        return False
 
     def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
         """Nobody has to wait."""

@@ -67,6 +67,10 @@ class RecyclingMemoryPool:
     def charge(self, count: int) -> None:
         """Nothing is limited."""
 
+    def is_large(self, size: int) -> bool:
+        """None is."""
+        return False
+
     def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
         """Nobody has to wait."""
 

@@ -271,7 +271,7 @@ class Selector:
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: float) -> None:
+    def poll(self, timeout_ms: float) -> None:  # noqa: C901 - each step a test that is nearly always false, or a call
         """Do what can be done, waiting at most `timeout_ms` for it. The results are in the public lists."""
         self.completed_receives = []
         if self.completed_sends or self.connected or self.disconnected:
@@ -306,6 +306,8 @@ class Selector:
             self._read_ready(now_ns)
         if now_ns >= self._idle_expiry.next_check_ns:
             self._close_idle(now_ns)
+        if self._memory is not None:
+            self._give_up_slow(self._memory, now_ns)
         if self._failed:
             self._report_failed()
         self.io_ns += self._now() - now_ns
@@ -499,7 +501,8 @@ class Selector:
     def _attend(self, now_ns: int) -> float:
         """What limits bring with them: memory, delayed closes. Returns the milliseconds that may be waited at most."""
         if self._memory is not None:
-            self._check_memory(self._memory, now_ns)
+            for channel in self._memory.granted(now_ns):
+                self._read_soon(channel)
         return self._close_delayed(now_ns)
 
     def _close_delayed(self, now_ns: int) -> float:
@@ -523,10 +526,8 @@ class Selector:
         channel.closing = True
         self._closing[channel] = None
 
-    def _check_memory(self, memory: MemoryKeeper, now_ns: int) -> None:
-        """Restore the interest in reading of those for whom there is memory now; give up who keeps it from others."""
-        for channel in memory.granted(now_ns):
-            self._read_soon(channel)
+    def _give_up_slow(self, memory: MemoryKeeper, now_ns: int) -> None:
+        """Close connections that keep memory from others and do not use it."""
         for channel in memory.too_slow(now_ns):
             logger.info("Closing connection %s: others need the memory that it holds", channel.connection_id)
             self.given_up_for_memory += 1

@@ -2,7 +2,8 @@
 
 Shared by all Selectors of a SocketServer; one lock guards the numbers, and whoever waits is woken after it is let go.
 Kafka: SimpleMemoryPool. Not strict, as the broker has it, it hands out a lease while anything at all is left, so that
-a large frame cannot be starved by small ones; the overshoot is one frame at most.
+a large frame cannot be starved by small ones; the overshoot is one frame at most. Ours: where `large_bytes` says what
+is large, such frames have only half of the pool, or as many as one, so that they cannot shut out all others.
 """
 
 from __future__ import annotations
@@ -16,8 +17,19 @@ from barnabas.transport.memory_pool import MemoryLease
 class SimpleMemoryPool:
     """`size` bytes in all; see MemoryPool."""
 
-    def __init__(self, size: int, max_allocation_bytes: int, now: Callable[[], int], *, strict: bool = False) -> None:
-        """`max_allocation_bytes`: of one lease. `now`: nanoseconds. strict: hand out only what is left in full."""
+    def __init__(
+        self,
+        size: int,
+        max_allocation_bytes: int,
+        now: Callable[[], int],
+        *,
+        strict: bool = False,
+        large_bytes: int | None = None,
+    ) -> None:
+        """`max_allocation_bytes`: of one lease. `now`: nanoseconds. strict: hand out only what is left in full.
+
+        large_bytes: a lease of more is large; None: none is.
+        """
         if not 0 < max_allocation_bytes <= size:
             raise ValueError(
                 "must provide a positive size and max single allocation size smaller than size."
@@ -29,6 +41,8 @@ class SimpleMemoryPool:
         self._now = now
         self._lock = threading.Lock()
         self._available = size
+        self._large_bytes = large_bytes if large_bytes is not None else size
+        self._large_in_use = 0
         self._waiting_bytes = 0
         self._wakes: dict[Callable[[], None], int] = {}  # how many wait behind each
         self._depleted_ns = 0
@@ -65,11 +79,16 @@ class SimpleMemoryPool:
                 f"requested size {size} is larger than maxSingleAllocationSize {self._max_allocation_bytes}"
             )
         with self._lock:
-            if self._available < (size if self._strict else 1):
+            too_many_large = (
+                self.is_large(size) and self._large_in_use > 0 and self._large_in_use + size > self.size // 2
+            )
+            if too_many_large or self._available < (size if self._strict else 1):
                 if self._depleted_since_ns is None:
                     self._depleted_since_ns = self._now()
                 return None
             self._available -= size
+            if self.is_large(size):
+                self._large_in_use += size
             self._end_dry_spell()
         return MemoryLease(size)
 
@@ -79,7 +98,7 @@ class SimpleMemoryPool:
             if lease.released:
                 raise ValueError(f"A lease of {lease.size} bytes was released twice")
             lease.released = True
-        self._give_back(lease.size)
+        self._give_back(lease.size, is_lease=True)
 
     def charge(self, count: int) -> None:
         """See MemoryPool."""
@@ -103,9 +122,15 @@ class SimpleMemoryPool:
             if not self._wakes[wake]:
                 del self._wakes[wake]
 
-    def _give_back(self, count: int) -> None:
+    def is_large(self, size: int) -> bool:
+        """See MemoryPool."""
+        return size > self._large_bytes
+
+    def _give_back(self, count: int, *, is_lease: bool = False) -> None:
         with self._lock:
             self._available += count
+            if is_lease and self.is_large(count):
+                self._large_in_use -= count
             self._end_dry_spell()
             wakes = list(self._wakes) if self._wakes and self._available > 0 else ()
         for wake in wakes:

@@ -126,6 +126,38 @@ def test_reads_stop_without_memory_and_resume_in_order_when_it_returns(world: Wo
     assert world.is_balanced()
 
 
+def test_a_prefix_alone_takes_no_memory_from_others(world: World) -> None:
+    client = world.accepted("a")
+    client.send(prefixed(POOL, sent=8_000))
+    world.poll()
+    assert world.is_balanced()
+    client.send(bytes(POOL - 8_000))
+    world.poll()
+    assert world.received == [("a", POOL)]
+
+
+def test_large_frames_wait_apart_and_never_have_the_whole_pool() -> None:
+    clock = MockClock()
+    world = World(GarbageCollectedMemoryPool(1_000_000, 1_000_000, clock.nanoseconds, large_bytes=150_000))
+    for name in "abc":
+        world.accepted(name).send(prefixed(300_000, sent=10_000))
+        world.poll()
+    assert world.pool.available_memory == 700_000  # half of it has no room for a second large one
+    for name in "defghij":
+        world.accepted(name).send(prefixed(100_000))
+        world.poll()
+    assert len(world.received) == 7
+    world.selector.close("a")
+    world.poll()
+    assert world.pool.available_memory == 0
+    while world.releases:
+        world.release()
+    for name in "bc":
+        world.selector.close(name)
+        world.poll()
+    assert world.is_balanced()
+
+
 def test_small_frames_need_no_memory_of_the_pool(world: World) -> None:
     large, small = world.accepted("large"), world.accepted("small")
     large.send(prefixed(POOL))
@@ -203,7 +235,7 @@ def test_memory_returned_by_another_thread_wakes_the_poll(world: World) -> None:
 
 def test_a_frame_that_never_gets_memory_closes_its_connection_alone(world: World) -> None:
     hopeless = world.accepted("hopeless")
-    hopeless.send(prefixed(POOL + 1, sent=10))
+    hopeless.send(prefixed(POOL + 1, sent=8192))
     world.poll()
     assert world.lost == {"hopeless": ChannelState.READY}
     assert world.is_balanced()
@@ -313,7 +345,7 @@ def test_frames_in_recycled_buffers_of_one_size() -> None:
                 world.release()
     assert world.received == [("a", LARGE), ("a", 70_000), ("a", 5)] * 3
     assert pool.size == LARGE
-    client.send(prefixed(LARGE + 1, sent=1))
+    client.send(prefixed(LARGE + 1, sent=8192))
     world.poll()
     assert list(world.lost) == ["a"]
 

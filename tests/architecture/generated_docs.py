@@ -1,4 +1,4 @@
-"""The pages under docs/ that are made from tables: settings and APIs. `make docs` writes them, a test compares them."""
+"""The pages under docs/ that are made from code: settings, APIs, commands. `make docs` writes, a test compares them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from barnabas.api.registry import Handler
 from barnabas.api.startup_gate import CONTROLLER_APIS
 from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
+from barnabas.config.kept_settings import KEPT_KEYS
 from barnabas.config.log_config import field_name
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
+from tests.architecture.command_line_page import command_line_page
 from tests.architecture.source_tree import ROOT, modules, string_literals
 
 TABLES_AND_CHECKS = (
     "barnabas/config/keys/",
     "barnabas/config/broker_config_keys.py",
     "barnabas/config/cross_checks.py",
+    "barnabas/config/dynamic_settings.py",
+    "barnabas/config/kept_settings.py",
     "barnabas/config/server_defaults.py",
     "barnabas/config/topic_config_keys.py",
+    "barnabas/broker/dynamic_",
+    "barnabas/broker/no_metric_reporters.py",
 )
 """Where the name of a setting does not mean that something acts on it."""
 
@@ -36,7 +42,7 @@ def settings_in_use() -> set[str]:
         if not module.path.startswith("barnabas/config/")
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Attribute)
-    }
+    } | names
     as_defaults = {
         synonym.name
         for name, key in TOPIC_CONFIG_KEYS.items()
@@ -48,22 +54,25 @@ def settings_in_use() -> set[str]:
 
 def configuration_page() -> str:
     """docs/configuration.md."""
-    in_use = settings_in_use()
     lines = [
         "# Settings",
         "",
         "Made from the tables in `barnabas.config` by `make docs`. Names, types, bounds and defaults are those of",
         "Apache Kafka 3.9; a file written for it is read as it is. A name that is in no table is refused, and the",
-        "nearest right one named. Settings marked with * are acted on; the others are checked, kept and shown, and",
-        "wait for the part of the broker they belong to.",
+        "nearest right one named. What says why nothing acts on it is checked, kept and shown all the same, and named",
+        "when the broker starts if a file sets it.",
+        "",
+        "Some settings may change while the broker runs (AlterConfigs, `kafka-configs --alter`): those that say",
+        "per-broker for one broker by its id, those that say cluster-wide also for all brokers at once. A broker's own",
+        "come first, then those of all brokers, then its file's, then the defaults. Behind `listener.name.<listener>.`",
+        "a listener can have its own `num.network.threads`, `max.connections` and `max.connection.creation.rate`.",
+        "What is read-only changes with the file, at the next start.",
         "",
     ]
     for title, keys in AREAS:
         lines += [f"## {title}", "", "| setting | type | default | values | may change | what it does |"]
         lines += ["|---|---|---|---|---|---|"]
-        lines += [
-            _row(BROKER_CONFIG_KEYS[key.name], key.name in in_use) for key in sorted(keys, key=lambda key: key.name)
-        ]
+        lines += [_row(BROKER_CONFIG_KEYS[key.name]) for key in sorted(keys, key=lambda key: key.name)]
         lines.append("")
     lines += ["## Topics", "", "Overrides of one topic; without one, the broker's setting counts.", ""]
     lines += ["| setting | type | the broker's setting | values | what it does |", "|---|---|---|---|---|"]
@@ -74,10 +83,11 @@ def configuration_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(key: ConfigKey, is_in_use: bool) -> str:
+def _row(key: ConfigKey) -> str:
     default = "1 or 3" if key.name == "num.network.threads" else _code(key.text(key.default))
-    mark = " *" if is_in_use else ""
-    cells = [f"`{key.name}`{mark}", key.type.name.lower(), default, _values(key), key.scope.value, key.documentation]
+    kept = KEPT_KEYS.get(key.name)
+    what = f"{key.documentation} Kept only: {kept}." if kept else key.documentation
+    cells = [f"`{key.name}`", key.type.name.lower(), default, _values(key), key.scope.value, what]
     return f"| {' | '.join(cells)} |"
 
 
@@ -130,6 +140,7 @@ def _api_row(handler: Handler) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/command-line.md": command_line_page,
     "docs/configuration.md": configuration_page,
     "docs/protocol-coverage.md": protocol_coverage_page,
 }

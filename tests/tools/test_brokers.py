@@ -124,7 +124,6 @@ def test_records_are_deleted(same_steps: SameSteps, topic: str, tmp_path: Path) 
     assert f"partition: {topic}-0\tlow_watermark: 6" in delete((topic, 0, 6))
     delete((topic, 0, 11), (topic, 1, 0))
     delete((topic, 0, -1))
-    delete((f"{topic}-unknown", 0, 1))
     for time in ("-1", "-2", "-3", "earliest", "latest", "max-timestamp", "0"):
         same_steps.run("kafka-get-offsets", "--topic", topic, "--time", time)
     assert same_steps.run("kafka-get-offsets", "--topic-partitions", f"{topic}:0-1", "--time", "-2").stdout == (

@@ -116,7 +116,7 @@ def set_(
     \b
         barnabas configs set --topic flights retention.ms=86400000 cleanup.policy+=compact
         barnabas configs set --all-brokers num.io.threads=16
-        barnabas configs set --loggers 0 barnabas.network=DEBUG
+        barnabas configs set --loggers 0 barnabas.network.processor=DEBUG
     """
     _change(_resource(**whose), [_parsed(text) for text in changes], bootstrap_servers, timeout_seconds, validate_only)
 

@@ -64,7 +64,16 @@ def consume(
     json_lines: bool,
     quiet: bool,
 ) -> None:
-    """Print the records of TOPIC: their values, and what else is asked for."""
+    """Print the records of TOPIC: their values as they are, and before them what else is asked for.
+
+    From the beginning to the end as of now, unless told otherwise.
+
+    \b
+        barnabas consume flights
+        barnabas consume flights --follow --from end
+        barnabas consume flights --from 2026-01-31T12:00 --partition 2 --max-messages 10
+        barnabas consume flights --json
+    """
     from barnabas.clients.consumer import Consumer
 
     line_of = (

@@ -36,7 +36,13 @@ def dump(
     """Show what is in the files of a log directory, as Kafka's DumpLogSegments does.
 
     Segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot), the checkpoint files,
-    partition.metadata and meta.properties. Damage goes to stderr, and the exit status is 1.
+    partition.metadata and meta.properties. Indexes are compared with their log. Damage goes to stderr, and the exit
+    status is 1. Needs no broker.
+
+    \b
+        barnabas log dump /var/lib/barnabas/flights-0/00000000000000000000.log --print-data-log
+        barnabas log dump /var/lib/barnabas/flights-0/*.{index,timeindex} --verify-index-only
+        barnabas log dump /var/lib/barnabas/flights-0/*.snapshot /var/lib/barnabas/*-checkpoint
     """
     from barnabas.runtime.files import OperatingSystemFiles
     from barnabas.storage.checkpoints import MalformedCheckpoint

@@ -51,6 +51,9 @@ def adopt(
     Name all log directories of one broker. The metadata (topics, their ids, partitions, leader epochs) are built from
     the directories and kept in metadata.sqlite; the logs stay as they are. Topic settings are not in the directories:
     give those that differ from the broker's defaults.
+
+    \b
+        barnabas log adopt /var/lib/kafka/data --topic-config flights:retention.ms=-1 --dry-run
     """
     from barnabas.broker.log_adoption import AdoptionOrder, LogAdoption
     from barnabas.storage.errors import LogDirectoryLocked

@@ -55,7 +55,13 @@ def produce(
     acks: str,
     quiet: bool,
 ) -> None:
-    """Send the lines of FILE (stdin if it is left out) to TOPIC, one record a line."""
+    """Send the lines of FILE (stdin if it is left out) to TOPIC, one record a line.
+
+    \b
+        barnabas produce flights < lines.txt
+        barnabas produce flights lines.txt --key-separator : --header source=import --compression zstd
+        barnabas produce flights --key-separator : --null-marker NULL
+    """
     from barnabas.clients.producer import Producer
 
     record_headers = tuple((name, value.encode()) for name, value in parse_pairs(headers, "--header").items())

@@ -30,7 +30,7 @@ partition_option = click.option(
 
 @click.group()
 def reassignments() -> None:
-    """Move partitions to other brokers."""
+    """Move partitions to other brokers, see what is on its way, stop it."""
 
 
 @reassignments.command()

@@ -63,8 +63,18 @@ def serve(
 ) -> None:
     """Run a broker until SIGTERM or ctrl-C.
 
-    Prints one line on stdout once it is ready, with the addresses it listens on; its log goes to stderr. Without
-    --config it starts with the settings of Kafka's shipped server.properties.
+    Prints one line on stdout once it is ready, with the addresses it listens on; its log goes to stderr. A signal
+    stops it cleanly (exit status 0); a second one ends it at once.
+
+    Settings are Kafka's, in Java's .properties format; an unknown one is refused, and the nearest right one named.
+    Options win over --override, which wins over the file: --listen sets listeners, --data-dir sets log.dirs. Without
+    --config they are those of Kafka's shipped server.properties. A file written for a cluster on ZooKeeper is refused
+    until it says metadata.store=embedded; then the broker stands alone and keeps the metadata in its data directory.
+
+    \b
+        barnabas serve
+        barnabas serve --data-dir /var/lib/barnabas --listen PLAINTEXT://0.0.0.0:9092
+        barnabas serve --config server.properties --override num.partitions=3 --override metadata.store=embedded
     """
     try:
         config = read_config(config_file, overrides, data_dir, listen)

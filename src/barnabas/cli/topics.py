@@ -49,7 +49,11 @@ def create(
     if_not_exists: bool,
     validate_only: bool,
 ) -> None:
-    """Create topics."""
+    """Create topics.
+
+    \b
+        barnabas topics create flights --partitions 4 --config retention.ms=86400000
+    """
     from barnabas.clients.admin import NewTopic
     from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -126,7 +130,11 @@ def delete(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: floa
 def delete_records(
     name: str, bootstrap_servers: str, timeout_seconds: float, before: str, partitions: tuple[int, ...]
 ) -> None:
-    """Delete the oldest records of a topic."""
+    """Delete the oldest records of a topic.
+
+    \b
+        barnabas topics delete-records flights --before 1000 --partition 2
+    """
     from barnabas.protocol.topic_partition import TopicPartition
 
     if before != "end" and not before.isdecimal():

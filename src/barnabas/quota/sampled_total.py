@@ -36,7 +36,7 @@ class _Sample:
 
 
 class SampledTotal:
-    """Values and events of the last `window`. Samples come into being only when something is recorded."""
+    """Values and events of the last `window`. Later samples come into being only when something is recorded."""
 
     __slots__ = ("_current", "_samples", "window")
 
@@ -63,9 +63,11 @@ class SampledTotal:
         return sum(sample.total for sample in self._samples), sum(sample.events for sample in self._samples)
 
     def oldest_start_ms(self, now_ms: int) -> int:
-        """When the oldest sample began that still counts; `now_ms` if there is none."""
+        """When the oldest sample began that still counts. To ask for it begins the first one."""
         self._purge(now_ms)
-        return min((sample.start_ms for sample in self._samples), default=now_ms)
+        if not self._samples:
+            self._samples.append(_Sample(now_ms))
+        return min(sample.start_ms for sample in self._samples)
 
     def _advance(self, now_ms: int) -> _Sample:
         # One more than the window has: the oldest one reaches into the window from before it.

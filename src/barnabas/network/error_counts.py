@@ -28,6 +28,10 @@ def new_error_counts() -> list[int]:
     return [0] * (LARGEST_ERROR_CODE + 2)
 
 
+def count_nothing(answer: object, errors: list[int]) -> None:
+    """An ErrorCounter for what is no message."""
+
+
 def error_counter(answer: type[Message], version: int) -> ErrorCounter:
     """The function for answers of a class in a version."""
     counter = _counters.get((answer, version))

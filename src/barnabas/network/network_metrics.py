@@ -47,6 +47,9 @@ TOTALS: Final = (
 TIMES: Final = (("io-wait", "idle_ns"), ("io", "io_ns"))
 """Kafka's name of a share of time, and the Selector's counter of nanoseconds."""
 
+DEPLETED: Final = "memory pool"
+"""What the memory pool's time without memory is remembered by."""
+
 Tags = tuple[tuple[str, str], ...]
 
 
@@ -90,6 +93,7 @@ class NetworkMetrics:
                 *self._of_processors(),
                 *self._of_acceptors(),
                 *self._of_handlers(),
+                *self._of_memory(),
                 *self._of_connections(),
             ]
 
@@ -104,6 +108,7 @@ class NetworkMetrics:
             yield acceptor, acceptor.blocked_ns
         for pool in self._pools:
             yield pool, pool.idle_ns
+        yield DEPLETED, self._sockets.memory_pool.depleted_ns
 
     def _rate(self, key: Hashable, total: int) -> float:
         """Growth a second; nothing while what is counted is too new."""
@@ -178,6 +183,13 @@ class NetworkMetrics:
         for pool, prefix in zip(self._pools, ("", CONTROL_PLANE_PREFIX), strict=False):
             name = MetricName(SERVER, "KafkaRequestHandlerPool", f"{prefix}RequestHandlerAvgIdlePercent")
             yield Sample(name, self._share(pool, pool.idle_ns, pool.size))
+
+    def _of_memory(self) -> Iterator[Sample]:
+        pool = self._sockets.memory_pool
+        yield Sample(MetricName(NETWORK, "SocketServer", "MemoryPoolAvailable"), pool.available_memory)
+        yield Sample(MetricName(NETWORK, "SocketServer", "MemoryPoolUsed"), pool.size - pool.available_memory)
+        yield _attribute("MemoryPoolDepletedTimeTotal", pool.depleted_ns // 1_000_000, ())
+        yield _attribute("MemoryPoolAvgDepletedPercent", self._share(DEPLETED, pool.depleted_ns), ())
 
     def _of_connections(self) -> Iterator[Sample]:
         for rate in self._sockets.connection_quotas.rate_samples():

@@ -16,15 +16,16 @@ ResponseBytes, and barnabas.network:type=RequestPath, are ours.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from barnabas.api.registry import Handler
 from barnabas.api.request import ConnectionContext, Request
-from barnabas.metrics.buckets import DURATION_SHIFT, INDEX, INDEXED, bucket_of
+from barnabas.metrics.buckets import DURATION_SHIFT, INDEX, bucket_of
 from barnabas.metrics.metrics_registry import Sample
-from barnabas.network.error_counts import error_counter
+from barnabas.network.error_counts import ErrorCounter, count_nothing, error_counter, new_error_counts
 from barnabas.network.request_samples import (
     CONSUMER_FETCH,
     FOLLOWER_FETCH,
@@ -35,6 +36,9 @@ from barnabas.network.request_samples import (
 )
 from barnabas.network.request_table import RequestTable
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.message import Message
+
+logger = logging.getLogger(__name__)
 
 FIRST_CURRENT_VERSION: Final[Mapping[ApiKey, int]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
@@ -107,26 +111,29 @@ class RequestMetrics:
         if answer is not None:
             count_errors = table.error_counters[version]
             if count_errors is None:
-                count_errors = error_counter(answer.__class__, request.header.api_version)
-                table.error_counters[version] = count_errors
+                count_errors = _error_counter_of(table, request, answer, version)
             count_errors(answer, table.errors)
-        size = request.request_size
-        table.request_bytes[INDEX[size] if size < INDEXED else bucket_of(size)] += 1
-        size = request.response_size
-        table.response_bytes[INDEX[size] if size < INDEXED else bucket_of(size)] += 1
         received_ns = request.received_ns
         completed_ns = request.response_complete_ns
-        total = (request.sent_ns - received_ns) >> DURATION_SHIFT
+        sent_ns = request.sent_ns
+        try:
+            request_size = INDEX[request.request_size]
+            response_size = INDEX[request.response_size]
+            total = INDEX[(sent_ns - received_ns) >> DURATION_SHIFT]
+        except IndexError:  # one of them is large
+            record_stages(table, request)
+            return
         # The stages of a request that was run and answered at once: two, neither longer than the whole.
         if (
             completed_ns == request.local_complete_ns == request.response_dequeued_ns
             and received_ns == request.dequeued_ns
-            and total < INDEXED
             and not request.throttle_time_ms
         ):
+            table.request_bytes[request_size] += 1
+            table.response_bytes[response_size] += 1
             table.local[INDEX[(completed_ns - received_ns) >> DURATION_SHIFT]] += 1
-            table.response_send[INDEX[(request.sent_ns - completed_ns) >> DURATION_SHIFT]] += 1
-            table.total[INDEX[total]] += 1
+            table.response_send[INDEX[(sent_ns - completed_ns) >> DURATION_SHIFT]] += 1
+            table.total[total] += 1
         else:
             record_stages(table, request)
 
@@ -198,8 +205,22 @@ def _keyed(tables: Mapping[Handler, RequestTable]) -> Iterable[tuple[TableKey, R
             yield TableKey(name, FOLLOWER_FETCH, table.plane, table.listener), table.follower
 
 
+def _error_counter_of(table: RequestTable, request: Request[Any], answer: Message, version: int) -> ErrorCounter:
+    """Find the function for a version's answers, once. An answer it cannot read must not cost its client anything."""
+    try:
+        counter = error_counter(answer.__class__, request.header.api_version)
+        counter(answer, new_error_counts())
+    except Exception:
+        logger.exception("the errors of answers to %s cannot be counted", request.handler.api_key.name)
+        counter = count_nothing
+    table.error_counters[version] = counter
+    return counter
+
+
 def record_stages(table: RequestTable, request: Request[Any]) -> None:
     """Count each stage there was. A stamp that is missing (the connection went first) makes its stages nothing."""
+    table.request_bytes[bucket_of(request.request_size)] += 1
+    table.response_bytes[bucket_of(request.response_size)] += 1
     received_ns = request.received_ns
     dequeued_ns = request.dequeued_ns or received_ns
     completed_ns = request.response_complete_ns or request.sent_ns

@@ -101,13 +101,14 @@ def test_the_stages_of_a_request_that_went_the_long_way() -> None:
 @given(
     st.lists(st.tuples(*[st.one_of(st.just(0.0), st.floats(0, 0.2), st.floats(0, 5000))] * 5), min_size=1, max_size=20),
     st.integers(0, 3),
+    st.tuples(st.integers(0, 200_000), st.integers(0, 200_000)),
 )
 def test_every_request_is_in_every_histogram_whichever_way_it_took(
-    requests: list[tuple[float, ...]], processors: int
+    requests: list[tuple[float, ...]], processors: int, sizes: tuple[int, int]
 ) -> None:
     metrics = RequestMetrics()
     for number, stages_ms in enumerate(requests):
-        metrics.record(finished(METADATA, stages_ms=stages_ms, processor_id=number % (processors + 1)))
+        metrics.record(finished(METADATA, stages_ms=stages_ms, processor_id=number % (processors + 1), sizes=sizes))
         if number % 7 == 3:
             metrics.retire_all_but([0])
             metrics.tick(5)
@@ -124,6 +125,8 @@ def test_every_request_is_in_every_histogram_whichever_way_it_took(
         exact = max(stages_ms[position] for stages_ms in requests)
         assert largest == pytest.approx(exact, rel=0, abs=exact / 16 + 0.0011)
     assert time_of(metrics, "TotalTimeMs", "Metadata")[0] == len(requests)
+    assert time_of(metrics, "RequestBytes", "Metadata") == pytest.approx((len(requests), sizes[0]), rel=1 / 16)
+    assert time_of(metrics, "ResponseBytes", "Metadata") == pytest.approx((len(requests), sizes[1]), rel=1 / 16)
     assert time_of(metrics, "ThrottleTimeMs", "Metadata") == (len(requests), 0)
     assert sum(s.value for name, s in samples(metrics).items() if "RequestPath" in name) == len(requests)
 
@@ -181,6 +184,14 @@ def test_errors_are_counted_by_their_names_none_among_them() -> None:
         "Metadata,error=UNKNOWN_TOPIC_OR_PARTITION": 1,
         "Metadata,error=LEADER_NOT_AVAILABLE": 1,
     }
+
+
+def test_an_answer_that_cannot_be_read_costs_its_client_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = RequestMetrics()
+    for _ in range(2):
+        metrics.record(finished(METADATA, None, object()))  # type: ignore[arg-type]
+    assert time_of(metrics, "TotalTimeMs", "Metadata")[0] == 2
+    assert len(caplog.records) == 1
 
 
 def test_of_a_deletion_of_acls_the_filters_errors_count() -> None:

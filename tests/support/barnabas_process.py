@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.server_process import ServerFailed, ServerProcess
 
-READY = re.compile(rb"(\w+)://(?:\[[^]]+\]|[^:\s]+):(\d+)")
+READY = re.compile(rb"(\w+)://(?:\[[^]]+\]|[^:\s]*):(\d+)")
 START_SECONDS = 30
 
 

@@ -198,7 +198,12 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=32, help="clients that keep the handlers busy")
     parser.add_argument("--output", type=Path, help="path without suffix: .json and .md are written")
     parser.add_argument("--picture", type=Path, help="where to draw it (.svg or .png)")
+    parser.add_argument("--drawn-from", type=Path, help="only draw, what an earlier --output .json holds")
     options = parser.parse_args()
+    if options.drawn_from:
+        earlier = json.loads(options.drawn_from.read_text())
+        draw({name: seen["latencies_ms"] for name, seen in earlier.items()}, options.picture)
+        return
     results = {scene.name: run_scene(scene, options) for scene in SCENES if scene.name in ("idle", *options.scenes)}
     report = table(results)
     print(report)

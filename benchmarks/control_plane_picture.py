@@ -23,6 +23,8 @@ def draw(samples: Mapping[str, Sequence[float]], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
+    mpl.rcParams["svg.hashsalt"] = "control-plane"  # the same samples give the same file
+    mpl.rcParams["svg.fonttype"] = "none"  # letters, not their shapes
     figure, axes = plt.subplots(figsize=(7.2, 4))
     for name, latencies in samples.items():
         ordered = sorted(latencies)
@@ -36,5 +38,4 @@ def draw(samples: Mapping[str, Sequence[float]], path: Path) -> None:
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.set_title("A controller's request while the data plane is saturated", fontsize=11)
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, frameon=False)
-    mpl.rcParams["svg.hashsalt"] = "control-plane"  # the same samples give the same file
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -13,8 +13,6 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 from tests.support.raw_client import ConnectionClosed, RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
@@ -363,17 +361,17 @@ def test_listeners_are_added_and_removed(own: Server, settings: SettingsClient) 
         changes.append(("advertised.listeners", SET, f"{advertised},SECOND://127.0.0.1:{port}"))
     assert settings.change(BROKER, "0", *changes) == OK
 
-    def told_port() -> int | None:
+    def is_open() -> bool:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return None
-        with Through(own, port) as client:
-            brokers = client.call(MetadataRequest([]), 9, MetadataResponse).brokers
-        return brokers[0].port if brokers else None
+            return probe.connect_ex(("127.0.0.1", port)) == 0
 
-    eventually(lambda: told_port() == port)
+    def told_ports() -> list[int]:
+        with Through(own, port) as client:
+            return [broker.port for broker in client.call(MetadataRequest([]), 9, MetadataResponse).brokers]
+
+    eventually(lambda: is_open() and told_ports() == [port])
     assert settings.change(BROKER, "0", *((name, DELETE, None) for name, _, _ in changes)) == OK
-    eventually(lambda: told_port() is None)
+    eventually(lambda: not is_open())
     with RawClient(own) as client:
         (broker,) = client.call(MetadataRequest([]), 9, MetadataResponse).brokers
         assert broker.port == own.port
@@ -397,8 +395,7 @@ class Address:
 def test_idle_producers_are_forgotten_sooner(own: Server, settings: SettingsClient, topic: str) -> None:
     with RawClient(own) as client:
         client.create_topic(topic)
-        producer_id = client.call(InitProducerIdRequest(None, 60_000), 4, InitProducerIdResponse).producer_id
-        batch = make_batch([b"a"], producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        batch = make_batch([b"a"], producer_id=71, producer_epoch=0, base_sequence=0)
         assert client.produce(topic, batch).error_code == ErrorCode.NONE
 
         def producers() -> list[int]:
@@ -406,7 +403,7 @@ def test_idle_producers_are_forgotten_sooner(own: Server, settings: SettingsClie
             answer = client.call(DescribeProducersRequest([partitions]), 0, DescribeProducersResponse)
             return [each.producer_id for each in answer.topics[0].partitions[0].active_producers]
 
-        assert producers() == [producer_id]
+        assert producers() == [71]
         settings.set("0", producer_id_expiration_ms="1")
         eventually(lambda: not producers())
 
@@ -502,8 +499,8 @@ def test_settings_survive_a_restart(own_server: Server, topic: str) -> None:
 
 @ours_only
 @pytest.mark.parametrize("own_server", MODES[:1], indirect=True)
-def test_what_nothing_acts_on_is_named_at_start(tmp_path: object, own_server: Server) -> None:
-    own_server._properties |= {"group.max.size": "5", "offsets.retention.minutes": "7", "num.io.threads": "4"}  # type: ignore[union-attr]
+def test_what_nothing_acts_on_is_named_at_start(own_server: Server) -> None:
+    own_server._properties |= {"group.max.size": "5", "offsets.retention.minutes": "7", "num.io.threads": "4"}
     with own_server.running():
         named = [line for line in own_server.log_text().splitlines() if "nothing acts on them" in line]
     assert len(named) == 1

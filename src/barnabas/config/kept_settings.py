@@ -118,7 +118,6 @@ _BY_REASON: Final = (
         "one broker has nobody to replicate with",
         """
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-        controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
         inter.broker.protocol.version num.replica.alter.log.dirs.threads num.replica.fetchers
         replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
         replica.fetch.wait.max.ms replica.selector.class replica.socket.receive.buffer.bytes
@@ -131,7 +130,7 @@ _BY_REASON: Final = (
         """
         alter.config.policy.class.name alter.config.policy.kraft.compatibility.enable auto.include.jmx.reporter
         client.quota.callback.class create.topic.policy.class.name kafka.metrics.polling.interval.secs
-        kafka.metrics.reporters metric.reporters metrics.listen metrics.recording.level security.providers
+        kafka.metrics.reporters metric.reporters metrics.recording.level security.providers
         """,
     ),
     ("records are always kept in format 2", "log.message.format.version"),

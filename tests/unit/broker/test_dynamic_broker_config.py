@@ -1,0 +1,112 @@
+"""Parts follow the settings that concern them, and a change that one of them cannot follow changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.metadata.config_repository import ALL_BROKERS
+
+
+class Part:
+    """Follows the number of handlers; refuses, or fails, as it is told."""
+
+    def __init__(self, *settings: str, most: int = 100, fails: bool = False) -> None:
+        self.settings = frozenset(settings or {"num.io.threads"})
+        self.most = most
+        self.fails = fails
+        self.seen: list[tuple[int, int]] = []
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        if proposed.integer("num.io.threads") > self.most:
+            raise ConfigError("too many")
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        self.seen.append((previous.integer("num.io.threads"), current.integer("num.io.threads")))
+        if self.fails:
+            raise OSError("no room")
+
+
+@pytest.fixture
+def dynamic() -> DynamicBrokerConfig:
+    config = DynamicBrokerConfig(KafkaConfig.parse({"num.io.threads": "3"}))
+    config.load(lambda _entity: {}, 7)
+    return config
+
+
+def test_parts_hear_of_their_settings_only(dynamic: DynamicBrokerConfig) -> None:
+    part, other = Part(), Part("background.threads")
+    dynamic.add_reconfigurable(part)
+    dynamic.add_reconfigurable(other)
+    dynamic.entity_changed(ALL_BROKERS, {"num.io.threads": "5"})
+    dynamic.entity_changed("7", {"num.io.threads": "6"})
+    dynamic.entity_changed("8", {"num.io.threads": "9"})
+    dynamic.entity_changed("7", {"num.io.threads": "6", "log.retention.ms": "5"})
+    dynamic.entity_changed("7", {})
+    assert part.seen == [(3, 5), (5, 6), (6, 5)]
+    assert other.seen == []
+    assert dynamic.current.integer("num.io.threads") == 5
+
+
+def test_a_listeners_setting_counts_as_the_setting(dynamic: DynamicBrokerConfig) -> None:
+    part = Part("max.connections")
+    dynamic.add_reconfigurable(part)
+    dynamic.entity_changed("7", {"listener.name.plaintext.max.connections": "5"})
+    assert part.seen == [(3, 3)]
+
+
+def test_what_one_part_cannot_follow_changes_nothing(dynamic: DynamicBrokerConfig) -> None:
+    willing, refusing = Part(), Part(most=4)
+    dynamic.add_reconfigurable(willing)
+    dynamic.add_reconfigurable(refusing)
+    with pytest.raises(ConfigError, match="too many"):
+        dynamic.validate({"num.io.threads": "5"}, per_broker=True)
+    dynamic.entity_changed("7", {"num.io.threads": "5"})
+    assert willing.seen == refusing.seen == []
+    assert dynamic.current.integer("num.io.threads") == 3
+    dynamic.validate({"num.io.threads": "4"}, per_broker=True)
+
+
+def test_a_part_that_fails_keeps_nothing_from_the_others(dynamic: DynamicBrokerConfig) -> None:
+    failing, other = Part(fails=True), Part()
+    dynamic.add_reconfigurable(failing)
+    dynamic.add_reconfigurable(other)
+    dynamic.entity_changed("7", {"num.io.threads": "5"})
+    assert failing.seen == other.seen == [(3, 5)]
+    assert dynamic.current.integer("num.io.threads") == 5
+
+
+def test_a_part_made_from_earlier_settings_is_brought_up_to_date(dynamic: DynamicBrokerConfig) -> None:
+    made_from = dynamic.current
+    dynamic.entity_changed("7", {"num.io.threads": "5"})
+    late, in_time = Part(), Part()
+    dynamic.add_reconfigurable(late, made_from=made_from)
+    dynamic.add_reconfigurable(in_time, made_from=dynamic.current)
+    assert (late.seen, in_time.seen) == ([(3, 5)], [])
+
+
+def test_a_broker_starts_whatever_the_store_says(caplog: pytest.LogCaptureFixture) -> None:
+    stored = {
+        ALL_BROKERS: {"num.io.threads": "6", "broker.id": "5", "no.such.setting": "1"},
+        "7": {"log.cleaner.dedupe.buffer.size": "1", "background.threads": "5"},
+    }
+    dynamic = DynamicBrokerConfig(KafkaConfig.parse({}))
+    dynamic.load(stored.__getitem__, 7)
+    assert dynamic.current.integer("num.io.threads") == 6
+    assert dynamic.settings.of_cluster == {"num.io.threads": "6"}
+    assert dynamic.settings.of_broker == {}, "they don't go together with the rest"
+    assert "Per-broker configs of 7 could not be applied" in caplog.text
+    dynamic.entity_changed("7", {"background.threads": "5"})
+    assert dynamic.current.integer("background.threads") == 5
+
+
+def test_secrets_are_not_logged(caplog: pytest.LogCaptureFixture, dynamic: DynamicBrokerConfig) -> None:
+    caplog.set_level("INFO")
+    name = "listener.name.plaintext.ssl.keystore.password"
+    dynamic.entity_changed("7", {name: "open sesame", "num.io.threads": "4"})
+    assert "num.io.threads=4" in caplog.text
+    assert name in caplog.text
+    assert "sesame" not in caplog.text
+    assert "sesame" not in repr(dynamic.current)

@@ -1,21 +1,22 @@
 """How this broker's controller reaches brokers: over the control plane's listener, or else the brokers' own.
 
-Called by BrokerServer on the main thread; the factory it gets is called on the controller's thread. The broker itself
+Made by BrokerServer on the main thread; the channels are made and closed on the controller's thread, and counted while
+they exist: `_channels` is replaced by one assignment, so that gauges may look at it from any thread. The broker itself
 is reached at the address its listener was bound to, by loopback if that is every address: what it advertises need not
 be an address here. Kafka: ControllerChannelManager.addNewBroker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
-from barnabas.controller.controller_channel_manager import ChannelFactory
 from barnabas.controller.network_broker_channel import NetworkBrokerChannel
+from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
 from barnabas.rpc.node import Node
@@ -26,28 +27,41 @@ from barnabas.zk.zk_data import BrokerInfo
 NEVER_IDLE: Final = -1
 SYSTEM_BUFFER_SIZE: Final = -1
 LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+GROUP, KIND, QUEUE_SIZE, QUEUE_TIME = (
+    "kafka.controller",
+    "ControllerChannelManager",
+    "QueueSize",
+    "RequestRateAndQueueTimeMs",
+)
 CLIENT_CHANNEL_BUILDERS: Final[dict[str, ChannelBuilder]] = {"PLAINTEXT": plaintext_channel}
 
 
 class BrokerConnections:
     """Clients for talking to brokers. bound: this broker's listeners with their ports."""
 
-    def __init__(self, config: KafkaConfig, broker_id: int, bound: Sequence[EndPoint], clock: Clock) -> None:
+    def __init__(
+        self, config: KafkaConfig, broker_id: int, bound: Sequence[EndPoint], clock: Clock, metrics: MetricsRegistry
+    ) -> None:
         self._config = config
         self._broker_id = broker_id
         self._bound = {end_point.listener_name: end_point for end_point in bound}
         self._clock = clock
+        self._metrics = metrics
         self._random = Random()
+        self._channels: dict[int, NetworkBrokerChannel] = {}
+        metrics.gauge(GROUP, KIND, "TotalQueueSize", lambda: sum(c.queue_size for c in self._channels.values()))
 
-    def node(self, broker: BrokerInfo, listener_name: str) -> Node:
-        """Where a broker's listener is to be reached from here. ConfigError if it has none of that name."""
-        if broker.id == self._broker_id:
+    def node(self, broker_id: int, addresses: Mapping[str, tuple[str, int]], listener_name: str) -> Node:
+        """Where a broker's listener is to be reached from here. addresses: (host, port) by listener, as it advertises.
+
+        ConfigError if it has none of that name.
+        """
+        if broker_id == self._broker_id:
             own = self._bound[listener_name]
-            return Node(broker.id, LOOPBACK.get(own.host, own.host), own.port)
-        for end_point in broker.endpoints:
-            if end_point.listener_name == listener_name:
-                return Node(broker.id, end_point.host, end_point.port)
-        raise ConfigError(f"End point with listener name {listener_name} not found for broker {broker.id}")
+            return Node(broker_id, LOOPBACK.get(own.host, own.host), own.port)
+        if listener_name not in addresses:
+            raise ConfigError(f"End point with listener name {listener_name} not found for broker {broker_id}")
+        return Node(broker_id, *addresses[listener_name])
 
     def client(self, node: Node, listener_name: str) -> NetworkClient:
         """A client for one node, one request at a time, which sends every request in its latest version."""
@@ -75,18 +89,29 @@ class BrokerConnections:
             self._random,
         )
 
-    def channel_factory(self) -> ChannelFactory:
-        """What makes the controller's channel to a broker."""
-        config = self._config
-        listener_name = controller_listener_name_of(config)
+    def new_channel(self, broker: BrokerInfo) -> NetworkBrokerChannel:
+        """The controller's channel to a broker (ChannelFactory)."""
+        listener_name = controller_listener_name_of(self._config)
+        addresses = {each.listener_name: (each.host, each.port) for each in broker.endpoints}
+        node = self.node(broker.id, addresses, listener_name)
+        tags = {"broker-id": str(broker.id)}
+        timer = self._metrics.timer(GROUP, KIND, QUEUE_TIME, tags=tags)
+        channel = NetworkBrokerChannel(
+            self._broker_id,
+            node,
+            self.client(node, listener_name),
+            self._config.integer("controller.socket.timeout.ms"),
+            on_taken=timer.update,
+            on_closed=lambda: self._forget(broker.id, tags),
+        )
+        self._metrics.gauge(GROUP, KIND, QUEUE_SIZE, lambda: channel.queue_size, tags)
+        self._channels = {**self._channels, broker.id: channel}
+        return channel
 
-        def new_channel(broker: BrokerInfo) -> NetworkBrokerChannel:
-            node = self.node(broker, listener_name)
-            client = self.client(node, listener_name)
-            timeout_ms = config.integer("controller.socket.timeout.ms")
-            return NetworkBrokerChannel(self._broker_id, node, client, timeout_ms)
-
-        return new_channel
+    def _forget(self, broker_id: int, tags: Mapping[str, str]) -> None:
+        self._channels = {each: channel for each, channel in self._channels.items() if each != broker_id}
+        self._metrics.remove(GROUP, KIND, QUEUE_SIZE, tags)
+        self._metrics.remove(GROUP, KIND, QUEUE_TIME, tags)
 
 
 def controller_listener_name_of(config: KafkaConfig) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from barnabas.api.apis import Apis
+from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.startup_gate import StartupGate
 from barnabas.api.topic_changes import TopicChanges
@@ -25,6 +26,7 @@ from barnabas.broker.broker_identity import establish_identity
 from barnabas.broker.broker_metrics import register_broker_metrics
 from barnabas.broker.broker_state import BrokerState
 from barnabas.broker.client_quotas import ClientQuotas
+from barnabas.broker.controlled_shutdown import ControlledShutdown, ShutdownTerms
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.handler_families import build_handler_families
 from barnabas.broker.handler_pools import HandlerPools
@@ -49,6 +51,7 @@ from barnabas.config.listeners import (
 from barnabas.config.log_config import LogConfig
 from barnabas.controller.controller import Controller
 from barnabas.controller.controller_config import ControllerConfig
+from barnabas.controller.controller_metrics import register_controller_metrics
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.broker_registration import NOT_REGISTERED, BrokerRegistration
 from barnabas.metadata.config_change_listener import ConfigChangeListener
@@ -134,6 +137,7 @@ class BrokerServer:
         self._follow_settings()
         self._startup_gate.open()
         self._sockets.enable_request_processing()
+        self._on_stop("controlled shutdown", self._shut_down_controlled)
         settle_garbage_collection()
         self.state = BrokerState.RUNNING
         logger.info("started broker %d of cluster %s", self._broker_id, self.cluster_id)
@@ -268,11 +272,13 @@ class BrokerServer:
             elections,
         )
         registry = build_registry(families, config.optional_string("broker.emulate.version"))
-        parser = RequestParser(registry)
+        request_log = RequestLog()
+        self._scheduler.schedule("request-log-level", request_log.refresh, period_ms=REFRESH_INTERVAL_MS)
+        parser = RequestParser(registry, request_log)
         apis = Apis(self._actions, self._clock.nanoseconds)
         self._startup_gate = StartupGate(parser, registry, apis.handle)
         network = NetworkConfig.from_kafka_config(config, inter_broker_listener_name_of(config))
-        requests = RequestMetrics()
+        requests = RequestMetrics(request_log)
         self._sockets = SocketServer(
             replace(network, broker_id=self._broker_id),  # it may have been generated, and names the threads
             listeners_of(config),
@@ -306,10 +312,12 @@ class BrokerServer:
             ),
             self._zk_client,
             lambda: self._registration.register(),  # noqa: PLW0108 - it exists once the sockets are bound
-            lambda broker: self._new_broker_channel(broker),  # noqa: PLW0108 - so does this
+            lambda broker: self._connections.new_channel(broker),  # noqa: PLW0108 - so do these
             self._scheduler,
             on_ready=self._ready.set,
+            clock=self._clock,
         )
+        register_controller_metrics(self.metrics, self._controller)
         self._config_changes.register(
             ConfigType.TOPIC, on_unclean_election_allowed(self._controller.enable_unclean_leader_election)
         )
@@ -324,8 +332,9 @@ class BrokerServer:
 
     def _join_cluster(self) -> None:
         """Register this broker and stand for controller; wait until the topics of an earlier run are led again."""
-        connections = BrokerConnections(self._dynamic.current, self._broker_id, self.bound_endpoints, self._clock)
-        self._new_broker_channel = connections.channel_factory()
+        self._connections = BrokerConnections(
+            self._dynamic.current, self._broker_id, self.bound_endpoints, self._clock, self.metrics
+        )
         self._registration = BrokerRegistration(self._zk_client, self._broker_info())
         self._registration.register()
         self._broker_epoch = lambda: self._registration.epoch
@@ -366,6 +375,22 @@ class BrokerServer:
                 named = replace(named, host=canonical_host_name())
             advertised.append(named)
         return advertised
+
+    def _shut_down_controlled(self) -> None:
+        """Let others lead what this broker leads; not when something it can't go on without has failed."""
+        config = self._dynamic.current
+        if self.exit_status or not config.boolean("controlled.shutdown.enable"):
+            return
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        ControlledShutdown(
+            self._connections,
+            self._metadata,
+            inter_broker_listener_name_of(config),
+            self._broker_id,
+            self._broker_epoch,
+            ShutdownTerms.from_kafka_config(config),
+        ).run()
+        self.state = BrokerState.SHUTTING_DOWN
 
     def _drain(self) -> None:
         self._sockets.stop_processing_requests()

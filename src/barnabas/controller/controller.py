@@ -2,7 +2,8 @@
 
 Made by `broker`, asked by request handlers (any thread) through `elect_leaders`, `controlled_shutdown`,
 `alter_partitions`; everything else happens on its thread, `controller-event`, which owns the context and the state
-machines. Shared with other threads are only `active_controller_id` and `epoch` (whole numbers, set by assignment).
+machines. Shared with other threads are only `active_controller_id` and `epoch` (whole numbers, set by assignment), and
+what `controller_metrics` reads.
 
 A single node runs it too, and is its own only broker: a topic is created, led and deleted the same way there.
 
@@ -22,6 +23,7 @@ from barnabas.controller.controller_channel_manager import ChannelFactory, Contr
 from barnabas.controller.controller_config import ControllerConfig
 from barnabas.controller.controller_context import ControllerContext
 from barnabas.controller.controller_event_manager import ControllerEventManager
+from barnabas.controller.controller_stats import ControllerStats
 from barnabas.controller.isr_changes import IsrChanges
 from barnabas.controller.leadership_changes import LeadershipChanges, not_controller
 from barnabas.controller.partition_state_machine import PartitionStateMachine
@@ -31,6 +33,7 @@ from barnabas.metadata.producer_ids import new_producer_id_block
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import ScheduledTask, Scheduler
 from barnabas.zk.errors import ControllerMovedError, StoreError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -55,6 +58,7 @@ class Controller:
     - `scheduler`: for the rebalancing of leaders;
     - `on_ready`: called once on the controller's thread when this broker was elected and has acted on all that its new
       controller told it: it leads what it led before. Never called while another broker is the controller;
+    - `clock`: for the metrics;
     - `threaded`: False lets a test run events by `run_pending`.
 
     A store that fails makes events fail, and is reported by the store itself.
@@ -69,10 +73,12 @@ class Controller:
         scheduler: Scheduler,
         *,
         on_ready: Callable[[], None] | None = None,
+        clock: Clock | None = None,
         threaded: bool = True,
     ) -> None:
         self.active_controller_id = NO_CONTROLLER
         self.epoch = 0
+        self.stats = stats = ControllerStats()
         self._config = config
         self._zk = zk_client
         self._register_broker = register_broker
@@ -80,13 +86,15 @@ class Controller:
         self._on_ready = on_ready
         self._rebalance_task: ScheduledTask | None = None
         self._batches: list[BrokerRequestBatch] = []
-        self._context = context = ControllerContext()
-        self._events = ControllerEventManager(self._process, self._preempt, threaded=threaded)
+        self.context = self._context = context = ControllerContext()
+        self._events = ControllerEventManager(self._process, self._preempt, stats=stats, clock=clock, threaded=threaded)
         self._channels = ControllerChannelManager(channel_factory)
         self._watches = watches = StoreWatches(zk_client.access, self._events.put)
         self._batch = batch = self._new_batch()
         self._replicas = replicas = ReplicaStateMachine(config, context, zk_client, self._new_batch())
-        self._partitions = partitions = PartitionStateMachine(config, context, zk_client, self._new_batch())
+        self._partitions = partitions = PartitionStateMachine(
+            config, context, zk_client, self._new_batch(), stats.unclean_elections
+        )
         self._cluster = cluster = ClusterChanges(
             config, context, zk_client, watches, self._channels, batch, replicas, partitions
         )
@@ -132,6 +140,11 @@ class Controller:
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
         return self.active_controller_id == self._config.broker_id
+
+    @property
+    def event_queue_size(self) -> int:
+        """Events that wait to be handled."""
+        return self._events.size
 
     def startup(self) -> None:
         """Stand for election. Topics of an earlier run are led as soon as it is won."""

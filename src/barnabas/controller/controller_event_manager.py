@@ -1,7 +1,7 @@
 """The controller's event queue and its thread, `controller-event`.
 
-Made by `controller`; `put` comes from any thread. `_lock` guards the queue; events are handled without it. A test
-gives `threaded=False` and calls `run_pending`.
+Made by `controller`; `put` comes from any thread. `_lock` guards the queue; events are handled without it, and counted
+in `stats` on this thread. A test gives `threaded=False` and calls `run_pending`.
 
 Kafka: kafka.controller.ControllerEventManager.
 """
@@ -14,6 +14,9 @@ from collections import deque
 from collections.abc import Callable
 
 from barnabas.controller.controller_events import ControllerEvent
+from barnabas.controller.controller_state import ControllerState, state_while_handling
+from barnabas.controller.controller_stats import ControllerStats
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
 
 logger = logging.getLogger(__name__)
 
@@ -26,15 +29,24 @@ class ControllerEventManager:
         process: Callable[[ControllerEvent], None],
         preempt: Callable[[ControllerEvent], None],
         *,
+        stats: ControllerStats | None = None,
+        clock: Clock | None = None,
         threaded: bool = True,
     ) -> None:
+        self._stats = ControllerStats() if stats is None else stats
+        self._now = (SystemClock() if clock is None else clock).nanoseconds
         self._process = process
         self._preempt = preempt
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
-        self._events: deque[ControllerEvent] = deque()
+        self._events: deque[tuple[ControllerEvent, int]] = deque()  # with the time each was queued, ns
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="controller-event", daemon=True) if threaded else None
+
+    @property
+    def size(self) -> int:
+        """Events that wait."""
+        return len(self._events)
 
     def start(self) -> None:
         """Begin to handle events."""
@@ -45,7 +57,7 @@ class ControllerEventManager:
         """Let the event being handled end, preempt the others, and take no more."""
         with self._lock:
             self._closed = True
-            dropped = list(self._events)
+            dropped = [event for event, _ in self._events]
             self._events.clear()
             self._arrived.notify_all()
         for event in dropped:
@@ -57,7 +69,7 @@ class ControllerEventManager:
         """Queue an event; preempted at once if the controller is closed."""
         with self._lock:
             if not self._closed:
-                self._events.append(event)
+                self._events.append((event, self._now()))
                 self._arrived.notify()
                 return
         self._preempt(event)
@@ -65,7 +77,7 @@ class ControllerEventManager:
     def clear_and_put(self, event: ControllerEvent) -> None:
         """Preempt everything queued, and queue an event."""
         with self._lock:
-            dropped = list(self._events)
+            dropped = [event for event, _ in self._events]
             self._events.clear()
         for queued in dropped:
             self._preempt(queued)
@@ -78,8 +90,8 @@ class ControllerEventManager:
             with self._lock:
                 if not self._events:
                     return handled
-                event = self._events.popleft()
-            self._handle(event)
+                event, queued_ns = self._events.popleft()
+            self._handle(event, queued_ns)
             handled += 1
 
     def _run(self) -> None:
@@ -89,12 +101,21 @@ class ControllerEventManager:
                     self._arrived.wait()
                 if self._closed:
                     return
-                event = self._events.popleft()
-            self._handle(event)
+                event, queued_ns = self._events.popleft()
+            self._handle(event, queued_ns)
 
-    def _handle(self, event: ControllerEvent) -> None:
+    def _handle(self, event: ControllerEvent, queued_ns: int) -> None:
+        stats = self._stats
+        state = stats.state = state_while_handling(event)
+        started_ns = self._now()
+        stats.event_queue_time_ms.update((started_ns - queued_ns) // NANOSECONDS_PER_MILLISECOND)
         try:
             self._process(event)
         except Exception:
             # an event that fails must not end the controller: the next one may repair what it left
             logger.exception("Uncaught error processing event %s", event)
+        finally:
+            timer = stats.timers.get(state)
+            if timer is not None:
+                timer.update(self._now() - started_ns)
+            stats.state = ControllerState.IDLE

@@ -28,6 +28,7 @@ from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and
 from barnabas.rpc.client_request import UnsupportedVersion
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
 logger = logging.getLogger(__name__)
 _state_logger = logging.getLogger("state.change.logger")
@@ -35,8 +36,12 @@ _state_logger = logging.getLogger("state.change.logger")
 BACKOFF_SECONDS = 0.1
 
 
-def _ignore(_queue_time_ms: int) -> None:
+def _ignore(_queue_time_ns: int) -> None:
     """Where nobody counts."""
+
+
+def _do_nothing() -> None:
+    """Where nobody wants to know."""
 
 
 class _QueueItem(NamedTuple):
@@ -49,8 +54,8 @@ class NetworkBrokerChannel:
     """See BrokerChannel for its calls.
 
     Arguments: the controller's broker id; the broker at the other end; the client, which the channel closes;
-    `socket_timeout_ms` (controller.socket.timeout.ms) for an attempt to connect; `on_taken` hears how long each request
-    lay in the queue (ms), on the channel's thread.
+    `socket_timeout_ms` (controller.socket.timeout.ms) for an attempt to connect; `on_taken` hears how
+    long each request lay in the queue (ns), on the channel's thread; `on_closed` is called by whoever closes it.
     """
 
     def __init__(
@@ -59,13 +64,16 @@ class NetworkBrokerChannel:
         node: Node,
         client: NetworkClient,
         socket_timeout_ms: int,
+        *,
         on_taken: Callable[[int], None] = _ignore,
+        on_closed: Callable[[], None] = _do_nothing,
     ) -> None:
         self._controller_id = controller_id
         self._node = node
         self._client = client
         self._socket_timeout_ms = socket_timeout_ms
         self._on_taken = on_taken
+        self._on_closed = on_closed
         self._queue: queue.SimpleQueue[_QueueItem | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         name = f"Controller-{controller_id}-to-broker-{node.id}-send-thread"
@@ -94,6 +102,7 @@ class NetworkBrokerChannel:
 
     def close(self) -> None:
         """See BrokerChannel; waits for the thread, which gives up what it is sending."""
+        self._on_closed()
         self._closed.set()
         self._client.wakeup()
         self._queue.put(None)  # last: the thread, which goes on until it finds this, closes the client
@@ -115,7 +124,7 @@ class NetworkBrokerChannel:
             while (item := self._queue.get()) is not None:
                 if not self._is_running():
                     continue
-                self._on_taken(self._client.now_ms() - item.queued_ms)
+                self._on_taken((self._client.now_ms() - item.queued_ms) * NANOSECONDS_PER_MILLISECOND)
                 response = self._send_until_answered(item.request)
                 if response is not None:
                     self._hand_over(item, response)

@@ -30,6 +30,7 @@ from barnabas.controller.partition_states import (
     partition_transition,
     valid_previous_partition_states,
 )
+from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.errors import ControllerMovedError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -44,15 +45,21 @@ _UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 class PartitionStateMachine:
-    """Moves partitions. `batch` is its own, as in Kafka: it is empty between calls."""
+    """Moves partitions. `batch` is its own, as in Kafka: it is empty between calls. `unclean_elections` are counted."""
 
     def __init__(
-        self, config: ControllerConfig, context: ControllerContext, zk_client: KafkaZkClient, batch: BrokerRequestBatch
+        self,
+        config: ControllerConfig,
+        context: ControllerContext,
+        zk_client: KafkaZkClient,
+        batch: BrokerRequestBatch,
+        unclean_elections: Meter,
     ) -> None:
         self._config = config
         self._context = context
         self._zk = zk_client
         self._batch = batch
+        self._unclean_elections = unclean_elections
 
     def startup(self) -> None:
         """Derive the states of all partitions from what the store says, and elect where a leader is missing."""
@@ -196,6 +203,8 @@ class PartitionStateMachine:
             else:
                 elected[result.partition] = result
                 new_leadership[result.partition] = result.leader_and_isr
+                if result.leader_and_isr.leader not in current[result.partition].isr:
+                    self._unclean_elections.count += 1
         finished, to_retry = self._zk.topics.update_leader_and_isr(
             new_leadership, self._context.epoch, self._context.epoch_version
         )

@@ -55,7 +55,8 @@ class ScriptedBroker:
         self.served: list[tuple[str, int]] = []
         self.failures = 0
         self.lost: set[int] = set()
-        self.taken_ms: list[int] = []
+        self.taken_ns: list[int] = []
+        self.closed = 0
         client = NetworkClient(
             self.selector,
             ManualMetadataUpdater([NODE]),
@@ -68,7 +69,12 @@ class ScriptedBroker:
             ),
             self.clock,
         )
-        self.channel = NetworkBrokerChannel(0, NODE, client, 30_000, self.taken_ms.append)
+        self.channel = NetworkBrokerChannel(
+            0, NODE, client, 30_000, on_taken=self.taken_ns.append, on_closed=self.count_closing
+        )
+
+    def count_closing(self) -> None:
+        self.closed += 1
 
     def respond(self, request: SentRequest) -> Message | None:
         if request.header.correlation_id in self.lost:
@@ -118,7 +124,8 @@ def test_requests_are_sent_in_order_in_the_versions_of_3_9_on_the_channels_threa
     ]
     assert {name for _, name in got} == {"Controller-0-to-broker-7-send-thread"}
     assert got[0][0] == LeaderAndIsrResponse(error_code=11)  # an error is an answer, too
-    assert len(broker.taken_ms) == 4
+    assert len(broker.taken_ns) == 4
+    assert broker.closed == 1
     assert broker.selector.channels == {}
 
 

@@ -1,0 +1,142 @@
+"""Asks the controller to lead this broker's partitions elsewhere, before the broker stops.
+
+Run by BrokerServer on the main thread as the first step of a stop, while the network still serves: on a single node the
+controller that is asked is this broker's own. A broker that is alone has nobody to hand over to: it asks once, and
+doesn't wait long for the answer.
+
+Kafka: KafkaServer.controlledShutdown.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from barnabas.broker.broker_channels import BrokerConnections
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.inter_broker import ControlledShutdownRequest, ControlledShutdownResponse
+from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_receive
+from barnabas.rpc.client_request import UnsupportedVersion
+from barnabas.rpc.node import Node
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_ALONE_MS: Final = 1_000
+
+
+class ShutdownTerms(NamedTuple):
+    """Kafka's settings `controlled.shutdown.max.retries`, `.retry.backoff.ms`, and the timeouts of an attempt."""
+
+    attempts: int
+    backoff_ms: int
+    connect_timeout_ms: int
+    request_timeout_ms: int
+
+    @classmethod
+    def from_kafka_config(cls, config: KafkaConfig) -> ShutdownTerms:
+        """As set."""
+        return cls(
+            config.integer("controlled.shutdown.max.retries"),
+            config.integer("controlled.shutdown.retry.backoff.ms"),
+            config.integer("controller.socket.timeout.ms"),
+            config.integer("request.timeout.ms"),
+        )
+
+    def alone(self) -> ShutdownTerms:
+        """One quick attempt."""
+        return ShutdownTerms(
+            min(self.attempts, 1),
+            self.backoff_ms,
+            min(self.connect_timeout_ms, PATIENCE_ALONE_MS),
+            min(self.request_timeout_ms, PATIENCE_ALONE_MS),
+        )
+
+
+class ControlledShutdown:
+    """One broker's. listener_name: the brokers' own, where the controller hears requests; epoch: its registration's."""
+
+    def __init__(
+        self,
+        connections: BrokerConnections,
+        metadata: MetadataCache,
+        listener_name: str,
+        broker_id: int,
+        epoch: Callable[[], int],
+        terms: ShutdownTerms,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._connections = connections
+        self._metadata = metadata
+        self._listener_name = listener_name
+        self._broker_id = broker_id
+        self._epoch = epoch
+        self._terms = terms
+        self._sleep = sleep
+
+    def run(self) -> bool:
+        """Ask until nothing is left to move, as often as the settings say; whether that was achieved."""
+        logger.info("Starting controlled shutdown")
+        terms = self._terms if len(self._metadata.image.brokers) > 1 else self._terms.alone()
+        for attempt in range(terms.attempts):
+            if attempt:
+                self._sleep(terms.backoff_ms / 1000)
+                logger.info("Retrying controlled shutdown (%d retries remaining)", terms.attempts - attempt)
+            if self._ask(terms):
+                return True
+        logger.warning("Proceeding to do an unclean shutdown as all the controlled shutdown attempts failed")
+        return False
+
+    def _ask(self, terms: ShutdownTerms) -> bool:
+        try:
+            node = self._controller()
+            response = None if node is None else self._exchange(node, terms)
+        except (ConnectionLost, UnsupportedVersion, OSError, ConfigError) as error:
+            logger.warning(
+                "Error during controlled shutdown, possibly because leader movement took longer than the configured "
+                "controller.socket.timeout.ms and/or request.timeout.ms: %s",
+                error,
+            )
+            return False
+        if response is None:
+            return False
+        if response.error_code != ErrorCode.NONE:
+            name = ErrorCode(response.error_code).name
+            logger.info("Controlled shutdown request returned with error %s", name)
+            return False
+        if response.remaining_partitions:
+            left = len(response.remaining_partitions)
+            logger.info("Controlled shutdown request returned with %d partitions remaining to move", left)
+            return False
+        logger.info("Controlled shutdown request returned successfully")
+        return True
+
+    def _controller(self) -> Node | None:
+        image = self._metadata.image
+        broker = image.brokers.get(image.controller_id)
+        if broker is None:
+            logger.info("No controller present in the metadata cache, or none that is registered")
+            return None
+        return self._connections.node(broker.id, broker.endpoints, self._listener_name)
+
+    def _exchange(self, node: Node, terms: ShutdownTerms) -> ControlledShutdownResponse:
+        client = self._connections.client(node, self._listener_name)
+        try:
+            await_ready(client, node, terms.connect_timeout_ms, _always)
+            message = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=self._epoch())
+            request = client.new_request(node.id, message, timeout_ms=terms.request_timeout_ms)
+            response = send_and_receive(client, request, _always)
+        finally:
+            client.close()
+        if not isinstance(response, ControlledShutdownResponse):
+            raise ConnectionLost(f"Unexpected answer {type(response).__name__} of {node}")
+        return response
+
+
+def _always() -> bool:
+    return True

@@ -115,6 +115,7 @@ class Request(Generic[M]):
         "handler",
         "header",
         "local_complete_ns",
+        "logged_body",
         "processor_id",
         "received_ns",
         "record_network_time",
@@ -151,6 +152,8 @@ class Request(Generic[M]):
         self.processor_id = processor_id
         self.brief = brief
         self.request_size = request_size
+        self.logged_body: dict[str, Any] | None = None
+        """For the request log, while that is on: what was asked, noted when it came (`api.request_log`)."""
         self.response: Message | None = None
         """The answer, for metrics and the request log; None where there is none (acks=0)."""
         self.response_size = 0
@@ -180,6 +183,7 @@ class Request(Generic[M]):
             release=self._release,
         )
         request.api_version = self.api_version
+        request.logged_body = self.logged_body
         self._release = None
         return request
 

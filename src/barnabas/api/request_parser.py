@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request import ConnectionContext, Request, ResponseChannel
+from barnabas.api.request_log import RequestLog
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, InvalidRequest
 from barnabas.protocol.headers import RequestHeader, parse_request_header
@@ -33,8 +34,10 @@ def valid_software(body: ApiVersionsRequest) -> bool:
 class RequestParser:
     """Parses frames by the registry's table."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, log: RequestLog | None = None) -> None:
+        """log: what it notes of each request while it is enabled."""
         self._handlers = registry.handlers
+        self._log = RequestLog() if log is None else log
 
     def use(self, handlers: Mapping[int, Handler]) -> None:
         """Parse by another table of the same APIs from the next frame on: one assignment, from any thread."""
@@ -86,6 +89,8 @@ class RequestParser:
         )
         if handler.api_key is ApiKey.API_VERSIONS:
             self._register_software(request, version)
+        if self._log.enabled:
+            self._log.received(request)
         return request
 
     @staticmethod

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from barnabas.api.registry import Handler
 from barnabas.api.request import ConnectionContext, Request
+from barnabas.api.request_log import RequestLog
 from barnabas.metrics.buckets import DURATION_SHIFT, INDEX, bucket_of
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.network.error_counts import ErrorCounter, count_nothing, error_counter, new_error_counts
@@ -36,36 +37,11 @@ from barnabas.network.request_samples import (
 )
 from barnabas.network.request_table import RequestTable
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.deprecated_versions import FIRST_CURRENT_VERSION
 from barnabas.protocol.messages.message import Message
 
 logger = logging.getLogger(__name__)
 
-FIRST_CURRENT_VERSION: Final[Mapping[ApiKey, int]] = {
-    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
-    ApiKey.CREATE_ACLS: 1,
-    ApiKey.CREATE_DELEGATION_TOKEN: 1,
-    ApiKey.CREATE_TOPICS: 2,
-    ApiKey.DELETE_ACLS: 1,
-    ApiKey.DELETE_GROUPS: 1,
-    ApiKey.DELETE_TOPICS: 1,
-    ApiKey.DESCRIBE_ACLS: 1,
-    ApiKey.DESCRIBE_CONFIGS: 1,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
-    ApiKey.DESCRIBE_LOG_DIRS: 1,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
-    ApiKey.FETCH: 4,
-    ApiKey.FIND_COORDINATOR: 1,
-    ApiKey.JOIN_GROUP: 2,
-    ApiKey.LIST_OFFSETS: 1,
-    ApiKey.METADATA: 4,
-    ApiKey.OFFSET_COMMIT: 2,
-    ApiKey.OFFSET_FETCH: 1,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
-    ApiKey.PRODUCE: 7,
-    ApiKey.RENEW_DELEGATION_TOKEN: 1,
-    ApiKey.SASL_HANDSHAKE: 1,
-}
-"""Older versions are deprecated (Kafka 3.9, KIP-896): who still sends them is counted by client software."""
 MOST_DEPRECATED_CLIENTS: Final = 1000
 """Metrics of deprecated requests, at most: names of clients are what clients say."""
 
@@ -78,7 +54,9 @@ def request_name(api_key: ApiKey) -> str:
 class RequestMetrics:
     """A metric family. `record` is for the network layer; `tick` and `samples` for whoever publishes."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: RequestLog | None = None) -> None:
+        """log: where requests are written that it noted when they came."""
+        self._log = RequestLog() if log is None else log
         self._tables: dict[int, dict[Handler, RequestTable]] = {}
         self._lock = threading.Lock()
         self._retired: dict[TableKey, RequestTable] = {}
@@ -107,6 +85,8 @@ class RequestMetrics:
             table.versions[version] += 1
         if version < table.first_current_version:
             self._count_deprecated(request, version)
+        if request.logged_body is not None:
+            self._log.completed(request)
         answer = request.response
         if answer is not None:
             count_errors = table.error_counters[version]

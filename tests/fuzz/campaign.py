@@ -32,7 +32,7 @@ LEAST_SHARE_IN_BODY = 0.8
 LEAST_PER_VERSION = 100
 MOST_GROWTH = 0.05
 BYSTANDER = "bystander"
-POOL_BYTES = 32 << 20
+LARGEST_REQUEST_BYTES, POOL_BYTES = 16 << 20, 32 << 20
 _EARLIEST = -2
 _SETTLE_SECONDS = 30
 
@@ -47,6 +47,7 @@ class FuzzCampaign:
             mode,
             directory,
             auto_create_topics_enable="false",
+            socket_request_max_bytes=str(LARGEST_REQUEST_BYTES),
             queued_max_request_bytes=str(POOL_BYTES),
             metrics_listen=f"127.0.0.1:{self._metrics_port}",
             log_retention_bytes="100000000",
@@ -72,7 +73,9 @@ class FuzzCampaign:
             earliest = client.list_offset(TARGET, _EARLIEST).offset  # a mutant of DeleteRecords may delete
             assert client.fetch(TARGET, earliest).error_code == ErrorCode.NONE
             self._check_pool()
-        assert "Traceback" not in self.server.log_text()
+        log = self.server.log_text()
+        unexpected = log.find("Traceback")
+        assert unexpected < 0, log[max(unexpected - 1000, 0) : unexpected + 3000]
 
     @property
     def share_in_body(self) -> float:

@@ -21,6 +21,7 @@ from barnabas.protocol.messages.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
 )
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -159,8 +160,10 @@ class RealRequests:
         return DeleteTopicsRequest([], [_OTHER_TOPIC, "nor-this"], 1000)
 
     def create_partitions(self, _version: int) -> CreatePartitionsRequest:
-        assignments = [CreatePartitionsRequest.CreatePartitionsAssignment([NO_BROKER])]
-        topic = CreatePartitionsRequest.CreatePartitionsTopic(TARGET, 2, self._random.choice([assignments, None]))
+        # a mutant may ask for any number, and for more than validation
+        nowhere = [CreatePartitionsRequest.CreatePartitionsAssignment([NO_BROKER])]
+        name, assignments = self._random.choice([(TARGET, nowhere), (_OTHER_TOPIC, None)])
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(name, 2, assignments)
         return CreatePartitionsRequest([topic], 1000, validate_only=True)
 
     def elect_leaders(self, _version: int) -> ElectLeadersRequest:
@@ -193,6 +196,9 @@ class RealRequests:
             DescribeConfigsRequest.DescribeConfigsResource(_BROKER, "0", None),
         ]
         return DescribeConfigsRequest([self._random.choice(wanted)])
+
+    def list_config_resources(self, version: int) -> ListConfigResourcesRequest:
+        return ListConfigResourcesRequest([_TOPIC, _BROKER] if version else [])
 
     def alter_configs(self, _version: int) -> AlterConfigsRequest:
         setting = AlterConfigsRequest.AlterableConfig("flush.ms", "9")
@@ -321,5 +327,6 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: RealRequests.allocate_producer_ids,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: RealRequests.get_telemetry_subscriptions,
     ApiKey.PUSH_TELEMETRY: RealRequests.push_telemetry,
+    ApiKey.LIST_CONFIG_RESOURCES: RealRequests.list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: RealRequests.describe_topic_partitions,
 }

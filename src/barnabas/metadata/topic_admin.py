@@ -20,7 +20,7 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.log_config import validate_topic_config
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.replica_placement import AdminOperationFailed, assign_replicas_to_brokers
-from barnabas.metadata.topic_name import has_collision, has_collision_characters, validate_topic_name
+from barnabas.metadata.topic_name import has_collision, has_collision_characters, invalid_reason, validate_topic_name
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
@@ -285,11 +285,14 @@ class TopicAdmin:
     def _try_to_create_partitions(
         self, new: NewPartitions, quota: ControllerMutationQuota, *, validate_only: bool
     ) -> None:
+        unknown = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist.")
+        if invalid_reason(new.name) is not None:
+            raise unknown  # and could not be a path in the store
         if self._zk.topics.is_marked_for_deletion(new.name):
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         found = self._zk.topics.assignments([new.name])
         if not found or not found[0].assignment:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist.")
+            raise unknown
         existing = found[0].assignment
         if any(assignment.is_being_reassigned for assignment in existing.values()):
             raise ApiError(

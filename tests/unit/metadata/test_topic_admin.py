@@ -273,6 +273,11 @@ def test_growth(three: Fixture) -> None:
             "Cannot have replication factor of 0 for partition id 2.",
         ),
         (
+            NewPartitions("not\0a/topic", 3),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "The topic 'not\0a/topic' does not exist.",
+        ),
+        (
             NewPartitions("orders", 3, [[0, 0]]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Duplicate brokers not allowed in replica assignment: 0, 0 for partition id 2.",

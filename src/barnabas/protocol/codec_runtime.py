@@ -78,6 +78,8 @@ class _Varints(dict[int, bytes]):
     __slots__ = ()
 
     def __missing__(self, value: int) -> bytes:
+        if _CACHED_VARINTS <= value < 1 << 21:  # three bytes: the usual length of fetched records
+            return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
         encoded = write_unsigned_varint(value)
         if value < _CACHED_VARINTS:
             self[value] = encoded

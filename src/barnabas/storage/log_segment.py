@@ -29,6 +29,7 @@ from barnabas.storage.transaction_index import AbortedTransactionEntry, Transact
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 RECENT_BATCHES: Final = 128
 """Places of the newest batches kept in memory, so that a consumer at the end of the log is served without a search."""
+_new_tuple: Final = tuple.__new__
 
 Batch = RecordBatch | LegacyBatch
 
@@ -215,7 +216,7 @@ class LogSegment:
                 sequels.note(found.last_offset + 1, position + batch_size)
         limit = max_bytes if not min_one_message or max_bytes > batch_size else batch_size
         size = min(max_position - position, limit)
-        metadata = LogOffsetMetadata(start_offset, self.base_offset, position)
+        metadata = _new_tuple(LogOffsetMetadata, (start_offset, self.base_offset, position))
         if size <= 0:
             return FetchDataInfo(metadata, b"", first_entry_incomplete=limit < batch_size)
         return FetchDataInfo(metadata, FileRecords(self.file.borrow(), position, size), limit < batch_size)

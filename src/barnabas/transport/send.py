@@ -164,7 +164,7 @@ class Send:
                 if first.__class__ is FileRecords:
                     if file_bytes_left <= 0:
                         return False  # still writable: the Selector goes on with it in its next turn
-                    if len(first) >= READ_INSTEAD_BYTES:
+                    if first.size >= READ_INSTEAD_BYTES:
                         file_bytes_left -= self._write_file(first, file_bytes_left)
                         continue
                 file_bytes_left -= self._write_buffers()
@@ -215,21 +215,28 @@ class Send:
         while count < len(pieces) and count < _MAX_PIECES:
             piece = pieces[count]
             if piece.__class__ is FileRecords:
-                if len(piece) >= READ_INSTEAD_BYTES or read_bytes >= _READ_BYTES_PER_WRITE:
+                if piece.size >= READ_INSTEAD_BYTES or read_bytes >= _READ_BYTES_PER_WRITE:
                     followed_by_file = True
                     break
-                read_bytes += len(piece)
+                read_bytes += piece.size
                 pieces[count] = self._read_file(piece)
             elif piece.__class__ is LazyDownConversionRecords:
                 followed_by_file = True
                 break
             count += 1
-        batch: Sequence[Any] = pieces if count == len(pieces) else pieces[:count]
-        size = sum(map(len, batch))
-        written = self._send_pieces(batch, (), MORE if followed_by_file else 0)
+        flags = MORE if followed_by_file else 0
+        if count == 1:  # before a large range, and behind it: the usual fetch
+            size = len(pieces[0])
+            written = self._send_bytes(pieces[0], flags)
+        else:
+            batch: Sequence[Any] = pieces if count == len(pieces) else pieces[:count]
+            size = sum(map(len, batch))
+            written = self._send_pieces(batch, (), flags)
         self.unsent -= written
-        self._drop(written)
-        if written < size:
+        if written == size:
+            del pieces[:count]
+        else:
+            self._drop(written)
             self.writable = False
         return read_bytes
 

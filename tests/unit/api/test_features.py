@@ -1,0 +1,58 @@
+"""UpdateFeatures where this broker is not the controller, or the caller may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.api.apis import Apis
+from barnabas.api.authorize import AclOperation, AllowEverything, Authorizer, ResourceType
+from barnabas.api.handlers.features import FeaturesApi
+from barnabas.api.registry import Handler, Registry
+from barnabas.api.request import ConnectionContext
+from barnabas.api.request_parser import RequestParser
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import encode_request_header
+from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateMetadataRequest
+from barnabas.purgatory.action_queue import ActionQueue
+from tests.support.recording_channel import RecordingChannel, connection
+
+
+class Nobody:
+    """Allows nothing."""
+
+    def allows(
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
+        assert (operation, resource_type) == (AclOperation.ALTER, ResourceType.CLUSTER)
+        return False
+
+
+def update_features(authorizer: Authorizer, controller_id: int) -> Any:
+    metadata = MetadataCache(0)
+    metadata.update_metadata(UpdateMetadataRequest(controller_id=controller_id))
+    api = FeaturesApi(0, metadata, authorizer)
+    parser = RequestParser(Registry([Handler(ApiKey.UPDATE_FEATURES, 0, 2, api.update_features, api.error)]))
+    body = UpdateFeaturesRequest(1_000, [UpdateFeaturesRequest.FeatureUpdateKey("foo", 1)])
+    frame = encode_request_header(body.api_key, 1, 1, "me") + b"".join(map(bytes, body.encode(1)))
+    channel = RecordingChannel()
+    Apis(ActionQueue(), lambda: 1).handle(parser.parse(frame, connection(), channel=channel, received_ns=1))
+    return channel.answer()
+
+
+@pytest.mark.parametrize(
+    ("authorizer", "controller_id", "code"),
+    [
+        (AllowEverything(), 0, ErrorCode.NONE),
+        (AllowEverything(), 1, ErrorCode.NOT_CONTROLLER),
+        (AllowEverything(), -1, ErrorCode.NOT_CONTROLLER),
+        (Nobody(), 0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ],
+)
+def test_who_may_update_features_and_where(authorizer: Authorizer, controller_id: int, code: ErrorCode) -> None:
+    answer = update_features(authorizer, controller_id)
+    assert answer.error_code == code
+    assert bool(answer.results) == (code is ErrorCode.NONE)

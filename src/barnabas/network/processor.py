@@ -365,7 +365,7 @@ class Processor(AbstractServerThread):
             if self._waiting_requests or not request.brief or not self._may_run_inline or self._queue_the_rest:
                 self._selector.mute(channel)
                 if channel.memory is not None and reader.release is None:
-                    channel.memory.request_bytes = request.request_size
+                    channel.memory.request_waits(request.request_size)
                 self._enqueue(request)
                 return
             self.metrics.inline_requests += 1

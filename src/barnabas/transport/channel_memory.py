@@ -43,19 +43,19 @@ class ChannelMemory:
         """What it waited for, until its reader comes for it."""
         self.has_lease = False
         self.request_bytes = 0
-        """The small frame of a request that waits for a handler, or is being handled by one; set by the Processor."""
+        """Of a small request that waits for a handler, or is being handled by one; see `request_waits`."""
         self.mark_ns = 0
         self.mark_moved = 0
 
     # -- called by the FrameReader -----------------------------------------------------------------------------------
 
-    def reserve(self, size: int) -> MemoryLease | None:
+    def reserve(self, size: int, *, is_small: bool = False) -> MemoryLease | None:
         """Memory for a whole frame; None: wait, the Selector reads on when there is some. Raises ValueError."""
         lease = self.granted
         if lease is not None:
             self.granted = None
         else:
-            lease = self.keeper.allocate(self, size)
+            lease = self.keeper.allocate(self, size * self.keeper.pool.request_expansion if is_small else size)
         if lease is not None:
             self.has_lease = True
             self.keeper.holds(self)
@@ -73,6 +73,10 @@ class ChannelMemory:
         self.keeper.pool.release(lease)
 
     # -- called by the Selector and the Processor --------------------------------------------------------------------
+
+    def request_waits(self, size: int) -> None:
+        """A request whose frame of `size` bytes has no lease is going to wait for a handler. Told by the Processor."""
+        self.request_bytes = size * self.keeper.pool.request_expansion
 
     def update(self) -> None:
         """Charge what the channel keeps now: received bytes not taken yet, a request waiting, answers not sent."""

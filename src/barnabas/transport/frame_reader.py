@@ -8,8 +8,8 @@ with; and nothing is allocated because of a length prefix.
   list, joined when it is whole (and now and then before, so that a peer sending single bytes costs little more
   memory than it has sent).
 - Larger frames are received straight into a recycled buffer, which grows with the bytes received, together with the
-  four bytes after them: the next length prefix, so that a run of large frames is never copied. Where memory is
-  limited, a lease for the whole frame comes first; while there is none, nothing more is received.
+  four bytes after them: the next length prefix, so that a run of large frames is never copied.
+- Where memory is limited, a lease comes first for frames of 8 KiB and more; without one nothing more is received.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 
 from barnabas.transport.channel_memory import FREE_BYTES, ChannelMemory
 from barnabas.transport.frame_buffer_pool import FrameBufferPool, PooledFrame
-from barnabas.transport.memory_pool import MemoryLease
+from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
 _LENGTH: Final = struct.Struct(">i")
 _PREFIX_BYTES: Final = 4
@@ -28,13 +28,31 @@ RECEIVE_BYTES: Final = 65536
 LARGE_FRAME_BYTES: Final = 65536
 _LARGE_RECEIVE_BYTES: Final = 1 << 20  # at most so much of one channel at a time
 _PIECES_BEFORE_JOIN: Final = 64
-_EARNEST_BYTES: Final = 8 * 1024  # of a large frame, before memory is asked for: a prefix alone keeps none from others
+LEASED_FRAME_BYTES: Final = 8 * 1024
+"""From this size on a frame needs a lease, where memory is limited. It is asked for when so much of the frame is here:
+a prefix alone keeps none from others."""
 
 Frame = bytes | memoryview
 
 
 class InvalidReceive(Exception):
     """A length prefix that no frame of ours can have (Kafka: InvalidReceiveException). Its channel closes."""
+
+
+class LeasedFrame:
+    """One frame that is plain `bytes` and has a lease; `release` gives it back, once."""
+
+    __slots__ = ("_lease", "_pool")
+
+    def __init__(self, lease: MemoryLease, pool: MemoryPool) -> None:
+        self._lease: MemoryLease | None = lease
+        self._pool = pool
+
+    def release(self) -> None:
+        """A second call is harmless."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            self._pool.release(lease)
 
 
 class FrameReader:
@@ -54,6 +72,7 @@ class FrameReader:
         "_recv",
         "_recv_into",
         "_size",
+        "_whole_bytes",
         "buffered",
         "drained",
         "ended",
@@ -77,7 +96,9 @@ class FrameReader:
         self._max_bytes = max_bytes
         self._memory = memory
         # Where memory is limited, the beginning of a frame that has to wait for some is free: so it must be small.
-        self._receive_bytes = RECEIVE_BYTES if memory is None else FREE_BYTES - _EARNEST_BYTES
+        self._receive_bytes = RECEIVE_BYTES if memory is None else FREE_BYTES - LEASED_FRAME_BYTES
+        # At most so much, when it is one frame, is returned as it is.
+        self._whole_bytes = _PREFIX_BYTES + (max_bytes if memory is None else min(max_bytes, LEASED_FRAME_BYTES - 1))
         self.buffered = b""
         """Received and not cut yet: at most `RECEIVE_BYTES` and one small frame. Empty: `next_frame` has nothing."""
         self._position = 0
@@ -107,8 +128,8 @@ class FrameReader:
 
     @property
     def bytes_kept(self) -> int:
-        """Memory they take, but for that of a large frame, which has its lease."""
-        return len(self.buffered) + sum(map(len, self._pieces))
+        """Memory they take, but for that of a frame which has its lease."""
+        return 0 if self._lease is not None else len(self.buffered) + sum(map(len, self._pieces))
 
     @property
     def missing(self) -> int:
@@ -140,10 +161,8 @@ class FrameReader:
         self.drained = count < self._receive_bytes
         if self._pieces:
             return self._add_piece(data)
-        if count > _PREFIX_BYTES and _LENGTH.unpack_from(data)[0] == count - _PREFIX_BYTES:
+        if _PREFIX_BYTES < count <= self._whole_bytes and _LENGTH.unpack_from(data)[0] == count - _PREFIX_BYTES:
             # The usual case: one whole request.
-            if count - _PREFIX_BYTES > self._max_bytes:
-                raise self._invalid(count - _PREFIX_BYTES)
             self.release = None
             return data[_PREFIX_BYTES:]
         if not count:
@@ -167,6 +186,8 @@ class FrameReader:
             raise self._invalid(size)
         start = position + _PREFIX_BYTES
         end = start + size
+        if self._memory is not None and size >= LEASED_FRAME_BYTES:
+            return self._next_leased_frame(self._memory, start, end)
         if end <= len(data):
             if end == len(data):
                 self.buffered = b""
@@ -177,15 +198,40 @@ class FrameReader:
             return data[start:end]
         if size < LARGE_FRAME_BYTES:
             self._keep_rest(_PREFIX_BYTES + size)
-        elif held < _EARNEST_BYTES and self._memory is not None:
-            self._keep_rest(_EARNEST_BYTES)
-        elif self._start_large(size, data[start:]):
-            self.buffered = b""
-            self._position = 0
-        elif position:
-            self.buffered = data[position:]
-            self._position = 0
+        else:
+            self._start_large(size, data[start:])
         return None
+
+    def _next_leased_frame(self, memory: ChannelMemory, start: int, end: int) -> Frame | None:
+        """`next_frame`, for a frame that needs a lease, and has it already if some of it was received before."""
+        data = self.buffered
+        size = end - start
+        is_whole = end <= len(data)
+        if not is_whole and len(data) - start < LEASED_FRAME_BYTES:
+            self._keep_rest(_PREFIX_BYTES + LEASED_FRAME_BYTES)
+            return None
+        if self._lease is None:
+            try:
+                self._lease = memory.reserve(size, is_small=size < LARGE_FRAME_BYTES)
+            except ValueError as error:
+                raise InvalidReceive(f"Invalid receive (size = {size}): {error}") from error
+            self.waiting = self._lease is None
+            if self._lease is None:
+                self.buffered = data[start - _PREFIX_BYTES :]
+                self._position = 0
+                return None
+        if not is_whole:
+            if size < LARGE_FRAME_BYTES:
+                self._keep_rest(_PREFIX_BYTES + size)
+            else:
+                self._start_large(size, data[start:])
+            return None
+        lease, self._lease = self._lease, None
+        memory.pass_on()
+        self.buffered = data[end:]
+        self._position = 0
+        self.release = LeasedFrame(lease, memory.keeper.pool).release
+        return data[start:end]
 
     def close(self) -> None:
         """Forget what was received; a buffer of the pool goes back."""
@@ -193,14 +239,14 @@ class FrameReader:
         self._position = 0
         self._pieces.clear()
         buffer = self._buffer
+        lease, self._lease = self._lease, None
         if buffer is not None:
             self._buffer = None
             self._filled = 0
-            lease, self._lease = self._lease, None
             if lease is None or lease.buffer is None:
                 self._pool.give_back(buffer)
-            if lease is not None and self._memory is not None:
-                self._memory.give_back(lease)
+        if lease is not None and self._memory is not None:
+            self._memory.give_back(lease)
 
     def _invalid(self, size: int) -> InvalidReceive:
         self.buffered = b""
@@ -231,17 +277,8 @@ class FrameReader:
         pieces.clear()
         return self.next_frame()
 
-    def _start_large(self, size: int, head: bytes) -> bool:
-        """Begin to receive a large frame; False for lack of memory. Raises InvalidReceive if it is never given."""
-        lease: MemoryLease | None = None
-        if self._memory is not None:
-            try:
-                lease = self._memory.reserve(size)
-            except ValueError as error:
-                raise InvalidReceive(f"Invalid receive (size = {size}): {error}") from error
-            self.waiting = lease is None
-            if lease is None:
-                return False
+    def _start_large(self, size: int, head: bytes) -> None:
+        lease = self._lease
         if lease is not None and lease.buffer is not None:
             buffer = lease.buffer
         else:
@@ -252,10 +289,10 @@ class FrameReader:
             buffer.extend(bytes(len(head) - len(buffer)))
         buffer[: len(head)] = head
         self._buffer = buffer
-        self._lease = lease
         self._size = size
         self._filled = len(head)
-        return True
+        self.buffered = b""
+        self._position = 0
 
     def _read_large(self) -> Frame | None:
         buffer = self._buffer

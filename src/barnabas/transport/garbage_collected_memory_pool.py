@@ -32,8 +32,16 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
         *,
         strict: bool = False,
         large_bytes: int | None = None,
+        request_expansion: int = 1,
     ) -> None:
-        super().__init__(size, max_allocation_bytes, now, strict=strict, large_bytes=large_bytes)
+        super().__init__(
+            size,
+            max_allocation_bytes,
+            now,
+            strict=strict,
+            large_bytes=large_bytes,
+            request_expansion=request_expansion,
+        )
         self.leaked = 0
         self._numbers = itertools.count(1)
         self._in_use: dict[int, weakref.ref[MemoryLease]] = {}  # by the lease's number

@@ -32,6 +32,10 @@ class MemoryPool(Protocol):
     """Sizes in bytes."""
 
     @property
+    def request_expansion(self) -> int:
+        """How many times its frame a request below 64 KiB is counted, for it takes more once it is parsed."""
+
+    @property
     def size(self) -> int:
         """What it may hand out in all."""
 
@@ -73,6 +77,7 @@ class MemoryPool(Protocol):
 class UnlimitedMemoryPool:
     """Kafka's MemoryPool.NONE: counts nothing and refuses nobody. A Selector that is given it does not even ask."""
 
+    request_expansion: Final = 1
     size: Final = (1 << 63) - 1
     available_memory: Final = (1 << 63) - 1
     is_out_of_memory: Final = False

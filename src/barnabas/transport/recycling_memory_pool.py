@@ -16,6 +16,7 @@ from barnabas.transport.memory_pool import MemoryLease
 class RecyclingMemoryPool:
     """Buffers of `batch_size` bytes, of which at most `max_retained` are kept while nobody needs them."""
 
+    request_expansion: Final = 1
     available_memory: Final = (1 << 63) - 1
     is_out_of_memory: Final = False
     shortage: Final = 0

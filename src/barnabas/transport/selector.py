@@ -414,7 +414,7 @@ class Selector:
                 self.completed_sends.append(channel)
                 if channel.closing:
                     self._fail(channel, channel.state, None)
-            elif channel.memory is not None:
+            if channel.memory is not None:
                 channel.memory.update()
 
     def _after_incomplete_write(self, channel: KafkaChannel) -> None:

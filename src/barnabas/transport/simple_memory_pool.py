@@ -25,10 +25,11 @@ class SimpleMemoryPool:
         *,
         strict: bool = False,
         large_bytes: int | None = None,
+        request_expansion: int = 1,
     ) -> None:
         """`max_allocation_bytes`: of one lease. `now`: nanoseconds. strict: hand out only what is left in full.
 
-        large_bytes: a lease of more is large; None: none is.
+        large_bytes: a lease of more is large; None: none is. request_expansion: see MemoryPool.
         """
         if not 0 < max_allocation_bytes <= size:
             raise ValueError(
@@ -36,6 +37,7 @@ class SimpleMemoryPool:
                 f"provided {size} and {max_allocation_bytes} respectively"
             )
         self.size = size
+        self.request_expansion = request_expansion
         self._max_allocation_bytes = max_allocation_bytes
         self._strict = strict
         self._now = now

@@ -170,20 +170,52 @@ def test_small_frames_need_no_memory_of_the_pool(world: World) -> None:
 
 def test_what_lies_behind_a_request_in_progress_is_charged_but_for_the_free_bytes(world: World) -> None:
     client = world.accepted("a")
-    client.send(prefixed(50_000, sent=40_000))
-    world.poll()
-    assert world.pool.available_memory == POOL - (40_004 - FREE_BYTES)
-    client.send(bytes(10_000) + prefixed(10_000))
+    client.send(prefixed(4_000) + prefixed(7_000) + prefixed(6_000))
     world.selector.poll(300)
     (channel,) = world.selector.completed_receives
     assert channel.memory is not None
-    channel.memory.request_bytes = 50_000  # the Processor puts it into the queue
+    assert world.is_balanced()
+    world.answer("a", bytes(CAPACITY + 30_000))
+    assert world.pool.available_memory == POOL - (30_000 + 17_012 - FREE_BYTES)
+    channel.memory.request_waits(4_000)  # the Processor puts it into the queue
     channel.memory.update()
-    assert world.pool.available_memory < POOL - (50_000 - FREE_BYTES)
+    assert world.pool.available_memory == POOL - (34_000 + 17_012 - FREE_BYTES)
     channel.memory.request_bytes = 0
-    assert channel.take_receive() is not None
-    assert channel.take_receive() is not None
-    channel.memory.update()
+    client.take()
+    world.poll()
+    assert world.is_balanced()
+
+
+def test_medium_frames_have_leases_that_count_what_they_become() -> None:
+    world = World(GarbageCollectedMemoryPool(POOL, POOL, MockClock().nanoseconds, request_expansion=4))
+    client = world.accepted("a")
+    client.send(prefixed(40_000, sent=7_000))
+    world.poll()
+    assert world.is_balanced()
+    client.send(bytes(20_000))
+    world.poll()
+    assert world.pool.available_memory == POOL - 160_000
+    client.send(bytes(13_000) + prefixed(9_000))
+    world.poll()
+    assert world.received == [("a", 40_000), ("a", 9_000)]
+    assert world.pool.available_memory == POOL - 196_000
+    waiting = world.accepted("b")
+    waiting.send(prefixed(20_000) + prefixed(100))
+    world.poll()
+    waiting.send(prefixed(20_000))
+    world.poll()
+    assert world.received[2:] == [("b", 20_000), ("b", 100)]
+    world.release()
+    world.poll()
+    assert world.received[4:] == [("b", 20_000)]
+    while world.releases:
+        world.release()
+    assert world.is_balanced()
+    client.send(prefixed(60_000, sent=50_000))
+    world.poll()
+    assert world.pool.available_memory == POOL - 240_000
+    client.reset()
+    world.poll()
     assert world.is_balanced()
 
 

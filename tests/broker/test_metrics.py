@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from tests.support.raw_client import ConnectionClosed, RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA, make_server
@@ -50,12 +51,27 @@ class Scrape:
         return self.value(name, **labels) - earlier.value(name, **labels)
 
 
-@pytest.fixture(params=["inline", "queue"])
-def measured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    server = make_server(request.param, tmp_path, metrics_listen="127.0.0.1:0")
+@pytest.fixture(scope="module")
+def inline_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One for all tests of this module: each looks at what changed."""
+    server = make_server("inline", tmp_path_factory.mktemp("inline"), metrics_listen="127.0.0.1:0")
     server.start()
-    yield server, request.param
+    yield server
     server.stop()
+
+
+@pytest.fixture(scope="module")
+def queue_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    server = make_server("queue", tmp_path_factory.mktemp("queue"), metrics_listen="127.0.0.1:0")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["inline", "queue"])
+def measured(request: pytest.FixtureRequest) -> tuple[Any, str]:
+    """A server, and how requests go there."""
+    return request.getfixturevalue(f"{request.param}_server"), request.param
 
 
 def scrape_when(server: Any, name: str, at_least: float, **labels: str) -> Scrape:
@@ -149,19 +165,32 @@ def test_gauges_of_threads_queues_and_the_broker(measured: Any) -> None:
 
 def test_errors_of_a_client_that_waits_for_no_answer_are_counted(measured: Any) -> None:
     server, _ = measured
+    labels = {"request": "Produce", "error": "UNKNOWN_TOPIC_OR_PARTITION"}
+    before = Scrape(server).value(f"{REQUESTS}_errors_total", **labels)
     with RawClient(server) as client:
         client.send(client.produce_request("nowhere", make_batch([b"v"]), 9, acks=0), 9)
         with pytest.raises(ConnectionClosed):
             client.receive_frame()
-    scrape_when(server, f"{REQUESTS}_errors_total", 1, request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION")
+    scrape_when(server, f"{REQUESTS}_errors_total", before + 1, **labels)
 
 
-@pytest.fixture
-def inline_server(tmp_path: Path) -> Iterator[Any]:
-    server = make_server("inline", tmp_path, metrics_listen="127.0.0.1:0")
-    server.start()
-    yield server
-    server.stop()
+def test_the_request_log_is_switched_on_while_the_broker_runs(inline_server: Any) -> None:
+    change = IncrementalAlterConfigsRequest.AlterableConfig("kafka.request.logger", 0, "DEBUG")
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(8, "0", [change])
+    with RawClient(inline_server) as client:
+        client.create_topic("logged")
+        answer = client.call(IncrementalAlterConfigsRequest([resource]), 1, IncrementalAlterConfigsResponse)
+        assert answer.responses[0].error_code == 0, answer
+        deadline = time.monotonic() + 30
+        while "Completed request:" not in inline_server.log_text():  # it follows within a second
+            assert time.monotonic() < deadline
+            assert client.produce("logged", make_batch([b"v"])).error_code == 0
+        lines = inline_server.log_text().splitlines()
+    line = next(line for line in lines if "Completed request:" in line)
+    text = line.partition("Completed request:")[2].rpartition(" (")[0]
+    described = json.loads(text)
+    assert described["requestHeader"]["requestApiKeyName"] == "PRODUCE"
+    assert described["request"]["topicData"][0]["partitionData"][0]["recordsSizeInBytes"] > 60
 
 
 def test_health_and_what_is_no_page(inline_server: Any) -> None:

@@ -48,6 +48,7 @@ def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
     """Turn what the clients raise into one line on stderr and an exit status; anything else is a bug and shows."""
     from barnabas.clients.errors import ClientTimeout
     from barnabas.protocol.errors import ApiError
+    from barnabas.rpc.client_request import UnsupportedVersion
 
     # The clients log what they try again; here only the outcome counts.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
@@ -55,6 +56,8 @@ def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
         yield
     except ApiError as error:
         fail(f"{error.message} ({error.code.name})")
+    except UnsupportedVersion as error:
+        fail(f"the broker cannot do this: {error}")
     except ClientTimeout as error:
         fail(f"no answer from {bootstrap_servers} in time: {error}")
     except BrokenPipeError:

@@ -6,8 +6,9 @@ All systems are up at once, and each round goes round them. First one client aft
 API versions (so that the connection has been served, not merely accepted) and closes: connections a second, and the
 broker's CPU per connection. Then so many connections are opened, each asks for the API versions once and is idle from
 there on, while one client produces 100 byte records, acks=1, one at a time: produces a second, p50 and p99, the
-broker's CPU per produce, its CPU while nobody asks for anything, and its resident memory per idle connection.
-Prints medians over the rounds, and ratios to Apache Kafka of the same run; --output keeps every figure.
+broker's CPU per produce, its CPU while nobody asks for anything, and its resident memory per idle connection: what it
+grew by since it was warm (a JVM's heap hides most of that). Prints medians over the rounds, and ratios to Apache Kafka
+of the same run; --output keeps every figure.
 """
 
 from __future__ import annotations
@@ -77,11 +78,10 @@ def idle_connections(server: ServerProcess, count: int) -> Iterator[None]:
             connection.close()
 
 
-def busy_beside_idle(server: ServerProcess, count: int, seconds: float) -> Result:
-    """One busy client beside `count` idle ones."""
-    before_mib = resident_mib(server.pid)
+def busy_beside_idle(server: ServerProcess, count: int, seconds: float, empty_mib: float) -> Result:
+    """One busy client beside `count` idle ones; `empty_mib` is what the broker took before there was any."""
     with idle_connections(server, count):
-        held_mib = resident_mib(server.pid) - before_mib
+        held_mib = resident_mib(server.pid) - empty_mib
         before = cpu_seconds(server.pid)
         time.sleep(IDLE_SECONDS)
         idle_share = (cpu_seconds(server.pid) - before).total / IDLE_SECONDS
@@ -95,6 +95,7 @@ def busy_beside_idle(server: ServerProcess, count: int, seconds: float) -> Resul
 def measure(servers: dict[str, ServerProcess], idle_counts: Sequence[int], rounds: int, seconds: float) -> list[Result]:
     """Every figure of every round."""
     results = []
+    empty_mib = {name: resident_mib(server.pid) for name, server in servers.items()}
     for number in range(rounds):
         for name, server in servers.items():
             cell: Result = {"system": name, "round": number, "cell": CHURN}
@@ -102,7 +103,7 @@ def measure(servers: dict[str, ServerProcess], idle_counts: Sequence[int], round
         for count in idle_counts:
             for name, server in servers.items():
                 cell = {"system": name, "round": number, "cell": f"{count} idle connections"}
-                results.append(cell | busy_beside_idle(server, count, seconds))
+                results.append(cell | busy_beside_idle(server, count, seconds, empty_mib[name]))
     return results
 
 

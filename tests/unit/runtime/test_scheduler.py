@@ -142,3 +142,37 @@ def test_mock_scheduler_runs_what_is_due_in_order() -> None:
     assert scheduler.tick(4) == 2
     assert sorted(ran) == ["late", "periodic", "periodic", "periodic"]
     assert scheduler.waiting == ["periodic"]
+
+
+def test_it_is_resized_while_tasks_run(scheduler: ThreadScheduler) -> None:
+    """Surplus threads end with their task, those that come back are not doubled, and no task is lost."""
+
+    def names(count: int) -> set[str]:
+        """The threads that `count` tasks which wait for one another run on."""
+        together = threading.Barrier(count + 1)
+        seen: list[str] = []
+
+        def task() -> None:
+            seen.append(threading.current_thread().name)
+            together.wait(PATIENCE_SECONDS)
+
+        for _ in range(count):
+            scheduler.schedule("together", task)
+        together.wait(PATIENCE_SECONDS)
+        return set(seen)
+
+    scheduler.start()
+    scheduler.resize(4)
+    assert names(4) == {f"scheduler-{number}" for number in range(4)}
+    resized = threading.Event()
+    scheduler.schedule("shrinks itself", lambda: (scheduler.resize(1), resized.set()))
+    assert resized.wait(PATIENCE_SECONDS)
+    scheduler.resize(3)
+    assert names(3) <= {f"scheduler-{number}" for number in range(4)}
+    scheduler.resize(1)
+    assert len(names(1)) == 1
+    with pytest.raises(ValueError, match="needs a thread"):
+        scheduler.resize(0)
+    scheduler.shutdown()
+    scheduler.resize(5)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("scheduler-")]

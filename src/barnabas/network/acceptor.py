@@ -109,6 +109,7 @@ class Acceptor(AbstractServerThread):
             del self._processors[len(self._processors) - len(removed) :]
             started = self._processors_started
         for processor in removed:
+            logger.info("Removing %s, which has %d connections", processor.name, processor.connection_count)
             for accepted, address in processor.begin_retirement(RETIREMENT_MS):
                 self._hand_over(accepted, address)
             if not started:

@@ -55,6 +55,8 @@ class FakeProcessor:
 
     def __init__(self, number: int, room: int) -> None:
         self.processor_id = number
+        self.name = str(number)
+        self.connection_count = 0
         self.room = room
         self.taken: list[Any] = []
         self.asked_to_wait = 0

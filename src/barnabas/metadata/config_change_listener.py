@@ -40,6 +40,7 @@ class ConfigChangeListener:
         self._lock = threading.Lock()
         self._callbacks: dict[str, tuple[ConfigCallback, ...]] = {}
         self._last_executed = -1
+        self._stopped = False
 
     def register(self, entity_type: str, callback: ConfigCallback) -> None:
         """Have `callback(entity name, settings)` called when an entity of `entity_type` (ConfigType) changes.
@@ -65,16 +66,23 @@ class ConfigChangeListener:
             self._purge(names)
 
     def stop(self) -> None:
-        """Hear no more."""
+        """Hear no more; when this returns nothing is being read any more, and the store may be closed."""
         self._zk.access.unregister_child_change_handler(ConfigEntityChangeNotificationZNode.path)
+        self._stopped = True
+        with self._lock:
+            pass
 
     def _schedule(self) -> None:
         self._scheduler.schedule("config-changes", self._read_notices)
 
     def _read_notices(self) -> None:
         with self._lock:
+            if self._stopped:
+                return
             names = self._zk.configs.notifications()
             for name in names:
+                if self._stopped:
+                    return
                 if _number(name) > self._last_executed:
                     self._last_executed = _number(name)
                     self._read_notice(name)

@@ -122,3 +122,13 @@ def test_only_an_unclean_election_that_is_allowed_now_is_told_of() -> None:
     changed("unset", {"retention.ms": "5"})
     changed("yes", {"unclean.leader.election.enable": " TRUE "})
     assert allowed == ["yes"]
+
+
+def test_a_reading_that_was_due_at_the_stop_does_not_touch_the_store(fixture: Fixture) -> None:
+    fixture.listener.start()
+    fixture.repository.change_topic_config("orders", {"retention.ms": "2"})
+    fixture.store.deliver()
+    fixture.listener.stop()
+    fixture.zk.access.store.close()
+    assert fixture.scheduler.tick() == 1
+    assert fixture.heard == []

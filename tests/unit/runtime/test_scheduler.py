@@ -165,7 +165,12 @@ def test_it_is_resized_while_tasks_run(scheduler: ThreadScheduler) -> None:
     scheduler.resize(4)
     assert names(4) == {f"scheduler-{number}" for number in range(4)}
     resized = threading.Event()
-    scheduler.schedule("shrinks itself", lambda: (scheduler.resize(1), resized.set()))
+
+    def shrink() -> None:
+        scheduler.resize(1)
+        resized.set()
+
+    scheduler.schedule("shrinks itself", shrink)
     assert resized.wait(PATIENCE_SECONDS)
     scheduler.resize(3)
     assert names(3) <= {f"scheduler-{number}" for number in range(4)}

@@ -20,8 +20,8 @@ from barnabas.quota.controller_mutation_quota import ControllerMutationQuota
 
 ErrorResponse = Callable[[Request[Any], ErrorCode, str | None], Message | None]
 
-BRIEF_LIMIT_BYTES: Final = 16 * 1024
-"""About a thousand partitions of ListOffsets, the dearest per byte: some 20 ms. A Fetch of 500 is below it."""
+BRIEF_LIMIT_BYTES: Final = 8 * 1024
+"""About a millisecond: 500 partitions of ListOffsets, 240 of a Fetch (docs/decisions/0013-what-runs-at-once.md)."""
 
 
 class ThrottledBy(Enum):

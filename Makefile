@@ -63,6 +63,7 @@ bench: compiled ## measure everything against Apache Kafka (an hour; needs Java,
 	$(BIN)/python -m benchmarks.mixed_load
 	$(BIN)/python -m benchmarks.bytecodes
 	$(BIN)/python -m benchmarks.time_by_layer
+	$(BIN)/python -m benchmarks.metrics_cost
 	$(BIN)/python -m benchmarks.system_calls --systems barnabas barnabas-compiled
 
 .PHONY: compiled
@@ -82,8 +83,9 @@ test-compiled: compiled ## run a sample of the tests against build/compiled
 		$(COMPILED_TESTS) $(PYTEST_ARGS)
 
 .PHONY: docs
-docs: $(VENV)/.installed-test ## rewrite the pages that are made from tables
+docs: $(VENV)/.installed-test ## rewrite the pages that are made from tables and from a running broker
 	$(BIN)/python -m tests.architecture.generated_docs
+	$(BIN)/python -m tests.architecture.metrics_page
 
 .PHONY: lock
 lock: ## resolve the requirements again (pins new versions)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from tests.architecture.source_tree import ROOT
 from tests.support.raw_client import ConnectionClosed, RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA, make_server
 
@@ -231,3 +234,17 @@ def test_an_address_that_cannot_be_had_ends_the_start(tmp_path: Path) -> None:
     with broker(metrics_listen="[::1]:0") as running:
         assert running.console_url is not None
         assert running.console_url.startswith("http://[::1]:")
+
+
+def test_the_page_in_docs_is_what_a_running_broker_has() -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "tests.architecture.metrics_page", "--print"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    ).stdout
+    assert made == (ROOT / "docs" / "metrics.md").read_text(), "make docs"
+    undescribed = [line for line in made.splitlines() if line.endswith("|  |")]
+    assert not undescribed, "console/metric_descriptions.py"

@@ -6,6 +6,9 @@ made, in a registry all classes share.
 
 from __future__ import annotations
 
+from functools import partial
+
+from barnabas.broker.linux_io import linux_io_counters
 from barnabas.metrics.metrics_registry import TICK_INTERVAL_MS, MetricsRegistry
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.replica_metrics import register_replica_metrics
@@ -25,4 +28,10 @@ def register_broker_metrics(
     """Register all metrics and begin to compute rates."""
     register_replica_metrics(registry, replicas)
     register_storage_metrics(registry, log_manager)
+    for name in linux_io_counters():
+        registry.gauge("kafka.server", "KafkaServer", f"linux-disk-{name}", partial(_linux_io, name))
     scheduler.schedule("metrics-tick", lambda: registry.tick(clock.nanoseconds()), period_ms=TICK_INTERVAL_MS)
+
+
+def _linux_io(name: str) -> float:
+    return linux_io_counters().get(name, 0)

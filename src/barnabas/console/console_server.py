@@ -60,7 +60,13 @@ class ConsoleServer:
 
 def _metrics_application(metrics: MetricsRegistry) -> Application:
     try:
-        from prometheus_client import CollectorRegistry, make_wsgi_app  # noqa: PLC0415 an extra
+        from prometheus_client import (  # noqa: PLC0415 an extra
+            CollectorRegistry,
+            GCCollector,
+            PlatformCollector,
+            ProcessCollector,
+            make_wsgi_app,
+        )
 
         from barnabas.console.metrics_collector import MetricsCollector  # noqa: PLC0415 it needs the extra
     except ImportError as error:
@@ -70,6 +76,8 @@ def _metrics_application(metrics: MetricsRegistry) -> Application:
         ) from error
     registry = CollectorRegistry()
     registry.register(MetricsCollector(metrics))
+    for of_process in (ProcessCollector, PlatformCollector, GCCollector):
+        of_process(registry=registry)
     application: Application = make_wsgi_app(registry)
     return application
 

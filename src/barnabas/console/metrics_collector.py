@@ -11,6 +11,7 @@ from typing import Final
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from barnabas.console.metric_descriptions import description_of
 from barnabas.console.prometheus_names import COUNTER_SUFFIX, help_of, is_counter, labels_of, prometheus_name
 from barnabas.metrics.distribution import PERCENTILES
 from barnabas.metrics.metrics_registry import MetricsRegistry, Sample
@@ -42,7 +43,8 @@ class MetricsCollector(Collector):
 def _family(families: dict[str, Metric], name: str, kind: str, sample: Sample) -> Metric:
     family = families.get(name)
     if family is None:
-        family = families[name] = Metric(name, help_of(sample.name), kind)
+        text = f"{description_of(sample.name) or 'No description'} ({help_of(sample.name)})"
+        family = families[name] = Metric(name, text, kind)
     return family
 
 

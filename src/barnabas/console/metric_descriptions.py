@@ -1,0 +1,203 @@
+"""What each metric says, in a sentence: the help text of `/metrics`, and the table of docs/metrics.md.
+
+Data and one look-up. A test compares it with what a running broker has.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.metrics.metrics_registry import MetricName
+
+_BY_KIND: Final[dict[str, dict[str, str]]] = {
+    "RequestPath": {"RequestsPerSec": "Requests by the way they took: a queue, or at once on the network thread"},
+    "RequestMetrics": {
+        "RequestsPerSec": "Requests by API and version",
+        "DeprecatedRequestsPerSec": "Requests of a version that Kafka 4 no longer takes, by client software",
+        "ErrorsPerSec": "Errors in answers, NONE among them; a request may have several",
+        "RequestQueueTimeMs": "Until a request handler took the request; 0 where it was run at once",
+        "LocalTimeMs": "While the request was handled",
+        "RemoteTimeMs": "Until others let it complete: replicas, or records to fetch",
+        "ThrottleTimeMs": "How long quotas held its client up",
+        "ResponseQueueTimeMs": "Until the network thread took the answer",
+        "ResponseSendTimeMs": "Until the answer's last byte had left",
+        "TotalTimeMs": "From the request's last byte to the answer's",
+        "RequestBytes": "Size of the request",
+        "ResponseBytes": "Size of the answer (ours)",
+        "MessageConversionsTimeMs": "Converting records between formats of different age",
+        "TemporaryMemoryBytes": "Memory that took, beyond the request",
+    },
+    "RequestChannel": {
+        "RequestQueueSize": "Requests that wait for a handler",
+        "ResponseQueueSize": "Answers that wait for a network thread",
+    },
+    "SocketServer": {
+        "NetworkProcessorAvgIdlePercent": "Share of time that network threads wait, 0 to 1, over half a minute",
+        "ExpiredConnectionsKilledCount": "Connections closed because their authentication had expired",
+        "MemoryPoolAvailable": "Bytes left of queued.max.request.bytes",
+        "MemoryPoolUsed": "Bytes of queued.max.request.bytes in use",
+    },
+    "Processor": {"IdlePercent": "Share of time that this network thread waits, 0 to 1, over half a minute"},
+    "Acceptor": {"AcceptorBlockedPercent": "Share of time that a listener's acceptor waits for room or for quotas"},
+    "KafkaRequestHandlerPool": {"RequestHandlerAvgIdlePercent": "Share of time that request handlers wait, 0 to 1"},
+    "KafkaServer": {
+        "BrokerState": "0 not running, 1 starting, 2 recovering logs, 3 running, 6 handing over, 7 shutting down",
+        "linux-disk-read-bytes": "Bytes this process has had read from disks",
+        "linux-disk-write-bytes": "Bytes this process has had written to disks",
+    },
+    "socket-server-metrics": {
+        "connections": "Open connections by client software (KIP-511)",
+        "connection-count": "Open connections",
+        "connection-creation": "Connections accepted",
+        "connection-close": "Connections closed",
+        "successful-authentication": "Connections that authenticated",
+        "failed-authentication": "Connections that did not",
+        "expired-connections-killed-count": "Connections closed because their authentication had expired",
+        "incoming-byte": "Bytes received",
+        "outgoing-byte": "Bytes sent",
+        "select": "Turns of the network thread",
+        "io": "Share of time moving bytes",
+        "io-wait": "Share of time waiting",
+        "io-time-ns": "Nanoseconds moving bytes: in all, or a turn",
+        "io-wait-time-ns": "Nanoseconds waiting: in all, or a turn",
+        "iotime": "Nanoseconds moving bytes (Kafka's old name)",
+        "io-waittime": "Nanoseconds waiting (Kafka's old name)",
+        "connection-accept": "Connections accepted a second, by the measure of quotas",
+        "broker-connection-accept": "Connections accepted a second on all listeners, by the measure of quotas",
+        "connection-accept-throttle-time": "Mean delay of accepted connections, milliseconds",
+        "ip-connection-accept-throttle-time": "Mean delay of connections closed because of their address, milliseconds",
+        "MemoryPoolAvgDepletedPercent": "Share of time without memory for requests",
+        "MemoryPoolDepletedTimeTotal": "Milliseconds without memory for requests",
+    },
+    "BrokerTopicMetrics": {
+        "MessagesInPerSec": "Records appended",
+        "BytesInPerSec": "Bytes appended",
+        "BytesOutPerSec": "Bytes sent to consumers",
+        "BytesRejectedPerSec": "Bytes refused because a batch was too large",
+        "ReplicationBytesInPerSec": "Bytes copied from leaders",
+        "ReplicationBytesOutPerSec": "Bytes sent to followers",
+        "ReassignmentBytesInPerSec": "Bytes copied because of a reassignment",
+        "ReassignmentBytesOutPerSec": "Bytes sent because of a reassignment",
+        "TotalProduceRequestsPerSec": "Produces, each partition of a request counted",
+        "TotalFetchRequestsPerSec": "Fetches, each partition of a request counted",
+        "FailedProduceRequestsPerSec": "Produces that failed for a reason on our side",
+        "FailedFetchRequestsPerSec": "Fetches that failed for a reason on our side",
+        "ProduceMessageConversionsPerSec": "Records converted on their way in",
+        "FetchMessageConversionsPerSec": "Records converted on their way out",
+        "NoKeyCompactedTopicRecordsPerSec": "Records refused: without a key in a compacted topic",
+        "InvalidMagicNumberRecordsPerSec": "Records refused: of a wrong format",
+        "InvalidMessageCrcRecordsPerSec": "Records refused: damaged",
+        "InvalidOffsetOrSequenceRecordsPerSec": "Records refused: offsets or sequence numbers that do not follow",
+    },
+    "ReplicaManager": {
+        "LeaderCount": "Partitions led here",
+        "PartitionCount": "Partitions here",
+        "OfflineReplicaCount": "Partitions in failed log directories",
+        "UnderReplicatedPartitions": "Partitions led here that lack in-sync replicas",
+        "UnderMinIsrPartitionCount": "Partitions with fewer in-sync replicas than min.insync.replicas",
+        "AtMinIsrPartitionCount": "Partitions with just as many in-sync replicas as min.insync.replicas",
+        "ReassigningPartitions": "Partitions led here that are being moved",
+        "ProducerIdCount": "Producers whose sequence numbers are remembered",
+        "IsrShrinksPerSec": "Times a replica fell out of sync",
+        "IsrExpandsPerSec": "Times a replica caught up",
+        "FailedIsrUpdatesPerSec": "Changes of in-sync replicas that could not be stored",
+    },
+    "Partition": {
+        "UnderReplicated": "1 if it lacks in-sync replicas",
+        "UnderMinIsr": "1 if it has fewer in-sync replicas than min.insync.replicas",
+        "AtMinIsr": "1 if it has just as many in-sync replicas as min.insync.replicas",
+        "InSyncReplicasCount": "In-sync replicas, where it is led",
+        "ReplicasCount": "Replicas, where it is led",
+        "LastStableOffsetLag": "From the last stable offset to the high watermark",
+    },
+    "Log": {
+        "Size": "Bytes",
+        "NumLogSegments": "Segments",
+        "LogStartOffset": "First offset",
+        "LogEndOffset": "Offset of the next record",
+    },
+    "LogManager": {
+        "LogDirectoryOffline": "1 if the directory has failed",
+        "OfflineLogDirectoryCount": "Directories that have failed",
+    },
+    "LogCleaner": {
+        "DeadThreadCount": "Cleaners that have ended",
+        "cleaner-recopy-percent": "Share of what was cleaned that was written again",
+        "max-buffer-utilization-percent": "How full the table of keys got, at most",
+        "max-clean-time-secs": "Seconds the longest of the last cleanings took",
+        "max-compaction-delay-secs": "Seconds by which compaction is late, at most",
+    },
+    "LogCleanerManager": {
+        "max-dirty-percent": "Share of the dirtiest log that could be cleaned",
+        "time-since-last-run-ms": "Milliseconds since a log was looked for",
+        "uncleanable-bytes": "Bytes in logs whose cleaning failed",
+        "uncleanable-partitions-count": "Logs whose cleaning failed",
+    },
+    "DelayedOperationPurgatory": {
+        "PurgatorySize": "Watches: one for each key of each waiting operation",
+        "NumDelayedOperations": "Operations that wait",
+    },
+    "DelayedProduceMetrics": {"ExpiresPerSec": "Produces that waited in vain for replicas"},
+    "DelayedFetchMetrics": {"ExpiresPerSec": "Fetches that waited as long as they may"},
+    "DelayedDeleteRecordsMetrics": {"ExpiresPerSec": "Deletions of records that waited in vain for replicas"},
+    "KafkaController": {
+        "ActiveControllerCount": "1 where the controller is",
+        "ControllerState": "What the controller is doing (Kafka's numbers)",
+        "ActiveBrokerCount": "Live brokers",
+        "FencedBrokerCount": "Brokers shut out; none in ZooKeeper mode",
+        "GlobalTopicCount": "Topics of the cluster",
+        "GlobalPartitionCount": "Partitions of the cluster",
+        "OfflinePartitionsCount": "Partitions without a leader",
+        "PreferredReplicaImbalanceCount": "Partitions not led by their preferred replica",
+        "TopicsToDeleteCount": "Topics being deleted",
+        "ReplicasToDeleteCount": "Replicas being deleted",
+        "TopicsIneligibleToDeleteCount": "Topics whose deletion waits",
+        "ReplicasIneligibleToDeleteCount": "Replicas whose deletion waits",
+        "ZkMigrationState": "Always that of a cluster that is not migrating",
+    },
+    "ControllerEventManager": {
+        "EventQueueSize": "Events that wait for the controller",
+        "EventQueueTimeMs": "How long they waited",
+    },
+    "ControllerChannelManager": {
+        "TotalQueueSize": "Requests of the controller that wait to be sent",
+        "QueueSize": "Requests of the controller that wait to be sent, by broker",
+        "RequestRateAndQueueTimeMs": "Requests of the controller, and how long they waited, by broker",
+    },
+    "ControllerStats": {"UncleanLeaderElectionsPerSec": "Leaders elected out of sync: records were lost"},
+    "Produce": {"byte-rate": "Bytes a second", "throttle-time": "Mean milliseconds that quotas held the client up"},
+    "Fetch": {"byte-rate": "Bytes a second", "throttle-time": "Mean milliseconds that quotas held the client up"},
+    "Request": {
+        "request-time": "Percent of a thread's time spent on the client's requests",
+        "exempt-request-time": "Percent of a thread's time spent on requests that no quota is for",
+        "throttle-time": "Mean milliseconds that quotas held the client up",
+    },
+    "ControllerMutation": {
+        "mutation-rate": "Partitions created and deleted a second",
+        "tokens": "Partitions that may be created or deleted at once",
+        "throttle-time": "Mean milliseconds that quotas held the client up",
+    },
+}
+
+_EVERYWHERE: Final = {"queue-size": "Connections held up by this quota now"}
+_TIMER: Final = "RateAndTimeMs"
+_ENDINGS: Final = ("", "-rate", "-total", "-ratio", "-avg")
+_PLANE: Final = "ControlPlane"
+
+
+def description_of(name: MetricName) -> str | None:
+    """What a metric says; None for one that is not described."""
+    of_kind = _BY_KIND.get(name.type, {})
+    plain = name.name.removeprefix(_PLANE)
+    for ending in _ENDINGS:
+        if plain.endswith(ending):
+            text = of_kind.get(plain.removesuffix(ending)) or _EVERYWHERE.get(plain)
+            if text is not None:
+                return text + _what_is(ending)
+    if name.type == "ControllerStats" and name.name.endswith(_TIMER):
+        return f"How often the controller handled this event, and how long that took: {plain.removesuffix(_TIMER)}"
+    return None
+
+
+def _what_is(ending: str) -> str:
+    return ", a second" if ending == "-rate" else ""

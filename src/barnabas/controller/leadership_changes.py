@@ -109,8 +109,10 @@ class LeadershipChanges:
     def rebalance(self) -> None:
         """Elect the preferred leaders of each broker that leads too few of those it should.
 
-        Kafka: checkAndTriggerAutoLeaderRebalance.
+        Not while partitions are being reassigned: their leaders move anyway. Kafka: checkAndTriggerAutoLeaderRebalance.
         """
+        if self._context.partitions_being_reassigned:
+            return
         by_preferred: dict[int, list[TopicPartition]] = {}
         for partition in self._context.all_partitions:
             replicas = self._context.replicas(partition)

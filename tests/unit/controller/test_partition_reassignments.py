@@ -180,6 +180,30 @@ def test_a_reassignment_waits_for_a_broker_that_died_and_goes_on_with_it() -> No
     assert assignment(cluster) == ReplicaAssignment((2,))
 
 
+def test_leaders_are_not_rebalanced_while_a_partition_moves() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0]})
+    cluster.create_topic("payments", {0: [1, 0]})
+    payments = TopicPartition("payments", 0)
+    cluster.brokers[1].stop()
+    cluster.settle()
+    cluster.start(1)
+    cluster.settle()
+    state = cluster.state("payments")
+    in_sync = LeaderIsrAndControllerEpoch(state.leader_and_isr._replace(isr=(0, 1)), state.controller_epoch)
+    cluster.active.zk.topics.update_partition_states({payments: in_sync})
+    cluster.active.zk.propagate_isr_changes({payments})
+    moved(cluster, [2])
+    cluster.scheduler.tick(5_000)
+    cluster.settle()
+    assert cluster.leadership("payments")[0] == 0
+    leader_writes_isr(cluster, 0, 2)
+    assert under_way(cluster) == {}
+    cluster.scheduler.tick(300_000)
+    cluster.settle()
+    assert cluster.leadership("payments")[0] == 1
+
+
 def test_a_topic_that_is_being_reassigned_is_deleted_with_all_its_replicas() -> None:
     cluster = Cluster(0, 1)
     topic_id = cluster.create_topic("orders", {0: [0]})

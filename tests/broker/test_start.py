@@ -1,0 +1,48 @@
+"""A start: who asks before the broker is ready is answered when it is, and never from empty metadata."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.barnabas_process import BarnabasProcess
+from tests.support.raw_client import SECONDS, RawClient
+from tests.support.server_process import free_port
+
+TOPICS, PARTITIONS = 10, 20
+
+
+def _first_answer(server: BarnabasProcess) -> MetadataResponse:
+    """Connect as soon as the listener is bound, and ask for all topics at once."""
+    while True:
+        try:
+            client = RawClient(server)
+        except ConnectionRefusedError:
+            continue
+        with client:
+            return client.call(MetadataRequest(None), 9, MetadataResponse)
+
+
+def test_the_first_answer_of_a_new_start_tells_everything(tmp_path: Path) -> None:
+    server = BarnabasProcess(tmp_path / "server", port=free_port())
+    server.start()
+    with RawClient(server) as client:
+        for number in range(TOPICS):
+            client.create_topic(f"topic-{number}", PARTITIONS)
+    server.stop()
+    for _ in range(2):
+        starting = threading.Thread(target=server.start)
+        starting.start()
+        answer = _first_answer(server)
+        starting.join(SECONDS)
+        assert not starting.is_alive()
+        assert answer.controller_id == answer.brokers[0].node_id
+        assert len(answer.topics) == TOPICS
+        for topic in answer.topics:
+            assert topic.error_code == ErrorCode.NONE
+            assert [partition.error_code for partition in topic.partitions] == [ErrorCode.NONE] * PARTITIONS
+        with RawClient(server) as client:
+            assert client.produce_values("topic-7", b"value", partition=3) >= 0
+        server.stop()

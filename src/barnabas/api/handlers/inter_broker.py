@@ -5,8 +5,8 @@ earlier life of this broker is refused whole (STALE_BROKER_EPOCH), one of an ear
 (STALE_CONTROLLER_EPOCH). Old versions are brought into the layout of the newest before anybody acts on them:
 LeaderAndIsr v2 and UpdateMetadata v5 group partitions by topic, StopReplica v1 does, and v3 says for each partition
 whether it is to be deleted; UpdateMetadata v1 has endpoints, v3 the listeners' names. LeaderAndIsr v5 answers by topic
-id. Names that no topic can have are refused: they would become directories. The controller in this process calls
-ReplicaManager without coming by here.
+id. Names that no topic can have are refused: they would become directories. The controller in this process comes by
+here like any other.
 
 Kafka: KafkaApis.handleLeaderAndIsrRequest, handleStopReplicaRequest, handleUpdateMetadataRequest; the layouts:
 LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest.normalize.

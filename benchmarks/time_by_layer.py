@@ -99,7 +99,7 @@ def _layer_of(file: str, function: str) -> str:
     if "/barnabas/" in file:
         package = Path(file.split("/barnabas/")[1]).parts[0]
         # under the profiler the poll is called from here, and its wait counts as its own
-        return WAITING if (package, function) == ("transport", "_wait") else package
+        return WAITING if (package, function) == ("transport", "wait") else package
     if file.startswith("<") and file.endswith(("code>", "decode>")):
         return "protocol"
     for call in SYSTEM_CALLS:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
-import threading
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
@@ -27,6 +26,7 @@ from barnabas.network.connection import Connection, Response, ResponseKind
 from barnabas.network.connection_id import ConnectionId
 from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.mute_states import MuteState
+from barnabas.network.new_connections import CONNECTION_QUEUE_SIZE, NewConnection, NewConnections
 from barnabas.network.processor_metrics import ProcessorMetrics
 from barnabas.network.request_path import RequestPath
 from barnabas.network.served_listener import ServedListener
@@ -41,8 +41,6 @@ from barnabas.transport.transport_layer import StreamSocket
 logger = logging.getLogger(__name__)
 _TRACE: Final = 5  # Kafka's TRACE; Python has no name for it
 
-CONNECTION_QUEUE_SIZE: Final = 20
-"""New connections that may wait for a Processor, and that it configures in one turn."""
 POLL_MS: Final = 300
 _NOT_MUTED: Final = MuteState.NOT_MUTED
 _PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
@@ -89,8 +87,8 @@ class Processor(AbstractServerThread):
         self._on_complete = path.on_complete
         self._waiting_requests = path.channel.waiting_requests
         self._quotas = quotas
-        self._new_connections: deque[tuple[StreamSocket, str]] = deque()
-        self._room_for_connections = threading.Semaphore(CONNECTION_QUEUE_SIZE)
+        self._new_connections = NewConnections()
+        self._unconfigured = self._new_connections.waiting
         self._connections: dict[str, Connection] = {}
         self._staged: deque[Request[Any]] = deque()  # requests for which the queue had no room yet
         self._postponed: list[KafkaChannel] = []  # channels whose frames wait for the next turn
@@ -110,8 +108,7 @@ class Processor(AbstractServerThread):
         """Take over an accepted connection from `address`; False if too many wait already and it may not block."""
         while self.is_running and not self._draining:
             # In slices, so that a stop ends the wait.
-            if self._room_for_connections.acquire(may_block, POLL_MS / 1000 if may_block else None):
-                self._new_connections.append((stream_socket, address))
+            if self._new_connections.put((stream_socket, address), POLL_MS / 1000 if may_block else 0):
                 self._selector.wakeup()
                 if self._closed:
                     self._close_new_connections()  # it was removed meanwhile, and will not look again
@@ -174,17 +171,14 @@ class Processor(AbstractServerThread):
             return False
         return True
 
-    def begin_retirement(self, time_ms: float) -> list[tuple[StreamSocket, str]]:
+    def begin_retirement(self, time_ms: float) -> list[NewConnection]:
         """Take nothing new; close each connection when its request is answered; then end: in `time_ms` at the latest.
 
         Returns the connections that were handed over and not configured yet: others may take them.
         """
         self._retires_at_ns = self.now() + int(time_ms * 1_000_000)
         self._draining = True
-        withdrawn = []
-        with contextlib.suppress(IndexError):
-            while True:
-                withdrawn.append(self._new_connections.popleft())
+        withdrawn = self._new_connections.take_all()
         self._selector.wakeup()
         return withdrawn
 
@@ -213,14 +207,13 @@ class Processor(AbstractServerThread):
 
     def configure_new_connections(self) -> None:
         """Register at most CONNECTION_QUEUE_SIZE connections with the Selector."""
-        if not self._new_connections:
+        if not self._unconfigured:
             return
-        for _ in range(min(len(self._new_connections), CONNECTION_QUEUE_SIZE)):
-            try:
-                stream_socket, address = self._new_connections.popleft()
-            except IndexError:
+        for _ in range(min(len(self._unconfigured), CONNECTION_QUEUE_SIZE)):
+            connection = self._new_connections.take()
+            if connection is None:
                 return  # withdrawn meanwhile, see begin_retirement
-            self._room_for_connections.release()
+            stream_socket, address = connection
             try:
                 self._configure(stream_socket, address)
             except Exception:
@@ -245,7 +238,7 @@ class Processor(AbstractServerThread):
     def poll(self) -> None:
         """Move bytes; wait for some if there is nothing else to do."""
         selector = self._selector
-        selector.poll(0 if self._postponed or self._new_connections else POLL_MS)
+        selector.poll(0 if self._postponed or self._unconfigured else POLL_MS)
         if selector.connected:
             for connection_id in selector.connected:
                 channel = selector.channel(connection_id)
@@ -280,6 +273,8 @@ class Processor(AbstractServerThread):
             except Exception:
                 logger.exception("Exception while processing a request of connection %s", channel.connection_id)
                 connection.close_requested = True
+            if connection.close_requested and channel.reader.release is not None:
+                channel.reader.release()  # of a frame that never became a request; a second time is harmless
             self.current = None
             self.touched.append(connection)
         # Their answers leave now that all have run: the first send wakes a client that waits, and the others find it
@@ -353,14 +348,19 @@ class Processor(AbstractServerThread):
                 self._queue_the_rest = True
             self._request_began_ns = received_ns
             connection.mute_state = _PENDING  # mute, and REQUEST_RECEIVED
-            request = self._parse(
-                frame,
-                connection.context,
-                channel=connection,
-                received_ns=received_ns,
-                processor_id=self.processor_id,
-                release=reader.release,
-            )
+            try:
+                request = self._parse(
+                    frame,
+                    connection.context,
+                    channel=connection,
+                    received_ns=received_ns,
+                    processor_id=self.processor_id,
+                    release=reader.release,
+                )
+            except Exception:
+                if reader.release is not None:
+                    reader.release()  # no request owns the frame
+                raise
             frame = None
             if self._waiting_requests or not request.brief or not self._may_run_inline or self._queue_the_rest:
                 self._selector.mute(channel)
@@ -520,12 +520,10 @@ class Processor(AbstractServerThread):
             self._selector.mute(channel)
 
     def _close_new_connections(self) -> None:
-        """Those that came too late. Closing and handing over may do this at the same time: a deque pops once."""
-        with contextlib.suppress(IndexError):
-            while True:
-                stream_socket, address = self._new_connections.popleft()
-                stream_socket.close()
-                self._quotas.decrement(self._listener_name, address)
+        """Those that came too late."""
+        for stream_socket, address in self._new_connections.take_all():
+            stream_socket.close()
+            self._quotas.decrement(self._listener_name, address)
 
     def _drop_responses(self) -> None:
         """Answers that came too late: their files go back."""

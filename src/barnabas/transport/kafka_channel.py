@@ -120,7 +120,7 @@ class KafkaChannel:
         """Take the completed receive; when there is none, the next frame that is buffered already.
 
         A frame is `bytes`, or from 64 KiB on a memoryview of a recycled buffer, which goes back to its pool by
-        `reader.release()` (never is safe too: it is then garbage). Raises InvalidReceive.
+        `reader.release()`. Raises InvalidReceive.
         """
         frame = self.receive
         if frame is None:
@@ -185,6 +185,10 @@ class KafkaChannel:
             self.state = state
         if self.network_ns >= 0:  # what measures refers to this channel: no cycle shall be left behind
             self.read, self.write = self.reader.read, self.outgoing.write
+        if self.receive is not None:
+            self.receive = None
+            if self.reader.release is not None:
+                self.reader.release()  # a whole frame that nobody took
         self.outgoing.discard()
         self.reader.close()
         if self.memory is not None:

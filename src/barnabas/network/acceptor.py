@@ -210,20 +210,23 @@ class Acceptor(AbstractServerThread):
 
     def _assign(self, accepted: Any, address: str) -> bool:
         """Round-robin; the next one when a queue is full, waiting only on the last. False while stopping."""
-        with self._lock:
-            count = len(self._processors)
-        for attempts_left in range(count - 1, -1, -1):
+        while True:
             with self._lock:
-                if not self._processors:
-                    return False
-                self._next_processor %= len(self._processors)
-                processor = self._processors[self._next_processor]
-                self._next_processor += 1
-            started_ns = self._now()
-            if processor.accept(accepted, address, may_block=attempts_left == 0):
-                self.blocked_ns += self._now() - started_ns
-                return True
-        return False
+                count = len(self._processors)
+            for attempts_left in range(count - 1, -1, -1):
+                with self._lock:
+                    if not self._processors:
+                        return False
+                    self._next_processor %= len(self._processors)
+                    processor = self._processors[self._next_processor]
+                    self._next_processor += 1
+                started_ns = self._now()
+                if processor.accept(accepted, address, may_block=attempts_left == 0):
+                    self.blocked_ns += self._now() - started_ns
+                    return True
+            if not (count and self.is_running):
+                return False
+            # The one that was waited for has been removed meanwhile: those that stay may have room.
 
 
 def open_server_socket(end_point: EndPoint, config: ListenerConfig) -> socket.socket:

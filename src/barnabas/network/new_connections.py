@@ -1,0 +1,53 @@
+"""The accepted connections that wait until their Processor configures them: at most 20.
+
+The Acceptor puts in, and may wait for room; the Processor takes out, or whoever removes that Processor: one connection
+is taken by one of them, because a deque pops once. No lock but that of the semaphore that counts the room. Kafka:
+newConnections of SocketServer.Processor.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Final
+
+from barnabas.transport.transport_layer import StreamSocket
+
+CONNECTION_QUEUE_SIZE: Final = 20
+"""New connections that may wait for a Processor, and that it configures in one turn."""
+
+NewConnection = tuple[StreamSocket, str]
+"""The socket, and the IP address it comes from."""
+
+
+class NewConnections:
+    """A bounded queue. `waiting` is falsy while it is empty, which is what the Processor asks in every turn."""
+
+    __slots__ = ("_room", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[NewConnection] = deque()
+        self._room = threading.Semaphore(CONNECTION_QUEUE_SIZE)
+
+    def put(self, connection: NewConnection, timeout_seconds: float) -> bool:
+        """Add a connection; False if there was no room in time."""
+        has_room = self._room.acquire(timeout=timeout_seconds) if timeout_seconds > 0 else self._room.acquire(False)
+        if has_room:
+            self.waiting.append(connection)
+        return has_room
+
+    def take(self) -> NewConnection | None:
+        """The first connection; None if none waits (any more)."""
+        try:
+            connection = self.waiting.popleft()
+        except IndexError:
+            return None
+        self._room.release()
+        return connection
+
+    def take_all(self) -> list[NewConnection]:
+        """Every connection that waits."""
+        taken = []
+        while (connection := self.take()) is not None:
+            taken.append(connection)
+        return taken

@@ -113,7 +113,8 @@ def test_records_are_deleted(same_steps: SameSteps, topic: str, tmp_path: Path) 
             client.create_topic(topic, partitions=2)
             client.wait_for_leaders(topic, 2)
             client.produce_values(topic, *(b"%d" % number for number in range(10)))
-    same_steps.run("kafka-get-offsets", "--topic", topic)
+    for time in ("-1", "-2", "-3", "earliest", "latest", "max-timestamp", "0"):
+        same_steps.run("kafka-get-offsets", "--topic", topic, "--time", time)
 
     def delete(*before: tuple[str, int, int]) -> str:
         wanted = tmp_path / "offsets.json"
@@ -124,7 +125,7 @@ def test_records_are_deleted(same_steps: SameSteps, topic: str, tmp_path: Path) 
     assert f"partition: {topic}-0\tlow_watermark: 6" in delete((topic, 0, 6))
     delete((topic, 0, 11), (topic, 1, 0))
     delete((topic, 0, -1))
-    for time in ("-1", "-2", "-3", "earliest", "latest", "max-timestamp", "0"):
+    for time in ("-1", "-2"):  # by time, Kafka finds deleted records
         same_steps.run("kafka-get-offsets", "--topic", topic, "--time", time)
     assert same_steps.run("kafka-get-offsets", "--topic-partitions", f"{topic}:0-1", "--time", "-2").stdout == (
         f"{topic}:0:10\n"

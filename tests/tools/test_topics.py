@@ -52,7 +52,6 @@ def test_assigned_by_hand(same_steps: SameSteps, topic: str) -> None:
         ("--partitions", "1", "--replication-factor", "2"),
         ("--partitions", "1", "--replication-factor", "0"),
         ("--replica-assignment", "0:0"),
-        ("--replica-assignment", "5"),
         ("--config", "no.such.setting=1"),
         ("--config", "retention.ms=soon"),
         ("--config", "cleanup.policy=burn"),

@@ -39,7 +39,11 @@ from barnabas.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, Desc
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import DescribeTopicPartitionsRequest, MetadataRequest
 from barnabas.protocol.messages.produce import ProduceRequest
-from barnabas.protocol.messages.quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from barnabas.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    DescribeUserScramCredentialsRequest,
+)
 from barnabas.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -215,6 +219,10 @@ class RealRequests:
             component.match = "somebody"
         return DescribeClientQuotasRequest([component], strict=self._random.random() < 0.5)
 
+    def describe_user_scram_credentials(self, _version: int) -> DescribeUserScramCredentialsRequest:
+        users = [DescribeUserScramCredentialsRequest.UserName(name) for name in ("alice", "bob", "bob")]
+        return DescribeUserScramCredentialsRequest(self._random.choice([users, [], None]))
+
     def alter_client_quotas(self, _version: int) -> AlterClientQuotasRequest:
         entity = AlterClientQuotasRequest.EntityData("client-id", "somebody")
         change = AlterClientQuotasRequest.OpData("producer_byte_rate", 1e12, remove=False)
@@ -319,6 +327,7 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: RealRequests.list_partition_reassignments,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: RealRequests.describe_client_quotas,
     ApiKey.ALTER_CLIENT_QUOTAS: RealRequests.alter_client_quotas,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: RealRequests.describe_user_scram_credentials,
     ApiKey.ALTER_PARTITION: RealRequests.alter_partition,
     ApiKey.UPDATE_FEATURES: RealRequests.update_features,
     ApiKey.DESCRIBE_CLUSTER: RealRequests.describe_cluster,

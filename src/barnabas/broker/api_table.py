@@ -31,6 +31,7 @@ from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.producers import ProducersApi
 from barnabas.api.handlers.quotas import QuotasApi
 from barnabas.api.handlers.reassignments import ReassignmentsApi
+from barnabas.api.handlers.scram import ScramApi
 from barnabas.api.handlers.telemetry import TelemetryApi
 from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
@@ -65,6 +66,7 @@ class HandlerFamilies:
     producers: ProducersApi
     quotas: QuotasApi
     reassignments: ReassignmentsApi
+    scram: ScramApi
     telemetry: TelemetryApi
     topics: TopicsApi
     transactions: InitProducerIdApi
@@ -196,6 +198,14 @@ def _cluster_apis(api: HandlerFamilies) -> list[Handler]:
         ),
         Handler(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, api.quotas.describe_client_quotas, api.quotas.describe_error),
         Handler(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, api.quotas.alter_client_quotas, api.quotas.alter_error),
+        Handler(
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            0,
+            0,
+            api.scram.describe_user_scram_credentials,
+            api.scram.error,
+            brief=True,
+        ),
         Handler(ApiKey.UPDATE_FEATURES, 0, 2, api.features.update_features, api.features.error),
         Handler(
             ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,

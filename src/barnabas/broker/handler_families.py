@@ -29,6 +29,7 @@ from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.producers import ProducersApi
 from barnabas.api.handlers.quotas import QuotasApi
 from barnabas.api.handlers.reassignments import ReassignmentsApi
+from barnabas.api.handlers.scram import ScramApi
 from barnabas.api.handlers.telemetry import TelemetryApi
 from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
@@ -93,6 +94,7 @@ def build_handler_families(
         producers=ProducersApi(replicas, metadata, authorizer),
         quotas=QuotasApi(ClientQuotaAdmin(quota_store, is_address), ClientQuotaDescriptions(quota_store), authorizer),
         reassignments=ReassignmentsApi(controller, authorizer),
+        scram=ScramApi(authorizer),
         telemetry=TelemetryApi(),
         topics=TopicsApi(
             topic_admin,

@@ -78,6 +78,7 @@ class MetadataApi:
             )
 
     def _tell_all(self, request: Request[MetadataRequest], image: MetadataImage) -> None:
+        """The same for everybody who came by this listener, as long as everybody may see every topic."""
         body, version = request.body, request.api_version
         key = (
             version,

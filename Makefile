@@ -59,6 +59,7 @@ bench: compiled ## measure everything against Apache Kafka (an hour; needs Java,
 	$(BIN)/python -m benchmarks.cleaner
 	$(BIN)/python -m benchmarks.startup --rounds 5
 	$(BIN)/python -m benchmarks.partition_count
+	$(BIN)/python -m benchmarks.connections
 	$(BIN)/python -m benchmarks.control_plane --output results/control_plane --picture docs/images/control-plane.svg
 	$(BIN)/python -m benchmarks.mixed_load
 	$(BIN)/python -m benchmarks.bytecodes

@@ -127,7 +127,13 @@ NETWORK_KEYS = (
         "Requests that may wait for a handler before network threads stop reading.",
         AT_LEAST_1,
     ),
-    ConfigKey("queued.max.request.bytes", ConfigType.LONG, -1, "Bytes that may wait for handlers; -1 is no limit."),
+    ConfigKey(
+        "queued.max.request.bytes",
+        ConfigType.LONG,
+        -1,
+        "Memory that requests may take until they are handled, and answers until they have left, beyond some KiB of "
+        "each connection; -1 is no limit. Who needs more waits; who keeps it from others without use is disconnected.",
+    ),
     ConfigKey(
         "num.network.threads",
         ConfigType.INT,

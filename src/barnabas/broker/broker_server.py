@@ -356,6 +356,7 @@ class BrokerServer:
             self._controller,
             self._advertise,
         )
+        self._on_stop("following settings", self._dynamic.stop)
 
     def _advertise(self) -> None:
         self.bound_endpoints = [acceptor.end_point for acceptor in self._sockets.acceptors]

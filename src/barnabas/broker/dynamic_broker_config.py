@@ -58,6 +58,11 @@ class DynamicBrokerConfig:
             if made_from is not None and part.settings.intersection(_changed(made_from, current)):
                 part.reconfigure(made_from, current)
 
+    def stop(self) -> None:
+        """Have the parts follow nothing any more, before they are stopped; waits for a change under way."""
+        with self._lock:
+            self._parts = ()
+
     def validate(self, changed: Mapping[str, str], *, per_broker: bool) -> None:
         """ConfigError, in Kafka's words, if these cannot be the settings of this broker (or else of all of them)."""
         check_dynamic_settings(changed, per_broker=per_broker)

@@ -11,7 +11,8 @@ from typing import Final
 
 ROOT_LOGGER: Final = "root"
 TRACE: Final = 5
-"""Below DEBUG; Python has no name for it."""
+"""Below DEBUG; Python has no name for it but this one."""
+logging.addLevelName(TRACE, "TRACE")
 
 _LEVELS: Final = {
     "DEBUG": logging.DEBUG,

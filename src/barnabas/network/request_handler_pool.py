@@ -1,6 +1,6 @@
 """The threads that handle requests, `num.io.threads` of them, and how many of them at a time.
 
-Started, resized and shut down by `broker/` (and by dynamic configuration later); a lock keeps two of these apart.
+Started, resized (as settings change) and shut down by `broker/`; a lock keeps two of these apart.
 Kafka: KafkaRequestHandlerPool.
 """
 
@@ -41,6 +41,7 @@ class RequestHandlerPool:
         self._handlers: list[RequestHandler] = []
         self._retired: list[RequestHandler] = []
         self._retired_idle_ns = 0
+        self._is_shut_down = False
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -63,6 +64,8 @@ class RequestHandlerPool:
         if count < 1:
             raise ValueError(f"A pool needs at least one handler, not {count}")
         with self._lock:
+            if self._is_shut_down:
+                return  # settings may change until the very end
             before = len(self._handlers)
             for index in range(before, count):
                 name = f"{self._prefix}-kafka-request-handler-{index}"
@@ -81,6 +84,7 @@ class RequestHandlerPool:
     def shutdown(self) -> None:
         """Ask every handler through the queue, so that what is queued is handled first; then wait for all."""
         with self._lock:
+            self._is_shut_down = True
             handlers, self._handlers = self._handlers, []
             retired, self._retired = self._retired, []
         for _ in handlers:

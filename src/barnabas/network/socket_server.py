@@ -251,6 +251,10 @@ class SocketServer:
                 processor.begin_shutdown()
             for processor in processors:
                 processor.await_shutdown()
+            for channel in (self.control_plane_request_channel, self.data_plane_request_channel):
+                for item in channel.clear() if channel is not None else ():
+                    if isinstance(item, Request):  # nobody will handle it
+                        item.release_buffer()
 
     # -- under the lock ----------------------------------------------------------------------------------------------
 
@@ -333,7 +337,7 @@ class SocketServer:
 
     def _resize(self, acceptor: Acceptor, count: int) -> None:
         before = len(acceptor.processors)
-        if count == before:
+        if count == before or self._stopped:
             return
         logger.info(
             "Resizing network thread pool size for %s listener from %d to %d", acceptor.listener.name, before, count

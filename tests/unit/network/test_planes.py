@@ -33,6 +33,8 @@ class Broker:
         self.harness = NetworkHarness()
         self.harness.brief = False
         self.harness.on_request = self.on_request
+        self.parsed = threading.Semaphore(0)
+        self.released: list[bytes] = []
         self.blocked = threading.Semaphore(0)
         self.release = threading.Event()
         config = NetworkConfig(
@@ -45,7 +47,7 @@ class Broker:
         clock = SystemClock()
         names = ("CLIENTS", "INTERNAL", "CONTROLLER")
         self.sockets = SocketServer(
-            config, [end_point(name) for name in names], self.harness.parse, self.harness.handle, clock, never
+            config, [end_point(name) for name in names], self.parse, self.harness.handle, clock, never
         )
         self.pools = [
             RequestHandlerPool(self.sockets.data_plane_request_channel, self.harness.handle, clock, HANDLERS, never)
@@ -56,6 +58,12 @@ class Broker:
         self.bound = [end.listener_name for end in self.sockets.bind()]
         for pool in self.pools:
             pool.start()
+
+    def parse(self, frame: Any, context: Any, /, **origin: Any) -> Any:
+        """Count the frames that are given back."""
+        request = self.harness.parse(frame, context, **origin | {"release": lambda: self.released.append(bytes(frame))})
+        self.parsed.release()
+        return request
 
     def on_request(self, request: Any) -> None:
         if request.body == b"block":
@@ -180,6 +188,31 @@ def test_a_stop_drains_both_planes(broker: Broker) -> None:
     assert [read(client) for client in clients] == [b"re:block"] * 3
     stopping.join(30)
     assert not stopping.is_alive()
+
+
+def test_what_nobody_handled_gives_its_frame_back(broker: Broker) -> None:
+    broker.sockets.enable_request_processing()
+    for pool in broker.pools:
+        pool.shutdown()
+    clients = [broker.connect("CLIENTS") for _ in range(QUEUE_SIZE + 2)]
+    for client in clients:
+        client.sendall(framed(b"x"))
+    for _ in clients:
+        assert broker.parsed.acquire(timeout=30)
+    broker.sockets.shutdown()
+    assert broker.released == [b"x"] * (QUEUE_SIZE + 2)
+    assert broker.sockets.data_plane_request_channel.request_queue_size == 0
+    for client in clients:
+        client.close()
+
+
+def test_nothing_starts_after_a_stop(broker: Broker) -> None:
+    broker.sockets.shutdown()
+    broker.sockets.enable_request_processing()
+    broker.sockets.resize_network_threads(None, 5)
+    assert not any(acceptor.is_started or len(acceptor.processors) > 2 for acceptor in broker.sockets.acceptors)
+    with pytest.raises(RuntimeError, match="stopped"):
+        broker.sockets.add_listeners([end_point("NEW")])
 
 
 def test_listeners_come_and_go(broker: Broker) -> None:

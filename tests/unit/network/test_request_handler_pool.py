@@ -108,6 +108,8 @@ def test_resizing_while_running() -> None:
         pool.resize(0)
     assert pool.idle_ns > 0
     pool.shutdown()
+    pool.resize(3)
+    assert pool.size == 0
 
 
 def test_several_handlers_work_at_the_same_time() -> None:

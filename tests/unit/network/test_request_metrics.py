@@ -140,6 +140,18 @@ def test_a_request_whose_connection_went_first_has_no_times_that_it_did_not_have
     assert time_of(metrics, "TotalTimeMs") == pytest.approx((1, 6), rel=1 / 16)
 
 
+def test_conversions_are_the_exception() -> None:
+    metrics = RequestMetrics()
+    for _ in range(3):
+        metrics.record(finished(PRODUCE))
+    converted = finished(PRODUCE)
+    converted.note_conversion(2 * MILLISECOND, 1000)
+    converted.note_conversion(3 * MILLISECOND, 3000)
+    metrics.record(converted)
+    assert time_of(metrics, "MessageConversionsTimeMs") == pytest.approx((4, 5), rel=1 / 16)
+    assert time_of(metrics, "TemporaryMemoryBytes") == pytest.approx((4, 4000), rel=1 / 16)
+
+
 def test_fetches_count_twice_as_fetch_and_as_whose_they_are() -> None:
     metrics = RequestMetrics()
     metrics.record(finished(FETCH, FetchRequest(replica_id=-1)))

@@ -49,11 +49,16 @@ class QuotaManagers:
         """`quota.window.*`, `controller.quota.window.*`, and for what is only shown `metrics.num.samples` and so on."""
         statistics = SampleWindow(config.integer("metrics.num.samples"), config.integer("metrics.sample.window.ms"))
 
-        def windows(prefix: str) -> QuotaWindows:
-            samples, seconds = config.integer(f"{prefix}.num"), config.integer(f"{prefix}.size.seconds")
+        def windows(samples: int, seconds: int) -> QuotaWindows:
             return QuotaWindows(SampleWindow(samples, seconds * 1000), statistics)
 
-        return cls(windows("quota.window"), windows("controller.quota.window"), clock)
+        return cls(
+            windows(config.integer("quota.window.num"), config.integer("quota.window.size.seconds")),
+            windows(
+                config.integer("controller.quota.window.num"), config.integer("controller.quota.window.size.seconds")
+            ),
+            clock,
+        )
 
     def __iter__(self) -> Iterator[ClientQuotaManager]:
         return iter((self.produce, self.fetch, self.request, self.controller_mutation))

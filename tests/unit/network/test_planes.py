@@ -235,6 +235,7 @@ def test_listeners_come_and_go(broker: Broker) -> None:
     broker.release.set()
     assert read(busy) == b"re:block"
     assert busy.recv(1) == b""
+    assert all(processor.await_shutdown(30) for processor in broker.sockets._retiring)
     assert broker.sockets.connection_count == 1
     (again,) = broker.sockets.add_listeners([end_point("NEW")])
     with socket.create_connection(("127.0.0.1", again.port), timeout=30) as client:

@@ -40,7 +40,7 @@ class ConfigChangeListener:
         self._lock = threading.Lock()
         self._callbacks: dict[str, tuple[ConfigCallback, ...]] = {}
         self._last_executed = -1
-        self._stopped = False
+        self._stopped = threading.Event()
 
     def register(self, entity_type: str, callback: ConfigCallback) -> None:
         """Have `callback(entity name, settings)` called when an entity of `entity_type` (ConfigType) changes.
@@ -68,7 +68,7 @@ class ConfigChangeListener:
     def stop(self) -> None:
         """Hear no more; when this returns nothing is being read any more, and the store may be closed."""
         self._zk.access.unregister_child_change_handler(ConfigEntityChangeNotificationZNode.path)
-        self._stopped = True
+        self._stopped.set()
         with self._lock:
             pass
 
@@ -77,11 +77,11 @@ class ConfigChangeListener:
 
     def _read_notices(self) -> None:
         with self._lock:
-            if self._stopped:
+            if self._stopped.is_set():
                 return
             names = self._zk.configs.notifications()
             for name in names:
-                if self._stopped:
+                if self._stopped.is_set():
                     return
                 if _number(name) > self._last_executed:
                     self._last_executed = _number(name)

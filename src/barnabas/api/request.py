@@ -74,6 +74,20 @@ class WorksLong(Exception):
     do it, not the network thread. `Apis.handle` sees to that; the request comes again with `brief` unset."""
 
 
+class RequestNotes:
+    """What few requests have (Kafka: messageConversionsTimeNanos, temporaryMemoryBytes, requestLog).
+
+    logged_body: what was asked, while the request log is on (`api.request_log`).
+    """
+
+    __slots__ = ("conversions_ns", "logged_body", "temporary_memory_bytes")
+
+    def __init__(self) -> None:
+        self.logged_body: dict[str, Any] | None = None
+        self.conversions_ns = 0
+        self.temporary_memory_bytes = 0
+
+
 class ResponseChannel(Protocol):
     """The way back. Each call may come from any thread; exactly one of the first three per request."""
 
@@ -115,7 +129,7 @@ class Request(Generic[M]):
         "handler",
         "header",
         "local_complete_ns",
-        "logged_body",
+        "notes",
         "processor_id",
         "received_ns",
         "record_network_time",
@@ -152,8 +166,8 @@ class Request(Generic[M]):
         self.processor_id = processor_id
         self.brief = brief
         self.request_size = request_size
-        self.logged_body: dict[str, Any] | None = None
-        """For the request log, while that is on: what was asked, noted when it came (`api.request_log`)."""
+        self.notes: RequestNotes | None = None
+        """For metrics and the request log; hardly a request has any."""
         self.response: Message | None = None
         """The answer, for metrics and the request log; None where there is none (acks=0)."""
         self.response_size = 0
@@ -183,7 +197,7 @@ class Request(Generic[M]):
             release=self._release,
         )
         request.api_version = self.api_version
-        request.logged_body = self.logged_body
+        request.notes = self.notes
         self._release = None
         return request
 
@@ -207,6 +221,14 @@ class Request(Generic[M]):
                 self._respond_with_error()
             else:
                 self.channel.send(self, frame)
+
+    def note_conversion(self, nanoseconds: int, memory_bytes: int) -> None:
+        """Records were converted for it, between formats or codecs. One thread at a time."""
+        notes = self.notes
+        if notes is None:
+            notes = self.notes = RequestNotes()
+        notes.conversions_ns += nanoseconds
+        notes.temporary_memory_bytes += memory_bytes
 
     def no_response(self) -> None:
         """The request gets no answer (Produce with acks=0)."""

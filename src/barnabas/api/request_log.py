@@ -14,7 +14,7 @@ import logging
 from typing import Any, Final
 
 from barnabas.api.message_json import Json, message_json
-from barnabas.api.request import Request
+from barnabas.api.request import Request, RequestNotes
 from barnabas.protocol.deprecated_versions import FIRST_CURRENT_VERSION
 
 LOGGER_NAME: Final = "kafka.request.logger"
@@ -37,17 +37,19 @@ class RequestLog:
     @staticmethod
     def received(request: Request[Any]) -> None:
         """Note what was asked, while the frame that the body looks into is there."""
-        request.logged_body = message_json(request.body, request.header.api_version)
+        notes = request.notes = RequestNotes()
+        notes.logged_body = message_json(request.body, request.header.api_version)
 
     @staticmethod
     def completed(request: Request[Any]) -> None:
         """Write the line of a request that is over."""
-        if logger.isEnabledFor(logging.DEBUG):
-            text = json.dumps(description(request), separators=(",", ":"))
+        notes = request.notes
+        if notes is not None and notes.logged_body is not None and logger.isEnabledFor(logging.DEBUG):
+            text = json.dumps(description(request, notes), separators=(",", ":"))
             logger.debug("Completed request:%s", text)
 
 
-def description(request: Request[Any]) -> Json:
+def description(request: Request[Any], notes: RequestNotes) -> Json:
     """Everything that Kafka's request log says, in its order. Times in milliseconds."""
     connection, answer = request.connection, request.response
     received_ns, sent_ns = request.received_ns, request.sent_ns
@@ -58,7 +60,7 @@ def description(request: Request[Any]) -> Json:
     described: Json = {
         "isForwarded": False,
         "requestHeader": _header(request),
-        "request": request.logged_body,
+        "request": notes.logged_body,
         "response": "" if answer is None else message_json(answer, request.header.api_version),
         "connection": connection.connection_id,
         "totalTimeMs": _milliseconds(sent_ns - received_ns),
@@ -76,6 +78,10 @@ def description(request: Request[Any]) -> Json:
             "softwareVersion": connection.client_software_version,
         },
     }
+    if notes.temporary_memory_bytes > 0:
+        described["temporaryMemoryBytes"] = notes.temporary_memory_bytes
+    if notes.conversions_ns > 0:
+        described["messageConversionsTime"] = _milliseconds(notes.conversions_ns)
     return described
 
 

@@ -82,7 +82,7 @@ def build_handler_families(
         ),
         elections=ElectionsApi(elections, metadata, authorizer),
         features=FeaturesApi(broker_id, metadata, authorizer),
-        fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes")),
+        fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes"), clock),
         find_coordinator=FindCoordinatorApi(),
         inter_broker=InterBrokerApi(replicas, authorizer, broker_epoch),
         list_offsets=ListOffsetsApi(replicas, clock),

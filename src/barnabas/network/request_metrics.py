@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from barnabas.api.registry import Handler
-from barnabas.api.request import ConnectionContext, Request
+from barnabas.api.request import ConnectionContext, Request, RequestNotes
 from barnabas.api.request_log import RequestLog
 from barnabas.metrics.buckets import DURATION_SHIFT, INDEX, bucket_of
 from barnabas.metrics.metrics_registry import Sample
@@ -85,7 +85,8 @@ class RequestMetrics:
             table.versions[version] += 1
         if version < table.first_current_version:
             self._count_deprecated(request, version)
-        if request.logged_body is not None:
+        if request.notes is not None:
+            _record_conversions(table, request.notes)
             self._log.completed(request)
         answer = request.response
         if answer is not None:
@@ -195,6 +196,12 @@ def _error_counter_of(table: RequestTable, request: Request[Any], answer: Messag
         counter = count_nothing
     table.error_counters[version] = counter
     return counter
+
+
+def _record_conversions(table: RequestTable, notes: RequestNotes) -> None:
+    if notes.conversions_ns:
+        table.conversions[_duration(notes.conversions_ns)] += 1
+        table.temporary_memory[bucket_of(notes.temporary_memory_bytes)] += 1
 
 
 def record_stages(table: RequestTable, request: Request[Any]) -> None:

@@ -23,6 +23,9 @@ from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, RecordBatch
 from barnabas.records.record_conversion import down_conversion_steps
 
+OnConverted = Callable[[int, int, int], None]
+"""Gets the number of records converted, the nanoseconds that took, the bytes that came out."""
+
 READ_BYTES = 128 * 1024
 """Read from the file at a time; a larger batch is read whole."""
 PADDING_PIECE_BYTES = 64 * 1024
@@ -32,18 +35,25 @@ _PADDING_START = struct.Struct(">qi")
 class LazyDownConversionRecords:
     """The batches of `source` as messages of at most `magic`, from `first_offset` on; `len()` is what will be sent.
 
-    `on_converted` is told how many records were converted, batch by batch, on the thread that did it.
+    `on_converted` is told how many records were converted, in how many nanoseconds of the clock `now`, and to how many
+    bytes: batch by batch, on the thread that did it.
     Raises UnsupportedCodec or CorruptRecord when the first batch cannot be converted; the source is the caller's
     still, then. A later one that cannot ends what is converted: the client finds it first in its next fetch.
     """
 
-    __slots__ = ("_left", "_on_converted", "_padding_begun", "_pieces", "_ready", "_source")
+    __slots__ = ("_left", "_now", "_on_converted", "_padding_begun", "_pieces", "_ready", "_source")
 
     def __init__(
-        self, source: FileRecords, magic: int, first_offset: int, on_converted: Callable[[int], None] | None = None
+        self,
+        source: FileRecords,
+        magic: int,
+        first_offset: int,
+        on_converted: OnConverted | None = None,
+        now: Callable[[], int] = int,
     ) -> None:
         self._source: FileRecords | None = source
         self._on_converted = on_converted
+        self._now = now
         self._padding_begun = False
         found_batches = False
         first = b""
@@ -98,9 +108,18 @@ class LazyDownConversionRecords:
             source.release()
 
     def _steps(self, batch: RecordBatch | LegacyBatch, magic: int, first_offset: int) -> Iterator[Buffer]:
-        yield from down_conversion_steps(batch, magic, first_offset)
+        steps = iter(down_conversion_steps(batch, magic, first_offset))
+        spent_ns = size = 0
+        while True:
+            began_ns = self._now()
+            piece = next(steps, None)
+            spent_ns += self._now() - began_ns
+            if piece is None:
+                break
+            size += len(piece)
+            yield piece
         if self._on_converted is not None and isinstance(batch, RecordBatch) and not batch.is_control:
-            self._on_converted(batch.count)
+            self._on_converted(batch.count, spent_ns, size)
 
     def _pad(self) -> bytes:
         self._padding_begun = True

@@ -110,7 +110,7 @@ class ReplicaAppender:
             if info.first_offset >= 0:
                 stats.bytes_in += len(records)
                 stats.messages_in += info.last_offset - info.first_offset + 1
-            if info.converted:
+            if info.conversion_ns:
                 stats.produce_message_conversions += info.record_count
             if self._produce_watchers or self._fetch_watchers:
                 self._waiting.after_append(partition.topic_partition, high_watermark_moved=info.leader_hw_increased)

@@ -45,14 +45,14 @@ class LogAppendInfo:
     """Offsets, times and sizes of one append.
 
     first_offset: -1 when nothing was appended. log_append_time_ms: -1 unless the topic stamps append time.
-    valid_bytes: size of what was appended, as produced. converted: whether records had to be rebuilt (another format
-    or codec). is_duplicate: nothing was appended, because an idempotent producer had sent this batch before; offsets
-    and time are those of that append. leader_hw_increased: set by the partition when the append moved its high
-    watermark.
+    valid_bytes: size of what was appended, as produced. conversion_ns: how long it took to rebuild the batch (another
+    format or codec); 0 if that was not needed. is_duplicate: nothing was appended, because an idempotent producer had
+    sent this batch before; offsets and time are those of that append. leader_hw_increased: set by the partition when
+    the append moved its high watermark.
     """
 
     __slots__ = (
-        "converted",
+        "conversion_ns",
         "first_offset",
         "is_duplicate",
         "last_offset",
@@ -74,7 +74,7 @@ class LogAppendInfo:
         log_start_offset: int,
         valid_bytes: int,
         record_count: int,
-        converted: bool = False,
+        conversion_ns: int = 0,
         is_duplicate: bool = False,
     ) -> None:
         self.first_offset = first_offset
@@ -84,7 +84,7 @@ class LogAppendInfo:
         self.log_start_offset = log_start_offset
         self.valid_bytes = valid_bytes
         self.record_count = record_count
-        self.converted = converted
+        self.conversion_ns = conversion_ns
         self.is_duplicate = is_duplicate
         self.record_errors: Sequence[RecordError] = ()
         self.leader_hw_increased = False

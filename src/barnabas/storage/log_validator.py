@@ -50,10 +50,11 @@ UNLIMITED_MS: Final = 2**63 - 1
 MANY_RECORDS: Final = 1000
 """A look at each takes about a millisecond."""
 
-StorableBatch = tuple[Sequence[Buffer], int, int, int, int, int, bool]
+StorableBatch = tuple[Sequence[Buffer], int, int, int, int, int, int]
 """A batch ready to be stored: what follows its first 16 bytes (base offset, length, leader epoch), its whole size,
-last offset delta, record count, max timestamp, log append time (-1: create time), whether it had to be rebuilt."""
-ValidatedBatch = tuple[Sequence[Buffer], int, int, int, int, int, bool, tuple[int, ...] | None]
+last offset delta, record count, max timestamp, log append time (-1: create time), and the nanoseconds it took to
+rebuild it (0: it did not have to be)."""
+ValidatedBatch = tuple[Sequence[Buffer], int, int, int, int, int, int, tuple[int, ...] | None]
 """The same, with the fields of its header (as in `record_batch.HEADER`) if it has a producer id, else None."""
 
 _UNPACK: Final = HEADER.unpack_from
@@ -145,7 +146,7 @@ class LogValidator:
             self._check_claims(RecordBatch(view), origin)
         producer = header if header[9] >= 0 else None
         if self._scans and not attributes & ~TRANSACTIONAL_MASK and origin is _CLIENT and self._scan(view, header):
-            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False, producer
+            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, 0, producer
         codec = attributes & CODEC_MASK
         if codec > Codec.ZSTD:
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}")
@@ -157,7 +158,7 @@ class LogValidator:
             if counted != count:
                 raise self._invalid(f"The batch holds {counted} records, its header says {count}")
         if self._plain and not attributes & TIMESTAMP_TYPE_MASK:
-            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, False, producer
+            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, 0, producer
         return (*self._apply_settings(RecordBatch(view[:size]), origin), producer)
 
     def _scan(self, view: memoryview, header: tuple[int, ...]) -> bool:
@@ -202,7 +203,7 @@ class LogValidator:
         if self._max_after_ms != UNLIMITED_MS and max_timestamp - self._clock.milliseconds() > self._max_after_ms:
             return self._validate_closely(batch, origin)
         whole = (memoryview(batch.buffer)[MAGIC_POSITION:size],)
-        return whole, size, batch.last_offset_delta, batch.count, max_timestamp, NO_TIMESTAMP, False
+        return whole, size, batch.last_offset_delta, batch.count, max_timestamp, NO_TIMESTAMP, 0
 
     def _validate_short(self, records: Buffer, origin: AppendOrigin) -> ValidatedBatch | None:
         """Fewer bytes than a v2 header: a small old message, or nothing whole."""
@@ -234,7 +235,7 @@ class LogValidator:
         """Set the append time; the records stay untouched."""
         now = self._clock.milliseconds()
         stamped = self._rewrite(batch, batch.attributes | TIMESTAMP_TYPE_MASK, now)
-        return stamped, batch.length, batch.last_offset_delta, batch.count, now, now, False
+        return stamped, batch.length, batch.last_offset_delta, batch.count, now, now, 0
 
     @staticmethod
     def _rewrite(batch: RecordBatch, attributes: int, max_timestamp: int) -> Sequence[Buffer]:
@@ -260,23 +261,26 @@ class LogValidator:
             raise self._invalid(str(error)) from None
         if not batch.is_control:
             if not checked.offsets_consecutive:
-                return self._rebuilt(rebuild_batch(batch, target, append_time), append_time)
+                started_ns = self._clock.nanoseconds()
+                return self._rebuilt(rebuild_batch(batch, target, append_time), append_time, started_ns)
             if target.codec != codec:
+                started_ns = self._clock.nanoseconds()
                 data = recompress(batch, checked.body, target, checked.max_timestamp, append_time)
-                return self._rebuilt(data, append_time)
+                return self._rebuilt(data, append_time, started_ns)
         if self._append_time:
             return self._stamp(batch)
         max_timestamp = checked.max_timestamp
         size, delta, count = batch.length, batch.last_offset_delta, batch.count
         if max_timestamp == batch.max_timestamp and not batch.attributes & TIMESTAMP_TYPE_MASK:
             whole = (memoryview(batch.buffer)[MAGIC_POSITION:size],)
-            return whole, size, delta, count, max_timestamp, NO_TIMESTAMP, False
+            return whole, size, delta, count, max_timestamp, NO_TIMESTAMP, 0
         corrected = self._rewrite(batch, batch.attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp)
-        return corrected, size, delta, count, max_timestamp, NO_TIMESTAMP, False
+        return corrected, size, delta, count, max_timestamp, NO_TIMESTAMP, 0
 
     def _validate_legacy(self, records: Buffer, origin: AppendOrigin) -> ValidatedBatch | None:
         """A message set of magic 0 or 1 becomes one batch of magic 2."""
         now = self._clock.milliseconds()
+        started_ns = self._clock.nanoseconds()
         try:
             end = self._check_messages(records)
             if end == 0:
@@ -293,7 +297,7 @@ class LogValidator:
                 self._checks.check(RecordBatch(data), now, strict=origin is _CLIENT)
         except CorruptRecord as error:
             raise self._corrupt(str(error)) from None
-        return (*self._rebuilt(data, append_time), None)
+        return (*self._rebuilt(data, append_time, started_ns), None)
 
     def _check_messages(self, records: Buffer) -> int:
         """Sizes, magic and checksums of the outer messages; returns where the last whole one ends."""
@@ -318,7 +322,7 @@ class LogValidator:
             end = message.end
         return end
 
-    def _rebuilt(self, data: bytes, append_time: int) -> StorableBatch:
+    def _rebuilt(self, data: bytes, append_time: int, started_ns: int) -> StorableBatch:
         """The sizes are checked again: they may have grown."""
         batch = RecordBatch(data)
         if batch.length > self._max_message_bytes:
@@ -328,7 +332,8 @@ class LogValidator:
                 f" exceeds the maximum configured size of {self._max_message_bytes}.",
             )
         whole = (memoryview(data)[MAGIC_POSITION:],)
-        return whole, batch.length, batch.last_offset_delta, batch.count, batch.max_timestamp, append_time, True
+        took_ns = max(self._clock.nanoseconds() - started_ns, 1)
+        return whole, batch.length, batch.last_offset_delta, batch.count, batch.max_timestamp, append_time, took_ns
 
     def _too_large(self, size: int) -> ApiError:
         return ApiError(

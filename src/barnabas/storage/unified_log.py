@@ -203,7 +203,7 @@ class UnifiedLog:
         batch = self._validator.validate(records, origin)
         if batch is None:
             return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
-        rest, size, last_delta, count, max_timestamp, append_time, converted, producer = batch
+        rest, size, last_delta, count, max_timestamp, append_time, took_ns, producer = batch
         with self.lock:
             alone = guard is not None and guard()
             local = self._local
@@ -237,7 +237,7 @@ class UnifiedLog:
                 self.failures.fail("appending records", error)
             if states is not None and note_append(states, producer, place, last, max_timestamp, end):  # type: ignore[arg-type]
                 self.update_first_unstable_offset()
-            info = LogAppendInfo(first, last, max_timestamp, append_time, self.log_start_offset, size, count, converted)
+            info = LogAppendInfo(first, last, max_timestamp, append_time, self.log_start_offset, size, count, took_ns)
             if last + 1 - local.recovery_point < local.config.flush_messages:
                 if alone:
                     self._high_watermark = local.end

@@ -21,6 +21,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.errors import CorruptRecord
 from barnabas.storage.index_file import CorruptIndex
+from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.support.simulated_files import SimulatedFile
 from tests.unit.replica.replica_harness import Replicas
@@ -35,7 +36,7 @@ class Broker:
         self.replicas.lead()
         self.replicas.announce("topic", 0, 0)
         produce = ProduceApi(self.replicas.manager, self.replicas.metadata)
-        fetch = FetchApi(self.replicas.manager, self.replicas.metadata, 1 << 20)
+        fetch = FetchApi(self.replicas.manager, self.replicas.metadata, 1 << 20, MockClock())
         registry = Registry(
             [
                 Handler(ApiKey.PRODUCE, 0, 13, produce.produce, produce.error, brief=True),

@@ -12,8 +12,8 @@ import pytest
 
 from barnabas.api.message_json import message_json
 from barnabas.api.registry import Handler, Registry
-from barnabas.api.request import ConnectionContext
-from barnabas.api.request_log import LOGGER_NAME, RequestLog
+from barnabas.api.request import ConnectionContext, RequestNotes
+from barnabas.api.request_log import LOGGER_NAME, RequestLog, description
 from barnabas.api.request_parser import RequestParser
 from barnabas.network.request_metrics import RequestMetrics
 from barnabas.protocol.api_keys import ApiKey
@@ -96,6 +96,17 @@ def test_a_request_in_kafka_s_words(log: RequestLog, caplog: pytest.LogCaptureFi
     }
     assert line["clientInformation"] == {"softwareName": "raw", "softwareVersion": "2"}
     assert (line["principal"], line["listener"]) == ("User:ANONYMOUS", "PLAINTEXT")
+
+
+def test_what_conversions_took_is_told_where_there_were_any() -> None:
+    request = MagicMock(received_ns=1, sent_ns=1, response=None, api_version=9, throttle_time_ms=0)
+    request.handler.api_key = ApiKey.PRODUCE
+    request.dequeued_ns = request.response_complete_ns = request.local_complete_ns = request.response_dequeued_ns = 1
+    request.notes = RequestNotes()
+    assert "messageConversionsTime" not in description(request, request.notes)
+    request.notes.conversions_ns, request.notes.temporary_memory_bytes = 1_234_567, 99
+    described = description(request, request.notes)
+    assert (described["messageConversionsTime"], described["temporaryMemoryBytes"]) == (1.234, 99)
 
 
 def test_old_versions_are_marked(log: RequestLog, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -109,10 +110,15 @@ def test_many_records_are_converted_step_by_step() -> None:
     for number in range(2000):
         builder.append(number, b"key", b"%d" % number)
     data = builder.build() * 3
-    counted: list[int] = []
+    counted: list[tuple[int, int, int]] = []
     file = BytesFile(data)
-    records = LazyDownConversionRecords(file.range(), 1, 0, counted.append)
-    assert counted == [2000], "the first batch at once, to know the size and whether it can be converted"
+    ticks = itertools.count()
+    records = LazyDownConversionRecords(file.range(), 1, 0, lambda *each: counted.append(each), ticks.__next__)
+    ((count, steps, size),) = counted
+    assert (count, size) == (2000, len(records._ready)), (
+        "the first batch at once, to know the size and whether it can be converted"
+    )
+    assert steps > 5, "in small steps, each of which takes its time"
     pieces = []
     while len(records):
         pieces.append(len(records.next_piece()))

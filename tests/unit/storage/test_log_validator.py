@@ -108,7 +108,7 @@ def test_lying_count_is_refused_where_records_are_walked() -> None:
 def test_good_batches_stay_byte_for_byte(codec: Codec, level: str) -> None:
     produced = batch(4, codec=codec)
     log = Broker(config=log_config(record_validation=level)).log()
-    assert not log.append_as_leader(produced, 0).converted
+    assert not log.append_as_leader(produced, 0).conversion_ns
     assert [without_place(one) for one in read_all(log)] == [without_place(produced)]
 
 

@@ -27,6 +27,7 @@ from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.runtime.clock import Clock
 from barnabas.storage.fetch_data import FetchIsolation
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,8 @@ class FetchApi:
     max_bytes: `fetch.max.bytes`, the broker's own limit of an answer.
     """
 
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, max_bytes: int) -> None:
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, max_bytes: int, clock: Clock) -> None:
+        self._now = clock.nanoseconds
         self._replicas = replicas
         self._metadata = metadata
         self._max_bytes = max_bytes
@@ -272,18 +274,23 @@ class FetchApi:
         if fetch.diverging_epoch is not None:
             answer.diverging_epoch = FetchResponse.EpochEndOffset(*fetch.diverging_epoch)
         if version <= LAST_CONVERTED and isinstance(fetch.records, FileRecords):
-            return self._converted(fetch, 0 if version <= 1 else 1, answer)
+            return self._converted(request, fetch, 0 if version <= 1 else 1, answer)
         return answer
 
-    def _converted(self, fetch: PartitionFetch, magic: int, answer: PartitionAnswer) -> PartitionAnswer:
+    def _converted(
+        self, request: Request[FetchRequest], fetch: PartitionFetch, magic: int, answer: PartitionAnswer
+    ) -> PartitionAnswer:
         """The answer with messages of an old format for what was read; what cannot be converted is its error."""
         topic, stats_of = fetch.topic, self._replicas.topic_stats.topic
 
-        def count_conversion(records: int) -> None:
+        def count_conversion(records: int, nanoseconds: int, size: int) -> None:
             stats_of(topic).fetch_message_conversions += records
+            request.note_conversion(nanoseconds, size)
 
         try:
-            answer.records = LazyDownConversionRecords(fetch.records, magic, fetch.fetch_offset, count_conversion)
+            answer.records = LazyDownConversionRecords(
+                fetch.records, magic, fetch.fetch_offset, count_conversion, self._now
+            )
         except UnsupportedCodec:
             error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         except CorruptRecord:

@@ -171,6 +171,8 @@ class ProduceApi:
                         leaders = CurrentLeaders(self._replicas, image, listener)
                     answers.append(_failure_answer(entry, leaders, request.api_version))
                 else:
+                    if info.conversion_ns:
+                        request.note_conversion(info.conversion_ns, info.valid_bytes)
                     answers.append(
                         PartitionAnswer(
                             entry.partition, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
@@ -188,6 +190,10 @@ class ProduceApi:
         self, request: Request[ProduceRequest], by_topic: list[tuple[str, bytes, list[PartitionAppend]]]
     ) -> None:
         """acks=0: an error can only be shown by closing the connection, which makes the client ask for metadata."""
+        for _, _, entries in by_topic:
+            for entry in entries:
+                if entry.info is not None and entry.info.conversion_ns:
+                    request.note_conversion(entry.info.conversion_ns, entry.info.valid_bytes)
         errors = {
             f"{name}-{entry.partition}": entry.error.name
             for name, _, entries in by_topic

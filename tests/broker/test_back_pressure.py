@@ -163,7 +163,9 @@ def wait_for_empty_pool(server: Server) -> None:
 @pytest.mark.usefixtures("many_descriptors")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("size", "seconds"), [(300, 6), pytest.param(1000, 40, marks=pytest.mark.slow)], ids=["300", "1000"]
+    ("size", "seconds"),
+    [(300, 6), pytest.param(1000, 40, marks=[pytest.mark.slow, pytest.mark.timeout(300)])],
+    ids=["300", "1000"],
 )
 def test_memory_is_bounded_and_others_are_served(mode: str, size: int, seconds: float, tmp_path: Path) -> None:
     server = make_server(

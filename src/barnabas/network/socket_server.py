@@ -35,6 +35,7 @@ from barnabas.network.served_listener import CONTROL_PLANE, DATA_PLANE, ServedLi
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
+from barnabas.transport.frame_reader import LARGE_FRAME_BYTES
 from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.selector import ChannelBuilder, Selector, plaintext_channel
@@ -379,7 +380,7 @@ def _memory_pool(config: NetworkConfig, clock: Clock) -> MemoryPool:
     size = config.queued_max_request_bytes
     if size <= 0:
         return NONE
-    largest = min(size, config.largest_request_bytes)
+    largest = min(size, max(config.largest_request_bytes, LARGE_FRAME_BYTES * REQUEST_EXPANSION))
     return GarbageCollectedMemoryPool(
         size,
         largest,

@@ -55,7 +55,9 @@ class ChannelMemory:
         if lease is not None:
             self.granted = None
         else:
-            lease = self.keeper.allocate(self, size * self.keeper.pool.request_expansion if is_small else size)
+            pool = self.keeper.pool
+            wanted = min(size * pool.request_expansion, pool.size) if is_small and pool.request_expansion > 1 else size
+            lease = self.keeper.allocate(self, wanted)
         if lease is not None:
             self.has_lease = True
             self.keeper.holds(self)

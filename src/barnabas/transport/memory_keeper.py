@@ -18,8 +18,9 @@ from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
-SILENCE_NS: Final = 250_000_000
-"""How long a channel that holds memory may move nothing at all, while others wait for some."""
+SILENCE_NS: Final = 500_000_000
+"""How long a channel that holds memory may move nothing at all, while others wait for some. (Longer than any round
+trip.)"""
 PATIENCE_NS: Final = 1_000_000_000
 """How long a channel that moves is watched before it can be called slow."""
 SLOW_SECONDS: Final = 10.0

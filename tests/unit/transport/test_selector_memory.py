@@ -136,6 +136,16 @@ def test_a_prefix_alone_takes_no_memory_from_others(world: World) -> None:
     assert world.received == [("a", POOL)]
 
 
+def test_a_pool_smaller_than_what_a_medium_frame_counts_still_takes_it() -> None:
+    world = World(GarbageCollectedMemoryPool(70_000, 70_000, MockClock().nanoseconds, request_expansion=8))
+    world.accepted("a").send(prefixed(50_000))
+    world.poll()
+    assert world.received == [("a", 50_000)]
+    assert world.pool.is_out_of_memory
+    world.release()
+    assert world.is_balanced()
+
+
 def test_large_frames_wait_apart_and_never_have_the_whole_pool() -> None:
     clock = MockClock()
     world = World(GarbageCollectedMemoryPool(1_000_000, 1_000_000, clock.nanoseconds, large_bytes=150_000))

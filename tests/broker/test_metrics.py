@@ -19,6 +19,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.records.compression import Codec
+from barnabas.records.legacy_records import encode_message_set
+from barnabas.records.record_reader import Record
 from tests.architecture.source_tree import ROOT
 from tests.support.raw_client import ConnectionClosed, RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA, make_server
@@ -147,6 +150,27 @@ def test_known_traffic_is_what_the_page_says(measured: Any) -> None:
         assert after.value(f"{SOCKETS}_connection_count", listener="PLAINTEXT") >= 2
         assert more(f"{SOCKETS}_incoming_byte_total") > 10 * len(batch)
         assert after.types[f"{SOCKETS}_incoming_byte"] == "counter"
+
+
+def test_conversions_of_old_formats_have_their_time_and_memory(measured: Any) -> None:
+    server, mode = measured
+    topic = f"old-{mode}"
+    old = encode_message_set(1, [Record(0, 1_700_000_000_000, b"key", b"v" * 500, ())], Codec.NONE)
+    with RawClient(server) as client:
+        client.create_topic(topic)
+        before = Scrape(server)
+        assert client.produce(topic, old, version=2).error_code == 0
+        assert client.fetch(topic, 0, 3).error_code == 0
+        after = scrape_when(
+            server,
+            f"{REQUESTS}_messageconversionstimems_sum",
+            before.value(f"{REQUESTS}_messageconversionstimems_sum", request="Fetch") + 0.001,
+            request="Fetch",
+        )
+    for api in ("Produce", "Fetch"):
+        assert after.since(before, f"{REQUESTS}_messageconversionstimems_sum", request=api) > 0
+        assert after.since(before, f"{REQUESTS}_temporarymemorybytes_sum", request=api) > 450
+        assert after.since(before, f"{REQUESTS}_messageconversionstimems_count", request=api) == 1
 
 
 def test_gauges_of_threads_queues_and_the_broker(measured: Any) -> None:

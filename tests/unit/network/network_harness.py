@@ -20,6 +20,7 @@ from barnabas.protocol.errors import InvalidRequest
 from barnabas.protocol.headers import RequestHeader
 from barnabas.transport.authenticator import PlaintextAuthenticator
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
+from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.selector import Selector
 from barnabas.transport.transport_layer import PlaintextTransportLayer
 from tests.support.memory_network import MemoryNetwork, MemorySocket
@@ -42,7 +43,13 @@ class NetworkHarness:
     """A request is its frame; the handler answers `b"re:" + frame` unless a test replaces `on_request`."""
 
     def __init__(
-        self, *, inline: bool = True, queue_size: int = 500, limits: NetworkConfig | None = None, idle_ms: int = -1
+        self,
+        *,
+        inline: bool = True,
+        queue_size: int = 500,
+        limits: NetworkConfig | None = None,
+        idle_ms: int = -1,
+        memory_pool: MemoryPool = NONE,
     ) -> None:
         self.network = MemoryNetwork()
         self.clock = MockClock()
@@ -56,6 +63,7 @@ class NetworkHarness:
             pool=self.pool,
             max_idle_ms=idle_ms,
             max_receive_bytes=1 << 20,
+            memory_pool=memory_pool,
             channel_builder=lambda stream_socket: (
                 PlaintextTransportLayer(stream_socket, portable_file_sends=True),
                 PlaintextAuthenticator(),

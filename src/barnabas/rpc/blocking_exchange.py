@@ -30,6 +30,7 @@ def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: 
     if timeout_ms < 0:
         raise ValueError("Timeout needs to be greater than 0")
     deadline_ms = client.now_ms() + timeout_ms
+    client.poll(0, client.now_ms())  # the node may have hung up since the last request
     while is_running():
         now_ms = client.now_ms()
         if client.ready(node, now_ms):

@@ -144,6 +144,20 @@ def test_a_request_is_sent_again_until_it_is_answered(monkeypatch: pytest.Monkey
     assert len(broker.selector.attempts) == 4
 
 
+def test_a_connection_lost_between_requests_is_made_anew_without_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    broker = ScriptedBroker()
+    answers: queue.Queue[Message] = queue.Queue()
+    broker.channel.start()
+    for _ in range(2):
+        broker.channel.stop_replica(StopReplicaRequest(), answers.put)
+        answers.get(timeout=WAIT_SECONDS)
+        broker.selector.disconnect(str(NODE.id))  # as an idle connection is after ten minutes
+    broker.channel.close()
+    assert len(broker.served) == 2
+    assert len(broker.selector.attempts) == 2
+    assert not caplog.records
+
+
 def test_closing_gives_up_a_broker_that_can_not_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_broker_channel, "BACKOFF_SECONDS", 0)
     broker = ScriptedBroker()

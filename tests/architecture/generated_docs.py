@@ -25,6 +25,7 @@ TABLES_AND_CHECKS = (
     "barnabas/config/server_defaults.py",
     "barnabas/config/topic_config_keys.py",
     "barnabas/broker/dynamic_",
+    "barnabas/metadata/config_admin.py",
     "barnabas/broker/no_metric_reporters.py",
 )
 """Where the name of a setting does not mean that something acts on it."""

@@ -60,18 +60,19 @@ def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def settings(own: Server) -> Iterator[SettingsClient]:
+def asking(own: Server) -> SettingsClient:
+    """For tests that change nothing."""
+    return SettingsClient(own)
+
+
+@pytest.fixture
+def settings(asking: SettingsClient) -> Iterator[SettingsClient]:
     """Changes settings; afterwards there are none of brokers."""
-    client = SettingsClient(own)
-    yield client
+    yield asking
     for name in ("0", ALL_BROKERS):
-        own_source = DYNAMIC_DEFAULT if name == ALL_BROKERS else DYNAMIC_BROKER
-
-        def changed(name: str = name, own_source: int = own_source) -> list[str]:
-            return [key for key, shown in client.describe(BROKER, name).items() if shown.source == own_source]
-
-        assert client.change(BROKER, name, *((key, DELETE, None) for key in changed())) == OK
-        eventually(lambda changed=changed: not changed())  # type: ignore[misc]
+        assert asking.replace(BROKER, name) == OK
+    changed = (DYNAMIC_BROKER, DYNAMIC_DEFAULT)
+    eventually(lambda: not any(shown.source in changed for shown in asking.describe(BROKER, "0").values()))
 
 
 def wrapped(message: str) -> str:
@@ -202,25 +203,25 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("broker", "name", "value", "message"), REFUSED)
-def test_settings_that_are_refused(settings: SettingsClient, broker: str, name: str, value: str, message: str) -> None:
+def test_settings_that_are_refused(asking: SettingsClient, broker: str, name: str, value: str, message: str) -> None:
     expected = (ErrorCode.INVALID_REQUEST, message)
-    assert settings.change(BROKER, broker, (name, SET, value)) == expected
-    assert settings.replace(BROKER, broker, (name, value)) == expected
-    assert settings.change(BROKER, broker, (name, SET, value), validate_only=True) == expected
+    assert asking.change(BROKER, broker, (name, SET, value)) == expected
+    assert asking.replace(BROKER, broker, (name, value)) == expected
+    assert asking.change(BROKER, broker, (name, SET, value), validate_only=True) == expected
 
 
-def test_secrets_are_not_kept_where_everybody_could_read_them(settings: SettingsClient) -> None:
+def test_secrets_are_not_kept_where_everybody_could_read_them(asking: SettingsClient) -> None:
     name = "listener.name.plaintext.ssl.keystore.password"
     reason = "Password encoder secret not configured"
     message = f"Invalid config value for resource ConfigResource(type=BROKER, name='0'): {reason}"
-    assert settings.change(BROKER, "0", (name, SET, "secret")) == (ErrorCode.INVALID_CONFIG, message)
-    assert name not in settings.describe(BROKER, "0")
+    assert asking.change(BROKER, "0", (name, SET, "secret")) == (ErrorCode.INVALID_CONFIG, message)
+    assert name not in asking.describe(BROKER, "0")
 
 
-def test_only_lists_can_be_appended_to(settings: SettingsClient) -> None:
+def test_only_lists_can_be_appended_to(asking: SettingsClient) -> None:
     expected = (ErrorCode.INVALID_CONFIG, "Config value append is not allowed for config key: num.io.threads")
-    assert settings.change(BROKER, "0", ("num.io.threads", APPEND, "1")) == expected
-    assert settings.change(BROKER, "0", ("num.io.threads", 7, "9")) == (
+    assert asking.change(BROKER, "0", ("num.io.threads", APPEND, "1")) == expected
+    assert asking.change(BROKER, "0", ("num.io.threads", 7, "9")) == (
         ErrorCode.INVALID_REQUEST,
         "Unknown operations type 7",
     )
@@ -234,8 +235,8 @@ def test_unknown_settings_are_refused(settings: SettingsClient) -> None:
     assert settings.change(BROKER, "0", ("rsm.config.anything", SET, "9")) == OK
 
 
-def test_deleting_what_is_not_set_is_fine(settings: SettingsClient) -> None:
-    assert settings.change(BROKER, "0", ("num.partitions", DELETE, None), ("no.such", DELETE, None)) == OK
+def test_deleting_what_is_not_set_is_fine(asking: SettingsClient) -> None:
+    assert asking.change(BROKER, "0", ("num.partitions", DELETE, None), ("no.such", DELETE, None)) == OK
 
 
 def test_validate_only_changes_nothing(settings: SettingsClient) -> None:
@@ -295,8 +296,8 @@ def test_replacing_takes_away_what_is_not_named(settings: SettingsClient) -> Non
     assert settings.describe(BROKER, "0")["log.cleaner.backoff.ms"][:2] == ("15000", DEFAULT)
 
 
-def test_node_id_and_broker_id_are_the_same_number(settings: SettingsClient) -> None:
-    shown = settings.describe(BROKER, "0", ["node.id", "broker.id"])
+def test_node_id_and_broker_id_are_the_same_number(asking: SettingsClient) -> None:
+    shown = asking.describe(BROKER, "0", ["node.id", "broker.id"])
     assert {name: (each.value, each.is_read_only) for name, each in shown.items()} == {
         "node.id": ("0", True),
         "broker.id": ("0", True),
@@ -435,34 +436,34 @@ LOGGERS = [
 
 @pytest.mark.parametrize(("change", "code", "message"), LOGGERS)
 def test_levels_that_loggers_cannot_have(
-    settings: SettingsClient, change: tuple[str, int, str | None], code: ErrorCode, message: str
+    asking: SettingsClient, change: tuple[str, int, str | None], code: ErrorCode, message: str
 ) -> None:
-    assert settings.change(BROKER_LOGGER, "0", change) == (code, message)
+    assert asking.change(BROKER_LOGGER, "0", change) == (code, message)
 
 
-def test_levels_of_loggers(settings: SettingsClient) -> None:
-    before = settings.describe(BROKER_LOGGER, "0")
+def test_levels_of_loggers(asking: SettingsClient) -> None:
+    before = asking.describe(BROKER_LOGGER, "0")
     logger = next(name for name in sorted(before) if name != "root")
     assert before["root"] == Shown(before["root"].value, DYNAMIC_LOGGER, False, False, [])
-    assert settings.change(BROKER_LOGGER, "0", (logger, SET, "FATAL"), ("root", SET, "no level"))[0] != ErrorCode.NONE
-    assert settings.change(BROKER_LOGGER, "0", (logger, SET, "FATAL"), validate_only=True) == OK
-    assert settings.describe(BROKER_LOGGER, "0", [logger])[logger].value == before[logger].value
-    assert settings.change(BROKER_LOGGER, "0", (logger, SET, "FATAL")) == OK
-    assert settings.describe(BROKER_LOGGER, "0", [logger])[logger].value == "FATAL"
-    assert settings.change(BROKER_LOGGER, "0", (logger, DELETE, None)) == OK
-    assert settings.describe(BROKER_LOGGER, "0", [logger])[logger].value == before["root"].value
+    assert asking.change(BROKER_LOGGER, "0", (logger, SET, "FATAL"), ("root", SET, "no level"))[0] != ErrorCode.NONE
+    assert asking.change(BROKER_LOGGER, "0", (logger, SET, "FATAL"), validate_only=True) == OK
+    assert asking.describe(BROKER_LOGGER, "0", [logger])[logger].value == before[logger].value
+    assert asking.change(BROKER_LOGGER, "0", (logger, SET, "FATAL")) == OK
+    assert asking.describe(BROKER_LOGGER, "0", [logger])[logger].value == "FATAL"
+    assert asking.change(BROKER_LOGGER, "0", (logger, DELETE, None)) == OK
+    assert asking.describe(BROKER_LOGGER, "0", [logger])[logger].value == before["root"].value
 
 
-def test_resources_without_settings(settings: SettingsClient) -> None:
+def test_resources_without_settings(asking: SettingsClient) -> None:
     refused = ErrorCode.INVALID_REQUEST
-    assert settings.description_error(BROKER_LOGGER, "") == (refused, "Broker id must not be empty")
+    assert asking.description_error(BROKER_LOGGER, "") == (refused, "Broker id must not be empty")
     unexpected = "Unexpected broker id, expected 0 but received 7"
-    assert settings.description_error(BROKER_LOGGER, "7") == (refused, unexpected)
+    assert asking.description_error(BROKER_LOGGER, "7") == (refused, unexpected)
     no_name = "Client metrics subscription name must not be empty"
-    assert settings.description_error(CLIENT_METRICS, "") == (refused, no_name)
+    assert asking.description_error(CLIENT_METRICS, "") == (refused, no_name)
     kraft_only = "Config type client-metrics is only supported on KRaft clusters"
-    assert settings.description_error(CLIENT_METRICS, "x") == (refused, kraft_only)
-    assert settings.change(GROUP, "g", ("consumer.session.timeout.ms", SET, "1")) == (
+    assert asking.description_error(CLIENT_METRICS, "x") == (refused, kraft_only)
+    assert asking.change(GROUP, "g", ("consumer.session.timeout.ms", SET, "1")) == (
         refused,
         "Unknown resource type 32",
     )

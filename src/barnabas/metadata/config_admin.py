@@ -142,7 +142,7 @@ class ConfigAdmin:
                 settings = wanted(entity)
                 self._broker.validate(settings, per_broker=broker is not None)
                 if not validate_only:
-                    _refuse_passwords(settings, "" if broker is None else str(broker))
+                    self._refuse_passwords(settings, "" if broker is None else str(broker))
                     logger.info("Updating broker %s with new configuration : %s", entity, sorted(settings))
                     self._repository.change_broker_config(entity, settings)
             except ConfigError as error:
@@ -150,13 +150,15 @@ class ConfigAdmin:
             except StoreUnavailableError as error:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-
-def _refuse_passwords(settings: Mapping[str, str], broker: str) -> None:
-    """They would lie in the store for everybody to read: INVALID_CONFIG, as when Kafka has nothing to encode them."""
-    if any(is_password(name) for name in settings):
-        resource = f"ConfigResource(type=BROKER, name='{broker}')"
-        message = f"Invalid config value for resource {resource}: Password encoder secret not configured"
-        raise ApiError(ErrorCode.INVALID_CONFIG, message)
+    def _refuse_passwords(self, settings: Mapping[str, str], broker: str) -> None:
+        """They would lie in the store for everybody to read: INVALID_CONFIG, as where Kafka cannot encode them."""
+        if any(is_password(name) for name in settings):
+            reason = "Password encoder secret not configured"
+            if self._broker.current.optional_string("password.encoder.secret"):
+                reason = "Passwords are not kept in the store yet, where they would have to be encoded"
+            resource = f"ConfigResource(type=BROKER, name='{broker}')"
+            message = f"Invalid config value for resource {resource}: {reason}"
+            raise ApiError(ErrorCode.INVALID_CONFIG, message)
 
 
 _TOPIC_KEYS: Mapping[str, ConfigKey] = {name: topic_key.key for name, topic_key in TOPIC_CONFIG_KEYS.items()}

@@ -1,9 +1,9 @@
 """What the control plane lets in: the controller's three requests. All others are answered with an error there.
 
-`ControlPlaneApis.handle` runs on the one request handler of the control plane, in the place of `Apis.handle`. The
-table of those it refuses is made at start; no lock. Kafka separates its planes by listener only, and answers whatever
-comes; this difference is deliberate (article-facts N10): a client that was pointed at the controller's own listener
-would hold up the controller's requests, which is what that listener is there to prevent.
+`ControlPlaneApis.handle` runs on the one request handler of the control plane, in the place of `Apis.handle`, so
+nothing here needs a lock. Kafka separates its planes by listener only, and answers whatever comes; the difference is
+deliberate: a client that was pointed at the controller's own listener would hold up the controller's requests, which is
+what that listener is there to prevent.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class ControlPlaneApis:
 
     def __init__(self, registry: Registry, handle: Callable[[Request[Any]], None]) -> None:
         self._handle = handle
+        self._warned_of = ""  # the connection that was last refused something: one line each is enough
         self._refused = {
             handler.api_key: Handler(
                 handler.api_key, handler.min_version, handler.max_version, self._refuse, handler.error_response
@@ -40,17 +41,18 @@ class ControlPlaneApis:
         refused = self._refused.get(request.handler.api_key)
         self._handle(request if refused is None else request.handed_to(refused))
 
-    @staticmethod
-    def _refuse(request: Request[Any]) -> NoReturn:
+    def _refuse(self, request: Request[Any]) -> NoReturn:
         connection = request.connection
         name = request.handler.api_key.name
-        logger.warning(
-            "Refused %s of client %r on connection %s: listener %s takes the controller's requests only",
-            name,
-            request.header.client_id,
-            connection.connection_id,
-            connection.listener_name,
-        )
+        if self._warned_of != connection.connection_id:
+            self._warned_of = connection.connection_id
+            logger.warning(
+                "Refused %s of client %r on connection %s: listener %s takes the controller's requests only",
+                name,
+                request.header.client_id,
+                connection.connection_id,
+                connection.listener_name,
+            )
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"Listener {connection.listener_name} is the control plane, which takes the controller's requests only "

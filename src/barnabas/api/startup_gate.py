@@ -17,12 +17,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from barnabas.api.control_plane import CONTROLLER_APIS
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request import Request
 from barnabas.api.request_parser import RequestParser
-from barnabas.protocol.api_keys import ApiKey
 
-CONTROLLER_APIS: Final = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA))
 MAX_FRAME_BYTES: Final = 2**31 - 1
 
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable
 from unittest.mock import MagicMock
 
-from barnabas.api.registry import Handler
 from barnabas.api.control_plane import CONTROLLER_APIS
+from barnabas.api.registry import Handler
 from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.kept_settings import KEPT_KEYS

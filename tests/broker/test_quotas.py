@@ -31,7 +31,7 @@ from barnabas.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from tests.support.raw_client import CLIENT_ID, SECONDS, RawClient, make_batch
+from tests.support.raw_client import CLIENT_ID, SECONDS, ConnectionClosed, RawClient, make_batch
 from tests.support.server_fixtures import MODES, Server, make_server
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
@@ -304,6 +304,32 @@ def test_a_user_is_limited_whatever_its_clients_are_called(limited: RawClient, t
         until_throttled(lambda: limited.call(request, 9, ProduceResponse).throttle_time_ms)
     finally:
         alter(limited, {"user": "ANONYMOUS"}, producer_byte_rate=None)
+
+
+def is_answered(server: Server) -> bool:
+    """Whether a new connection is not closed instead."""
+    with RawClient(server) as another:
+        try:
+            another.call(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        except (ConnectionClosed, ConnectionError):
+            return False
+        return True
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+
+
+def test_connections_of_an_address_are_limited(limited: RawClient, limited_server: Server) -> None:
+    """Above its rate an address's new connections are closed, after a while; those it has live on."""
+    alter(limited, {"ip": limited_server.host}, connection_creation_rate=1)
+    until(lambda: not is_answered(limited_server))
+    alter(limited, {"ip": limited_server.host}, connection_creation_rate=None)
+    until(lambda: is_answered(limited_server))
+    assert described(limited, ("ip", SPECIFIED, None)) == []
 
 
 # -- controller mutations ----------------------------------------------------------------------------------------------

@@ -1,0 +1,59 @@
+"""Request quotas: what the network thread spent on a connection is charged to its requests, and to those alone."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from typing import Any
+
+from barnabas.api.request import Request
+from tests.unit.network.network_harness import NetworkHarness, framed
+
+
+class Charged(NetworkHarness):
+    """Requests but those that begin with "free" are charged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ticks = itertools.count(1)
+        self.processor.now = lambda: next(ticks)
+        self.charges: list[tuple[bytes, int]] = []
+        self.on_request = self.charge_and_answer
+
+    def charge_and_answer(self, request: Request[Any]) -> None:
+        body: bytes = bytes(request.body)
+        if not body.startswith(b"free"):
+            request.record_network_time = lambda time_ns: self.charges.append((body, time_ns))
+        if body.startswith(b"silent"):
+            request.channel.no_op(request)
+        else:
+            self.answer(request)
+
+
+def test_what_was_spent_is_charged_when_the_answer_has_left() -> None:
+    harness = Charged()
+    client, other = harness.connect(), harness.connect()
+    for frame in (b"first", b"second", b"silent", b"third"):
+        client.send(framed(frame))
+        other.send(framed(b"free"))
+        harness.settle()
+    # With the first one measuring began; what a request without an answer left was nothing to write.
+    assert [body for body, _ in harness.charges] == [b"second", b"silent", b"third"]
+    assert all(time_ns > 0 for _, time_ns in harness.charges)
+    measured = [connection.channel.network_ns for connection in harness.connections()]
+    assert sorted(measured) == [-1, 0]
+
+
+def test_measuring_leaves_no_garbage() -> None:
+    harness = Charged()
+    client = harness.connect()
+    client.send(framed(b"first"))
+    harness.settle()
+    (connection,) = harness.connections()
+    channel = connection.channel
+    measuring = channel.read
+    client.close()
+    harness.settle()
+    assert harness.connections() == []
+    assert channel.read is not measuring
+    assert not any(refers is channel for refers in gc.get_referents(channel.read, channel.write))

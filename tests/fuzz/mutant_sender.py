@@ -23,9 +23,17 @@ from tests.support.server_process import ServerProcess
 PATIENCE_SECONDS, SILENCE_SECONDS = 30.0, 0.02
 MAY_STAY_SILENT: Final = {
     struct.pack(">h", api_key)
-    for api_key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.ELECT_LEADERS, ApiKey.DELETE_RECORDS)
+    for api_key in (
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+    )
 }
-"""API keys, as they stand in a frame, of which a mutant may ask for no acknowledgement, or for a long wait."""
+"""API keys, as they stand in a frame, of which a mutant may ask for no acknowledgement, or for a wait of days."""
 _ALONE, _BURST, _CUT_OFF, _LYING_SIZE = 0.3, 0.05, 0.02, 0.03
 _CLIENT_ID = "fuzz"
 ApiVersion = tuple[ApiKey, int]

@@ -154,8 +154,13 @@ class RealRequests:
         return DescribeTopicPartitionsRequest([DescribeTopicPartitionsRequest.TopicRequest(TARGET)], 10, cursor)
 
     def create_topics(self, version: int) -> CreateTopicsRequest:
+        # No mutant may make ten thousand partitions: it is one of a name that nothing makes right, or placed by hand.
         settings = [CreateTopicsRequest.CreatableTopicConfig("no.such.setting", "1000")]
-        new = CreateTopicsRequest.CreatableTopic("new", 3, 2, [], settings)
+        if self._random.random() < 0.5:
+            new = CreateTopicsRequest.CreatableTopic("/" * 40, 3, 2, [], settings)
+        else:
+            nowhere = [CreateTopicsRequest.CreatableReplicaAssignment(number, [NO_BROKER]) for number in range(3)]
+            new = CreateTopicsRequest.CreatableTopic("new", -1, -1, nowhere, settings)
         return CreateTopicsRequest([new], 1000, validate_only=version >= 1)
 
     def delete_topics(self, version: int) -> DeleteTopicsRequest:

@@ -36,7 +36,7 @@ class Apis:
         except WorksLong:
             moved = True
             request.brief = False
-            request.channel.resume(lambda: self.handle(request))
+            request.channel.resume(lambda: self._handle_moved(request))
         except ApiError as error:
             self._fail(request, error.code, error.message)
         except Exception as error:
@@ -55,6 +55,11 @@ class Apis:
                 request.release_buffer()
             if self._pending_actions:
                 self._actions.run_all()
+
+    def _handle_moved(self, request: Request[Any]) -> None:
+        """On a handler's thread: what the request has waited for one was its time in a queue."""
+        request.dequeued_ns = self._nanoseconds()
+        self.handle(request)
 
     @staticmethod
     def _fail(request: Request[Any], code: ErrorCode, message: str | None) -> None:

@@ -83,8 +83,6 @@ class RequestMetrics:
         except IndexError:
             version = -1
             table.versions[version] += 1
-        if version < table.first_current_version:
-            self._count_deprecated(request, version)
         if request.notes is not None:
             _record_conversions(table, request.notes)
             self._log.completed(request)
@@ -92,8 +90,11 @@ class RequestMetrics:
         if answer is not None:
             count_errors = table.error_counters[version]
             if count_errors is None:
-                count_errors = _error_counter_of(table, request, answer, version)
-            count_errors(answer, table.errors)
+                self._count_first_or_old(table, request, answer, version)
+            else:
+                count_errors(answer, table.errors)
+        elif 0 <= version < table.first_current_version:
+            self._count_deprecated(request, version)
         received_ns = request.received_ns
         completed_ns = request.response_complete_ns
         sent_ns = request.sent_ns
@@ -127,9 +128,16 @@ class RequestMetrics:
                 table.follower = _table_of(handler, context)
             return table
 
+    def _count_first_or_old(self, table: RequestTable, request: Request[Any], answer: Message, version: int) -> None:
+        """The first answer of a version, for which the function is found; and all of old versions, which get none."""
+        counter = _error_counter_of(request, answer)
+        counter(answer, table.errors)
+        if version < 0 or version >= table.first_current_version:
+            table.error_counters[version] = counter
+        else:
+            self._count_deprecated(request, version)
+
     def _count_deprecated(self, request: Request[Any], version: int) -> None:
-        if version < 0:
-            return
         context = request.connection
         key = (
             request_name(request.handler.api_key),
@@ -186,15 +194,14 @@ def _keyed(tables: Mapping[Handler, RequestTable]) -> Iterable[tuple[TableKey, R
             yield TableKey(name, FOLLOWER_FETCH, table.plane, table.listener), table.follower
 
 
-def _error_counter_of(table: RequestTable, request: Request[Any], answer: Message, version: int) -> ErrorCounter:
-    """Find the function for a version's answers, once. An answer it cannot read must not cost its client anything."""
+def _error_counter_of(request: Request[Any], answer: Message) -> ErrorCounter:
+    """The function for a version's answers. An answer it cannot read must not cost its client anything."""
     try:
         counter = error_counter(answer.__class__, request.header.api_version)
         counter(answer, new_error_counts())
     except Exception:
         logger.exception("the errors of answers to %s cannot be counted", request.handler.api_key.name)
-        counter = count_nothing
-    table.error_counters[version] = counter
+        return count_nothing
     return counter
 
 

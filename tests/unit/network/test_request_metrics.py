@@ -201,7 +201,7 @@ def test_errors_are_counted_by_their_names_none_among_them() -> None:
 def test_an_answer_that_cannot_be_read_costs_its_client_nothing(caplog: pytest.LogCaptureFixture) -> None:
     metrics = RequestMetrics()
     for _ in range(2):
-        metrics.record(finished(METADATA, None, object()))  # type: ignore[arg-type]
+        metrics.record(finished(METADATA, None, MetadataResponse(topics=[object()])))  # type: ignore[list-item]
     assert time_of(metrics, "TotalTimeMs", "Metadata")[0] == 2
     assert len(caplog.records) == 1
 
@@ -222,6 +222,7 @@ def test_versions_nobody_knows_share_one_metric_and_deprecated_ones_name_the_cli
     for version in (4, 5, 6, 32767):
         metrics.record(finished(of, version=version))
     metrics.record(finished(METADATA, version=3))
+    metrics.record(finished(METADATA, None, MetadataResponse(), version=3))
     requests = "kafka.network:type=RequestMetrics,name=RequestsPerSec"
     found = samples(metrics)
     assert found[f"{requests},request=ApiVersions,version=4"].value == 1
@@ -230,6 +231,7 @@ def test_versions_nobody_knows_share_one_metric_and_deprecated_ones_name_the_cli
     client = "clientSoftwareName=old-client,clientSoftwareVersion=0.1"
     kind = "kafka.network:type=RequestMetrics,name=DeprecatedRequestsPerSec"
     assert deprecated == [f"{kind},request=Metadata,version=3,{client}"]
+    assert found[deprecated[0]].value == 2
 
 
 def test_rates_and_weights_follow_the_ticks_and_a_processor_s_counts_outlive_it() -> None:

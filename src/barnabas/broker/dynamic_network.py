@@ -22,7 +22,10 @@ _THREADS = "num.network.threads"
 class DynamicNetwork:
     """Reconfigures `sockets`. broker_id: names their threads."""
 
-    settings = frozenset({"max.connections.per.ip", "max.connections.per.ip.overrides", *_PER_LISTENER, _THREADS})
+    settings = frozenset(
+        {"listeners", "max.connections.per.ip", "max.connections.per.ip.overrides", *_PER_LISTENER, _THREADS}
+    )
+    """Also `listeners`: a new one must find the settings of its own."""
 
     def __init__(self, sockets: SocketServer, broker_id: int) -> None:
         self._sockets = sockets

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from barnabas.api.registry import Handler, ThrottledBy
 from barnabas.api.request import Request
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.purgatory.timer import Timer
 from barnabas.quota.client_quota_manager import ClientQuotaManager
@@ -25,6 +26,8 @@ from barnabas.runtime.clock import Clock
 
 THROTTLE_TIME: Final = "throttle_time_ms"
 """The field of most answers."""
+NO_BROKER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+"""The answer to who is none, but sends what only brokers may: he is not exempt."""
 
 
 class QuotaThrottle:
@@ -63,7 +66,7 @@ class QuotaThrottle:
         if request.record_network_time is not None:
             return
         kind = request.handler.throttled_by
-        if kind is ThrottledBy.NOTHING:
+        if kind is ThrottledBy.NOTHING and getattr(response, "error_code", 0) != NO_BROKER:
             self.charge_nobody(request)
             return
         bandwidth_ms = self._charge_produce(request) if kind is ThrottledBy.PRODUCE else 0

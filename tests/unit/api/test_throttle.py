@@ -16,6 +16,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.message_index import request_class, response_class
+from barnabas.protocol.messages.inter_broker import LeaderAndIsrResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.purgatory.action_queue import ActionQueue
@@ -171,6 +172,18 @@ def test_brokers_are_not_charged(broker: Broker) -> None:
     broker.run(ApiKey.LEADER_AND_ISR)
     assert broker.channel.events == ["send"]
     assert broker.quotas.request.exempt_request_time(broker.quotas.now_ms()) == pytest.approx(1.0, rel=0.01)
+
+
+def test_who_only_pretends_to_be_a_broker_is_charged(broker: Broker) -> None:
+    broker.limit({"request_percentage": "0.001"})
+
+    def refuse(request: Request[Any]) -> None:
+        broker.clock.advance(300)
+        request.respond(LeaderAndIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+
+    broker.registry.handlers[ApiKey.LEADER_AND_ISR].handle = refuse
+    broker.run(ApiKey.LEADER_AND_ISR)
+    assert broker.channel.events == ["start_throttling", "send"]
 
 
 def test_a_fetch_that_is_throttled_is_not_counted(broker: Broker) -> None:

@@ -35,16 +35,26 @@ def api_lines(output: str) -> dict[int, str]:
     return {key: versions for key, versions in found.items() if versions != "UNSUPPORTED"}
 
 
-def test_an_emulated_release_has_its_versions(same_steps: SameSteps, emulating: Server) -> None:
-    tool = "kafka-broker-api-versions"
-    kafkas = api_lines(same_steps.tools.run(same_steps.theirs, tool).stdout)
-    ours = api_lines(same_steps.tools.run(emulating, tool).stdout)
+@pytest.fixture
+def patience(tmp_path: Path) -> tuple[str, str]:
+    """The tool waits for five seconds only, too little for a JVM on a busy machine."""
+    file = tmp_path / "patience.properties"
+    file.write_text("request.timeout.ms=60000\ndefault.api.timeout.ms=60000\n")
+    return "--command-config", str(file)
+
+
+def test_an_emulated_release_has_its_versions(
+    same_steps: SameSteps, emulating: Server, patience: tuple[str, str]
+) -> None:
+    tool = ("kafka-broker-api-versions", *patience)
+    kafkas = api_lines(same_steps.tools.run(same_steps.theirs, *tool).stdout)
+    ours = api_lines(same_steps.tools.run(emulating, *tool).stdout)
     assert ours == {key: kafkas[key] for key in build_registry(MagicMock(), "3.9").handlers}
 
 
-def test_our_own_versions_are_understood(tools: KafkaTools, ours: Server) -> None:
-    shown = tools.run(ours, "kafka-broker-api-versions")
-    assert (shown.status, shown.stderr) == (0, "")
+def test_our_own_versions_are_understood(tools: KafkaTools, ours: Server, patience: tuple[str, str]) -> None:
+    shown = tools.run(ours, "kafka-broker-api-versions", *patience)
+    assert shown.status == 0, shown.stderr
     listed = {key for key, handler in build_registry(MagicMock()).handlers.items() if handler.listed is not None}
     assert api_lines(shown.stdout).keys() == listed
 

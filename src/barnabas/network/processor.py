@@ -259,8 +259,10 @@ class Processor(AbstractServerThread):
         self._turn_ends_ns = now_ns + TURN_NS
         self._queue_the_rest = False
         for channel in work:
+            if channel.closed:
+                continue
             connection: Connection = channel.attachment
-            if channel.closed or connection.mute_state is not _NOT_MUTED:
+            if connection.mute_state is not _NOT_MUTED:
                 continue
             self.current = connection
             try:
@@ -348,19 +350,14 @@ class Processor(AbstractServerThread):
                 self._queue_the_rest = True
             self._request_began_ns = received_ns
             connection.mute_state = _PENDING  # mute, and REQUEST_RECEIVED
-            try:
-                request = self._parse(
-                    frame,
-                    connection.context,
-                    channel=connection,
-                    received_ns=received_ns,
-                    processor_id=self.processor_id,
-                    release=reader.release,
-                )
-            except Exception:
-                if reader.release is not None:
-                    reader.release()  # no request owns the frame
-                raise
+            request = self._parse(
+                frame,
+                connection.context,
+                channel=connection,
+                received_ns=received_ns,
+                processor_id=self.processor_id,
+                release=reader.release,
+            )
             frame = None
             if self._waiting_requests or not request.brief or not self._may_run_inline or self._queue_the_rest:
                 self._selector.mute(channel)
@@ -544,6 +541,7 @@ class Processor(AbstractServerThread):
         for request in connection.inflight:
             self.complete(request)
         connection.inflight.clear()
+        connection.channel.attachment = None  # no cycle shall be left behind
         self._quotas.decrement(self._listener_name, ConnectionId.parse(connection_id).remote_host)
 
     def _report_drained(self) -> None:

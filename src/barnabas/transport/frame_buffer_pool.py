@@ -25,7 +25,17 @@ FIRST_BYTES = 128 * 1024
 class FrameBufferPool:
     """Idle buffers, last in first out, bounded in bytes. Larger ones than `largest_bytes` are not kept at all."""
 
-    __slots__ = ("_idle", "_idle_bytes", "_lock", "fail_on_leak", "keep_bytes", "largest_bytes", "leaked", "recycled")
+    __slots__ = (
+        "_idle",
+        "_idle_bytes",
+        "_lock",
+        "_unused",
+        "fail_on_leak",
+        "keep_bytes",
+        "largest_bytes",
+        "leaked",
+        "recycled",
+    )
 
     def __init__(
         self,
@@ -41,6 +51,7 @@ class FrameBufferPool:
         self.recycled = 0
         self._idle: list[bytearray] = []
         self._idle_bytes = 0
+        self._unused = 0  # so many of the coldest have not been needed since the last look
         self._lock = threading.Lock()
 
     def take(self) -> bytearray:
@@ -50,6 +61,7 @@ class FrameBufferPool:
                 buffer = self._idle.pop()
                 self._idle_bytes -= len(buffer)
                 self.recycled += 1
+                self._unused = min(self._unused, len(self._idle))
                 return buffer
         return bytearray(FIRST_BYTES)
 
@@ -83,11 +95,20 @@ class FrameBufferPool:
         """What is kept for the next frames."""
         return self._idle_bytes
 
+    def drop_unused(self) -> None:
+        """Let those go that were not needed since the last call: a burst's buffers are not kept for ever."""
+        with self._lock:
+            for buffer in self._idle[: self._unused]:
+                self._idle_bytes -= len(buffer)
+            del self._idle[: self._unused]
+            self._unused = len(self._idle)
+
     def trim(self, keep_bytes: int) -> None:
         """Let the coldest idle buffers go until at most so many bytes are kept: the memory is needed elsewhere."""
         with self._lock:
             while self._idle and self._idle_bytes > keep_bytes:
                 self._idle_bytes -= len(self._idle.pop(0))
+            self._unused = min(self._unused, len(self._idle))
 
 
 class PooledFrame:

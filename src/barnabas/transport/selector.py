@@ -47,6 +47,8 @@ from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSo
 
 logger = logging.getLogger(__name__)
 
+DROP_BUFFERS_NS: Final = 30_000_000_000
+"""How often receive buffers that nobody needed since are let go."""
 _ORDINARY_EVENTS: Final = (READABLE, READABLE | WRITABLE)
 
 ChannelBuilder = Callable[[StreamSocket], tuple[TransportLayer, Authenticator]]
@@ -100,6 +102,9 @@ class Selector:
         self._immediately_connected: list[KafkaChannel] = []
         self._failed: list[KafkaChannel] = []  # closed between polls; reported by the next one
         self._idle_expiry = IdleExpiry(max_idle_ms)
+        self._drop_buffers_ns = self._now() + DROP_BUFFERS_NS
+        # Of what is idle: connections and buffers.
+        self._next_check_ns = min(self._idle_expiry.next_check_ns, self._drop_buffers_ns)
         self._closed_received = 0  # bytes of connections that are closed
         self._closed_sent = 0
         # Counters since the start, for Kafka's sensors of these names:
@@ -117,6 +122,8 @@ class Selector:
         """`successful-authentication-total`."""
         self.failed_authentications = 0
         """`failed-authentication-total`."""
+        self.connections_expired = 0
+        """Connections that were idle for too long."""
         self.given_up_for_memory = 0
         """Connections closed because others needed the memory they held (ours)."""
         self.connected: list[str] = []
@@ -304,8 +311,8 @@ class Selector:
             self._finish_immediate_connects()
         if self._ready:
             self._read_ready(now_ns)
-        if now_ns >= self._idle_expiry.next_check_ns:
-            self._close_idle(now_ns)
+        if now_ns >= self._next_check_ns:
+            self._check_idle(now_ns)
         if self._memory is not None:
             self._give_up_slow(self._memory, now_ns)
         if self._failed:
@@ -560,8 +567,14 @@ class Selector:
             self.disconnected[channel.connection_id] = channel.state
         self._failed = []
 
-    def _close_idle(self, now_ns: int) -> None:
-        while (channel := self._idle_expiry.expired(now_ns)) is not None:
+    def _check_idle(self, now_ns: int) -> None:
+        expiry = self._idle_expiry
+        while now_ns >= expiry.next_check_ns and (channel := expiry.expired(now_ns)) is not None:
             logger.debug("Closing idle connection %s", channel.connection_id)
+            self.connections_expired += 1
             self._remove(channel, ChannelState.EXPIRED)
             self._failed.append(channel)
+        if now_ns >= self._drop_buffers_ns:
+            self._pool.drop_unused()
+            self._drop_buffers_ns = now_ns + DROP_BUFFERS_NS
+        self._next_check_ns = min(expiry.next_check_ns, self._drop_buffers_ns)

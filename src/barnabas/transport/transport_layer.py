@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -98,7 +99,9 @@ class PlaintextTransportLayer:
         self.send: Callable[..., int] = stream_socket.send
         self.sendmsg: Callable[..., int] = stream_socket.sendmsg
         portable = portable_file_sends or not hasattr(os, "sendfile")
-        self.send_file: Callable[[int, int, int], int] = self._read_and_send if portable else self._sendfile
+        self.send_file: Callable[[int, int, int], int] = partial(
+            _read_and_send if portable else _sendfile, stream_socket
+        )
 
     def fileno(self) -> int:
         """The socket's descriptor."""
@@ -124,9 +127,14 @@ class PlaintextTransportLayer:
         """Close the socket."""
         self._socket.close()
 
-    def _sendfile(self, file_fd: int, position: int, count: int) -> int:
-        return os.sendfile(self._socket.fileno(), file_fd, position, count)
 
-    def _read_and_send(self, file_fd: int, position: int, count: int) -> int:
-        piece = os.pread(file_fd, min(count, 65536), position)
-        return self._socket.send(piece) if piece else 0
+# Bound to the socket and not to the transport, which would refer to itself then: closed connections are no cycles.
+
+
+def _sendfile(stream_socket: StreamSocket, file_fd: int, position: int, count: int) -> int:
+    return os.sendfile(stream_socket.fileno(), file_fd, position, count)
+
+
+def _read_and_send(stream_socket: StreamSocket, file_fd: int, position: int, count: int) -> int:
+    piece = os.pread(file_fd, min(count, 65536), position)
+    return stream_socket.send(piece) if piece else 0

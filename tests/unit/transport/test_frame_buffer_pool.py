@@ -45,3 +45,20 @@ def test_releasing_twice_gives_back_once() -> None:
     assert pool.take() is not pool.take()
     with pytest.raises(ValueError, match="released"):
         len(frame.view)
+
+
+def test_what_nobody_needed_since_the_last_look_is_let_go() -> None:
+    pool = FrameBufferPool()
+    burst = [pool.take() for _ in range(5)]
+    for buffer in burst:
+        pool.give_back(buffer)
+    pool.drop_unused()
+    assert pool.idle_bytes == 5 * FIRST_BYTES  # they have just been used
+    for _ in range(3):
+        first, second = pool.take(), pool.take()
+        pool.give_back(first)
+        pool.give_back(second)
+    pool.drop_unused()
+    assert pool.idle_bytes == 2 * FIRST_BYTES
+    pool.drop_unused()
+    assert pool.idle_bytes == 0

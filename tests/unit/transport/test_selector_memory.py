@@ -252,6 +252,17 @@ def test_closing_gives_back_what_was_held(world: World) -> None:
     assert unread.finished
 
 
+@pytest.mark.parametrize("size", [10_000, LARGE])
+def test_a_whole_frame_that_nobody_took_gives_its_memory_back(world: World, size: int) -> None:
+    client = world.accepted("a")
+    client.send(prefixed(size))
+    while not world.selector.completed_receives:
+        world.selector.poll(300)
+    assert world.pool.available_memory == POOL - size
+    world.selector.close("a")
+    assert world.is_balanced()
+
+
 def test_what_waited_gets_the_memory_of_one_that_was_closed(world: World) -> None:
     half, waiting = world.accepted("half"), world.accepted("waiting")
     half.send(prefixed(POOL, sent=70_000))

@@ -495,7 +495,6 @@ def test_settings_survive_a_restart(own_server: Server, topic: str) -> None:
         with RawClient(own_server) as client:
             client.wait_for_leaders(topic, 1)
             assert client.produce(topic, make_batch([b"x" * 2000])).error_code == ErrorCode.MESSAGE_TOO_LARGE
-        assert settings.change(BROKER, "0", ("num.io.threads", DELETE, None)) == OK
 
 
 @ours_only

@@ -42,7 +42,7 @@ VERSION = 8
 CONTROLLER_EPOCH = 1_000_000
 """Far above that of the broker's own controller, whose orders are refused from the first of ours on."""
 WARM_SAMPLES = 50
-SATURATED_SECONDS = 1.0
+POLL_SECONDS = 0.02
 TARGET_BLOCKED, TARGET_BURNING_MS, TARGET_GAIN = 5, 50, 10
 
 
@@ -115,7 +115,8 @@ def saturated(port: int, connections: int) -> Iterator[Path]:
     with tempfile.NamedTemporaryFile() as counter:
         command = [sys.executable, "-m", "benchmarks.control_plane_load", str(port), str(connections), counter.name]
         with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-            time.sleep(SATURATED_SECONDS)
+            while _answers(Path(counter.name)) < 2 * connections:  # all of them are asking by now
+                time.sleep(POLL_SECONDS)
             yield Path(counter.name)
             process.communicate()
 

@@ -9,15 +9,11 @@ Kafka: KafkaApis.handle.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from barnabas.api.request import Request, WorksLong
-from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.purgatory.action_queue import ActionQueue
-
-logger = logging.getLogger(__name__)
 
 
 class Apis:
@@ -37,17 +33,8 @@ class Apis:
             moved = True
             request.brief = False
             request.channel.resume(lambda: self._handle_moved(request))
-        except ApiError as error:
-            self._fail(request, error.code, error.message)
         except Exception as error:
-            logger.exception(
-                "handling %s v%d of client %r on connection %s failed",
-                request.handler.api_key.name,
-                request.api_version,
-                request.header.client_id,
-                request.connection.connection_id,
-            )
-            self._fail(request, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            request.fail(error)
         finally:
             if not moved:
                 if request.local_complete_ns == 0:
@@ -60,15 +47,3 @@ class Apis:
         """On a handler's thread: what the request has waited for one was its time in a queue."""
         request.dequeued_ns = self._nanoseconds()
         self.handle(request)
-
-    @staticmethod
-    def _fail(request: Request[Any], code: ErrorCode, message: str | None) -> None:
-        try:
-            answer = request.handler.error_response(request, code, message)
-            if answer is None:
-                request.close_connection()
-            else:
-                request.respond(answer)
-        except Exception:
-            logger.exception("no error answer could be made for %s; closing its connection", request.handler.api_key)
-            request.close_connection()

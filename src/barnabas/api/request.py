@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from barnabas.api.encoded_answers import EncodedAnswer
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import RequestHeader, response_frame
 from barnabas.protocol.messages.message import Message
 
@@ -209,15 +209,15 @@ class Request(Generic[M]):
         whichever thread this is, so that it never waits for an answer that does not come.
         """
         if self._answered.acquire(blocking=False):
-            throttle = self.handler.throttle
-            if throttle is not None:
-                throttle.charge(self, response)
             self.response = response
             try:
+                throttle = self.handler.throttle
+                if throttle is not None:
+                    throttle.charge(self, response)
                 body = response if encoded is None else encoded.throttled_as(response)
                 frame, self.response_size = response_frame(self.header, body)
             except Exception:
-                logger.exception("an answer to %s v%d cannot be encoded", self.handler.api_key.name, self.api_version)
+                logger.exception("an answer to %s v%d cannot be sent", self.handler.api_key.name, self.api_version)
                 self._respond_with_error()
             else:
                 self.channel.send(self, frame)
@@ -234,14 +234,60 @@ class Request(Generic[M]):
         """The request gets no answer (Produce with acks=0)."""
         if self._answered.acquire(blocking=False):
             throttle = self.handler.throttle
-            if throttle is not None:
-                throttle.charge(self, None)
-            self.channel.no_op(self)
+            try:
+                if throttle is not None:
+                    throttle.charge(self, None)
+            finally:
+                self.channel.no_op(self)
 
     def close_connection(self) -> None:
         """The only way to report an error to a client that waits for no answer: close its connection."""
         if self._answered.acquire(blocking=False):
             self.channel.close(self)
+
+    def fail(self, error: Exception) -> None:
+        """Answer with what `error` means to the client, unless it has been answered: the end of every failure.
+
+        ApiError: its code and message. Everything else is a defect, logged here and UNKNOWN_SERVER_ERROR to the client.
+        A client that waits for no answer, or whose error answer cannot be made, loses its connection.
+        """
+        if isinstance(error, ApiError):
+            code, message = error.code, error.message
+        else:
+            logger.error(
+                "handling %s v%d of client %r on connection %s failed",
+                self.handler.api_key.name,
+                self.api_version,
+                self.header.client_id,
+                self.connection.connection_id,
+                exc_info=error,
+            )
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+        try:
+            answer = self.handler.error_response(self, code, message)
+            if answer is None:
+                self.close_connection()
+            else:
+                self.respond(answer)
+        except Exception:
+            logger.exception("no error answer could be made for %s; closing its connection", self.handler.api_key)
+            self.close_connection()
+
+    def deferred(self, answer: Callable[..., None]) -> Callable[..., None]:
+        """`answer`, which answers this request later and elsewhere, made so that its failure is answered as well.
+
+        What a handler raises ends in `Apis.handle`; what runs when a delayed operation completes, or as a continuation
+        on another thread, has nobody above it who knows whose request it was. Whatever is handed to a purgatory, to
+        the controller or to `ResponseChannel.resume` goes through here.
+        """
+
+        def guarded(*results: Any) -> None:
+            try:
+                answer(*results)
+            except Exception as error:
+                self.fail(error)
+
+        return guarded
 
     def _respond_with_error(self) -> None:
         try:

@@ -36,6 +36,7 @@ MAY_STAY_SILENT: Final = {
 """API keys, as they stand in a frame, of which a mutant may ask for no acknowledgement, or for a wait of days."""
 _ALONE, _BURST, _CUT_OFF, _LYING_SIZE = 0.3, 0.05, 0.02, 0.03
 _CLIENT_ID = "fuzz"
+_API_KEY_BYTES: Final = 2
 ApiVersion = tuple[ApiKey, int]
 
 
@@ -101,7 +102,8 @@ class MutantSender(threading.Thread):
         body = b"".join(bytes(piece) for piece in self._requests.make(api_key, version).encode(version))
         protected = len(header) + PROTECTED_FIELDS_BYTES.get(api_key, 0)
         in_header = chance.random() < 0.05 and api_key not in PROTECTED_FIELDS_BYTES
-        frame = self._mutator.mutate(header + body, 0 if in_header else protected)
+        # The API key stays: a flipped bit makes an order of a controller of a harmless request.
+        frame = self._mutator.mutate(header + body, _API_KEY_BYTES if in_header else protected)
         size = len(frame)
         if chance.random() < _LYING_SIZE:
             size = chance.choice([0, -1, size - 1, size + 1, chance.randrange(2 * size + 1), 2**31 - 1])

@@ -63,8 +63,8 @@ class QuotaThrottle:
 
     def charge(self, request: Request[Any], response: Message | None) -> None:
         """See Throttle. Kafka: sendResponseMaybeThrottle, sendResponseExemptThrottle, handleProduceRequest."""
-        if request.record_network_time is not None:
-            return
+        if request.record_network_time is not None or request.throttle_time_ms:
+            return  # its handler had it charged; a quota that came up since must not mute the connection once more
         kind = request.handler.throttled_by
         if kind is ThrottledBy.NOTHING and getattr(response, "error_code", 0) != NO_BROKER:
             self.charge_nobody(request)

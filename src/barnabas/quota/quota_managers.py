@@ -7,6 +7,7 @@ are charged by `api.throttle`, which is told of changes. Kafka: QuotaFactory.Quo
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 from barnabas.config.kafka_config import KafkaConfig
@@ -77,7 +78,9 @@ class QuotaManagers:
             text = settings.get(name)
             try:
                 bound = None if text is None else float(parse(text))
-            except ValueError:
+                if bound is not None and math.isnan(bound):
+                    raise ValueError(text)
+            except (ValueError, OverflowError):
                 logger.warning("Ignoring the quota %s=%s of %s: it is no number", name, text, entity)
                 continue
             manager.update_quota(entity, bound)

@@ -206,6 +206,18 @@ def test_mutations_pay_by_partition(broker: Broker) -> None:
     assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
+def test_a_quota_that_comes_up_while_a_request_is_answered_mutes_nothing_twice(broker: Broker) -> None:
+    broker.limit({"controller_mutation_rate": "2"})
+    broker.handling_ms = 300
+    request = broker.run(ApiKey.CREATE_TOPICS)
+    throttle = request.handler.throttle
+    assert throttle is not None
+    request.throttle_time_ms = 1000  # its mutations were too many
+    broker.limit({"controller_mutation_rate": "2", "request_percentage": "0.001"})
+    throttle.charge(request, response_class(ApiKey.CREATE_TOPICS)())
+    assert broker.channel.events == ["send"]
+
+
 def test_another_user_is_not_charged(broker: Broker) -> None:
     broker.limit({"request_percentage": "0.001"}, user="bob")
     broker.handling_ms = 300

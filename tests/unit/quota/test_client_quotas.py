@@ -241,3 +241,13 @@ def test_settings_and_metrics() -> None:
     managers.update(entity, {})
     assert not any(manager.is_enabled for manager in managers)
     assert len(heard) == 2
+
+
+NUMBERS = ("request_percentage", "controller_mutation_rate")
+
+
+def test_a_stored_limit_that_is_no_number_is_left_out() -> None:
+    managers = QuotaManagers(WINDOWS, WINDOWS, MockClock())
+    settings = {"producer_byte_rate": "9" * 400, "consumer_byte_rate": "x"}
+    managers.update(QuotaEntity("alice", None), settings | dict.fromkeys(NUMBERS, "NaN"))
+    assert not any(manager.is_enabled for manager in managers)

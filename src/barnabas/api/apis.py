@@ -32,8 +32,8 @@ class Apis:
         except WorksLong:
             moved = True
             request.brief = False
-            request.channel.resume(lambda: self._handle_moved(request))
-        except Exception as error:
+            request.channel.resume(lambda: self.handle_moved(request))
+        except Exception as error:  # noqa: BLE001 - `fail` logs it
             request.fail(error)
         finally:
             if not moved:
@@ -43,7 +43,7 @@ class Apis:
             if self._pending_actions:
                 self._actions.run_all()
 
-    def _handle_moved(self, request: Request[Any]) -> None:
-        """On a handler's thread: what the request has waited for one was its time in a queue."""
+    def handle_moved(self, request: Request[Any]) -> None:
+        """`handle`, as a continuation on a handler's thread: what the request has waited was its time in a queue."""
         request.dequeued_ns = self._nanoseconds()
         self.handle(request)

@@ -1,17 +1,18 @@
 """What a caller may do.
 
-Called by the handlers, on any thread. There is no access control yet: `AllowEverything` is the authorizer (without one
-Kafka allows every operation, too). Handlers ask all the same, so that one that refuses needs no change in them; and
-clients ask which operations there are (KIP-430).
+Called by the handlers, on any thread, before anything else happens; no lock. The authorizer is the one that the broker
+was given; None means that there is no access control and everything is allowed, as in Kafka without
+`authorizer.class.name`. Clients may also ask which operations there are (KIP-430).
 
-Kafka: AuthHelper, org.apache.kafka.server.authorizer.Authorizer, AclOperation, ResourceType.
+Kafka: AuthHelper, org.apache.kafka.server.authorizer.Authorizer and Action, AclOperation, ResourceType.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.api.request import ConnectionContext, Request
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -46,73 +47,136 @@ CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
 
 
+class Action(NamedTuple):
+    """What somebody is about to do to one resource, which is named literally: no pattern, no prefix.
+
+    reference_count: how often the request refers to the resource. log_if_allowed: the resource is really used, not
+    only offered. log_if_denied: the refusal means an attempt; it does not where another permission would do as well,
+    or where the resource is left out of a list.
+    """
+
+    operation: AclOperation
+    resource_type: ResourceType
+    resource_name: str
+    reference_count: int = 1
+    log_if_allowed: bool = True
+    log_if_denied: bool = True
+
+
 class Authorizer(Protocol):
-    """Says who may do what. Called from any thread."""
+    """Says who may do what. Called from any thread, network threads among them: it must not block."""
 
-    def allows(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, name: str
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
+        """For each of `actions`, in their order, whether whoever is at the other end of `connection` may do it."""
+
+    def authorize_by_resource_type(
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Whether whoever is at the other end of `connection` may do `operation` to the resource of this name."""
+        """Whether he may do `operation` to at least one resource of this type, whether or not it exists."""
 
 
-class AllowEverything:
-    """The authorizer of a broker that has none."""
-
-    def allows(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, name: str
-    ) -> bool:
-        """See Authorizer."""
+def is_allowed(
+    authorizer: Authorizer | None,
+    request: Request[Any],
+    operation: AclOperation,
+    resource_type: ResourceType,
+    name: str,
+    *,
+    log_if_denied: bool = True,
+) -> bool:
+    """Whether the sender may do `operation` to one resource."""
+    if authorizer is None:
         return True
+    action = Action(operation, resource_type, name, log_if_denied=log_if_denied)
+    return authorizer.authorize(request.connection, [action])[0]
 
 
-def require_cluster_permission(authorizer: Authorizer, request: Request[Any], operation: AclOperation) -> None:
+def is_allowed_somewhere(
+    authorizer: Authorizer | None, request: Request[Any], operation: AclOperation, resource_type: ResourceType
+) -> bool:
+    """Whether the sender may do `operation` to any resource of this type."""
+    return authorizer is None or authorizer.authorize_by_resource_type(request.connection, operation, resource_type)
+
+
+def require_cluster_permission(authorizer: Authorizer | None, request: Request[Any], operation: AclOperation) -> None:
     """ApiError CLUSTER_AUTHORIZATION_FAILED unless the sender may do `operation` to the cluster."""
-    if not authorizer.allows(request.connection, operation, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not is_allowed(authorizer, request, operation, ResourceType.CLUSTER, CLUSTER_NAME):
         raise ApiError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Request {request.handler.api_key.name} is not authorized."
         )
 
 
 def permitted(
-    authorizer: Authorizer,
+    authorizer: Authorizer | None,
     request: Request[Any],
     operation: AclOperation,
     resource_type: ResourceType,
     names: Iterable[str],
+    *,
+    log_if_denied: bool = True,
 ) -> frozenset[str]:
-    """Those of `names` to which the sender may do `operation`."""
-    return frozenset(
-        name for name in set(names) if authorizer.allows(request.connection, operation, resource_type, name)
-    )
+    """Those of `names` to which the sender may do `operation`. A name that comes several times is asked for once.
+
+    Kafka: AuthHelper.filterByAuthorized.
+    """
+    if authorizer is None:
+        return frozenset(names)
+    actions = [
+        Action(operation, resource_type, name, count, log_if_denied=log_if_denied)
+        for name, count in Counter(names).items()
+    ]
+    if not actions:
+        return frozenset()
+    answers = authorizer.authorize(request.connection, actions)
+    return frozenset(action.resource_name for action, allowed in zip(actions, answers, strict=True) if allowed)
 
 
-NOT_REQUESTED = -(2**31)
+NOT_REQUESTED: Final = -(2**31)
 """The value of an authorized-operations field that the client did not ask for."""
+NO_OPERATIONS: Final = 0
+"""Its value for who may not even describe the resource."""
+
+SUPPORTED_OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+}
+"""Every operation that there is for a type of resource (Kafka: AclEntry.supportedOperations)."""
 
 
-def _bits(*operations: AclOperation) -> int:
-    return sum(1 << operation for operation in operations)
+def authorized_operations(
+    authorizer: Authorizer | None, request: Request[Any], resource_type: ResourceType, name: str
+) -> int:
+    """The operations that the sender may do to a resource, as the bit field of answers: bit n is operation code n.
+
+    Nothing of it is logged: he only asks. Kafka: AuthHelper.authorizedOperations.
+    """
+    operations = SUPPORTED_OPERATIONS[resource_type]
+    if authorizer is None:
+        return sum(1 << operation for operation in operations)
+    actions = [Action(operation, resource_type, name, 1, False, False) for operation in operations]
+    answers = authorizer.authorize(request.connection, actions)
+    return sum(1 << operation for operation, allowed in zip(operations, answers, strict=True) if allowed)
 
 
-TOPIC_OPERATIONS = _bits(
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.CREATE,
-    AclOperation.DELETE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-)
-"""Every operation on a topic, as the bit field of the Metadata answer (AclEntry.supportedOperations)."""
-
-CLUSTER_OPERATIONS = _bits(
-    AclOperation.CREATE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.CLUSTER_ACTION,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-    AclOperation.IDEMPOTENT_WRITE,
-)
-"""Every operation on the cluster."""
+def authorized_cluster_operations(authorizer: Authorizer | None, request: Request[Any]) -> int:
+    """The same for the cluster; none for who may not describe it."""
+    if not is_allowed(authorizer, request, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return NO_OPERATIONS
+    return authorized_operations(authorizer, request, ResourceType.CLUSTER, CLUSTER_NAME)

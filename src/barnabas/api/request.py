@@ -197,6 +197,7 @@ class Request(Generic[M]):
             release=self._release,
         )
         request.api_version = self.api_version
+        request.dequeued_ns = self.dequeued_ns
         request.notes = self.notes
         self._release = None
         return request
@@ -284,7 +285,7 @@ class Request(Generic[M]):
         def guarded(*results: Any) -> None:
             try:
                 answer(*results)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - `fail` logs it
                 self.fail(error)
 
         return guarded

@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from barnabas.api.apis import Apis
+from barnabas.api.authorize import Authorizer
 from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.startup_gate import StartupGate
@@ -78,6 +79,7 @@ from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.transport.selector import ChannelBuilder
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.zk_data import BrokerInfo, ConfigType
@@ -96,10 +98,19 @@ class BrokerServer:
 
     config: the parsed settings. After `startup`, `bound_endpoints` are the addresses clients may use and `cluster_id`
     is known. `metrics` names what it counts. `exit_status` is 0 unless something fatal ended the broker.
+    authorizer: who may do what; None: everybody everything. channel_builders: see SocketServer.
     """
 
-    def __init__(self, config: KafkaConfig) -> None:
+    def __init__(
+        self,
+        config: KafkaConfig,
+        *,
+        authorizer: Authorizer | None = None,
+        channel_builders: Mapping[str, ChannelBuilder] | None = None,
+    ) -> None:
         self._config = config
+        self._authorizer = authorizer
+        self._channel_builders = channel_builders
         self._dynamic = DynamicBrokerConfig(config)
         self._clock = SystemClock()
         self._files = OperatingSystemFiles()
@@ -270,13 +281,14 @@ class BrokerServer:
             lambda: self._broker_epoch(),  # noqa: PLW0108 - registration comes later
             self._controller,
             elections,
+            authorizer=self._authorizer,
         )
         registry = build_registry(families, config.optional_string("broker.emulate.version"))
         request_log = RequestLog()
         self._scheduler.schedule("request-log-level", request_log.refresh, period_ms=REFRESH_INTERVAL_MS)
         parser = RequestParser(registry, request_log)
         apis = Apis(self._actions, self._clock.nanoseconds)
-        self._startup_gate = StartupGate(parser, registry, apis.handle)
+        self._startup_gate = StartupGate(parser, registry, apis.handle_moved)
         network = NetworkConfig.from_kafka_config(config, inter_broker_listener_name_of(config))
         requests = RequestMetrics(request_log)
         self._sockets = SocketServer(
@@ -287,6 +299,7 @@ class BrokerServer:
             self._clock,
             self.fail,
             on_complete=requests.record,
+            channel_builders=self._channel_builders,
         )
         quotas = ClientQuotas(config, registry, self._timer, self._scheduler, self.metrics, self._clock)
         address_quotas = self._sockets.connection_quotas

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.api.authorize import AllowEverything
+from barnabas.api.authorize import Authorizer
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.cluster import ClusterApi
 from barnabas.api.handlers.config_resources import ConfigResourcesApi
@@ -52,7 +52,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 
-def build_handler_families(
+def build_handler_families(  # noqa: PLR0913 - the parts of a whole broker, once
     dynamic: DynamicBrokerConfig,
     broker_id: int,
     clock: Clock,
@@ -63,10 +63,11 @@ def build_handler_families(
     broker_epoch: Callable[[], int],
     controller: Controller,
     elections: LeaderElections,
+    *,
+    authorizer: Authorizer | None,
 ) -> HandlerFamilies:
     """One object per family, each with exactly what it touches. broker_epoch: of the registration in force."""
     config = dynamic.current  # for what cannot change while the broker runs
-    authorizer = AllowEverything()
     topic_admin = TopicAdmin(zk_client, metadata, TopicAdminConfig.from_kafka_config(config, lambda: dynamic.current))
     repository = ConfigRepository(zk_client)
     quota_store = ClientQuotaStore(zk_client)
@@ -82,15 +83,15 @@ def build_handler_families(
         ),
         elections=ElectionsApi(elections, metadata, authorizer),
         features=FeaturesApi(broker_id, metadata, authorizer),
-        fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes"), clock),
-        find_coordinator=FindCoordinatorApi(),
+        fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes"), clock, authorizer),
+        find_coordinator=FindCoordinatorApi(authorizer),
         inter_broker=InterBrokerApi(replicas, authorizer, broker_epoch),
-        list_offsets=ListOffsetsApi(replicas, clock),
+        list_offsets=ListOffsetsApi(replicas, clock, authorizer),
         log_dirs=LogDirsApi(replicas, authorizer),
-        metadata=MetadataApi(metadata, topic_admin, lambda: config.boolean("auto.create.topics.enable")),
+        metadata=MetadataApi(metadata, topic_admin, lambda: config.boolean("auto.create.topics.enable"), authorizer),
         offset_for_leader_epoch=OffsetForLeaderEpochApi(replicas, authorizer),
         partitions=PartitionsApi(topic_admin, topic_changes, controller, authorizer),
-        produce=ProduceApi(replicas, metadata),
+        produce=ProduceApi(replicas, metadata, authorizer),
         producers=ProducersApi(replicas, metadata, authorizer),
         quotas=QuotasApi(ClientQuotaAdmin(quota_store, is_address), ClientQuotaDescriptions(quota_store), authorizer),
         reassignments=ReassignmentsApi(controller, authorizer),
@@ -101,7 +102,8 @@ def build_handler_families(
             metadata,
             topic_changes,
             lambda: dynamic.settings,
+            authorizer,
             deletion_enabled=config.boolean("delete.topic.enable"),
         ),
-        transactions=InitProducerIdApi(ProducerIdManager(broker_id, zk_client)),
+        transactions=InitProducerIdApi(ProducerIdManager(broker_id, zk_client), authorizer),
     )

@@ -39,7 +39,7 @@ class Metadata:
     def __init__(self, image: MetadataImage) -> None:
         self.cache = MetadataCache(0)
         self.cache.image = image
-        self.api = MetadataApi(self.cache, None, lambda: False)  # type: ignore[arg-type]  # nothing is created here
+        self.api = MetadataApi(self.cache, None, lambda: False, None)  # type: ignore[arg-type]  # nothing is created here
         self.handler = Handler(ApiKey.METADATA, 0, 13, self.api.metadata, self.api.error, brief=True)
         self.channel = RecordingChannel()
 

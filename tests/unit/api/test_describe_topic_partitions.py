@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.api.apis import Apis
-from barnabas.api.authorize import AclOperation, AllowEverything, Authorizer, ResourceType
+from barnabas.api.authorize import AclOperation, Action, Authorizer, ResourceType
 from barnabas.api.handlers.describe_topic_partitions import DescribeTopicPartitionsApi
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request import ConnectionContext
@@ -29,10 +30,13 @@ Update = UpdateMetadataRequest
 class Hidden:
     """Topics whose names end with `-hidden` may not be described."""
 
-    def allows(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, name: str
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
+        return [not each.resource_name.endswith("-hidden") for each in actions]
+
+    def authorize_by_resource_type(
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        return not name.endswith("-hidden")
+        return True
 
 
 class Broker:
@@ -62,7 +66,7 @@ class Broker:
         metadata.update_metadata(
             Update(live_brokers=[Update.UpdateMetadataBroker(id=0, endpoints=[endpoint])], topic_states=states)
         )
-        api = DescribeTopicPartitionsApi(metadata, authorizer or AllowEverything(), limit)
+        api = DescribeTopicPartitionsApi(metadata, authorizer or None, limit)
         handler = Handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, api.describe_topic_partitions, api.error)
         self._parser = RequestParser(Registry([handler]))
         self._apis = Apis(ActionQueue(), lambda: 1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from barnabas.api.apis import Apis
-from barnabas.api.authorize import AclOperation, AllowEverything, Authorizer, ResourceType
+from barnabas.api.authorize import AclOperation, Action, Authorizer, ResourceType
 from barnabas.api.handlers.features import FeaturesApi
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request import ConnectionContext
@@ -24,14 +25,19 @@ from tests.support.recording_channel import RecordingChannel, connection
 class Nobody:
     """Allows nothing."""
 
-    def allows(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, name: str
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
+        assert [(each.operation, each.resource_type) for each in actions] == [
+            (AclOperation.ALTER, ResourceType.CLUSTER)
+        ]
+        return [False]
+
+    def authorize_by_resource_type(
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        assert (operation, resource_type) == (AclOperation.ALTER, ResourceType.CLUSTER)
         return False
 
 
-def update_features(authorizer: Authorizer, controller_id: int) -> Any:
+def update_features(authorizer: Authorizer | None, controller_id: int) -> Any:
     metadata = MetadataCache(0)
     metadata.update_metadata(UpdateMetadataRequest(controller_id=controller_id))
     api = FeaturesApi(0, metadata, authorizer)
@@ -46,13 +52,13 @@ def update_features(authorizer: Authorizer, controller_id: int) -> Any:
 @pytest.mark.parametrize(
     ("authorizer", "controller_id", "code"),
     [
-        (AllowEverything(), 0, ErrorCode.NONE),
-        (AllowEverything(), 1, ErrorCode.NOT_CONTROLLER),
-        (AllowEverything(), -1, ErrorCode.NOT_CONTROLLER),
+        (None, 0, ErrorCode.NONE),
+        (None, 1, ErrorCode.NOT_CONTROLLER),
+        (None, -1, ErrorCode.NOT_CONTROLLER),
         (Nobody(), 0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     ],
 )
-def test_who_may_update_features_and_where(authorizer: Authorizer, controller_id: int, code: ErrorCode) -> None:
+def test_who_may_update_features_and_where(authorizer: Authorizer | None, controller_id: int, code: ErrorCode) -> None:
     answer = update_features(authorizer, controller_id)
     assert answer.error_code == code
     assert bool(answer.results) == (code is ErrorCode.NONE)

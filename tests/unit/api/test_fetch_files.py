@@ -52,7 +52,7 @@ class Broker:
             self.replicas.lead(partition=partition)
             self.replicas.append(("topic", partition, batch(3, codec=codec)))
             self.replicas.announce("topic", partition, 0)
-        self.api = FetchApi(self.replicas.manager, self.replicas.metadata, 1 << 20, MockClock())
+        self.api = FetchApi(self.replicas.manager, self.replicas.metadata, 1 << 20, MockClock(), None)
         registry = Registry([Handler(ApiKey.FETCH, 0, 18, self.api.fetch, self.api.error, brief=True)])
         self.parser = RequestParser(registry)
         self.apis = Apis(self.replicas.actions, lambda: 1)

@@ -29,7 +29,7 @@ class Broker:
         self.replicas = Replicas()
         self.replicas.lead(isr=(US, ANOTHER))
         self.replicas.append(("topic", 0, batch(3)))
-        api = ListOffsetsApi(self.replicas.manager, self.replicas.clock)
+        api = ListOffsetsApi(self.replicas.manager, self.replicas.clock, None)
         registry = Registry([Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets, api.error, brief=True)])
         self.parser = RequestParser(registry)
         self.apis = Apis(self.replicas.actions, lambda: 1)

@@ -58,7 +58,7 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
     replicas = Replicas(Broker(config=log_config(**settings)))
     replicas.lead()
     replicas.announce("topic", 0, 0)
-    api = ProduceApi(replicas.manager, replicas.metadata)
+    api = ProduceApi(replicas.manager, replicas.metadata, None)
     handler = Handler(
         ApiKey.PRODUCE, 0, 13, api.produce, api.error, brief=True, brief_from=3, brief_limit_bytes=MAX_REQUEST_BYTES
     )
@@ -84,7 +84,7 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
 
 def test_an_old_version_is_never_brief() -> None:
     replicas = Replicas()
-    api = ProduceApi(replicas.manager, replicas.metadata)
+    api = ProduceApi(replicas.manager, replicas.metadata, None)
     registry = Registry([Handler(ApiKey.PRODUCE, 0, 13, api.produce, api.error, brief=True, brief_from=3)])
     for version, brief in ((2, False), (3, True)):
         body = ProduceRequest(None, 1, 1000, [])
@@ -97,7 +97,7 @@ def test_an_old_version_is_never_brief() -> None:
 def test_a_request_for_very_many_partitions_is_not_brief(partitions: int, brief: bool) -> None:
     """It would hold up every connection of the network thread for seconds."""
     replicas = Replicas()
-    api = ListOffsetsApi(replicas.manager, replicas.clock)
+    api = ListOffsetsApi(replicas.manager, replicas.clock, None)
     registry = Registry([Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets, api.error, brief=True)])
     asked = [ListOffsetsRequest.ListOffsetsPartition(partition_index=number) for number in range(partitions)]
     body = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("topic", asked)])
@@ -111,7 +111,7 @@ def test_a_look_up_by_time_is_left_to_a_handler(timestamp: int, is_long: bool) -
     """It decompresses a batch: one of 200 KB held up the network thread for a second."""
     replicas = Replicas()
     replicas.lead()
-    api = ListOffsetsApi(replicas.manager, replicas.clock)
+    api = ListOffsetsApi(replicas.manager, replicas.clock, None)
     registry = Registry([Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets, api.error, brief=True)])
     asked = ListOffsetsRequest.ListOffsetsPartition(timestamp=timestamp)
     body = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("topic", [asked])])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from barnabas.api.apis import Apis
-from barnabas.api.authorize import AclOperation, ResourceType
+from barnabas.api.authorize import AclOperation, Action, ResourceType
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.configs import ConfigsApi
 from barnabas.api.handlers.delete_records import DeleteRecordsApi
@@ -50,14 +50,17 @@ class Permissions:
 
     def __init__(self, *allowed: Permission) -> None:
         self.allowed = set(allowed)
-        self.asked: list[Permission] = []
+        self.asked: list[Action] = []
 
-    def allows(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, name: str
-    ) -> bool:
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
         assert connection.principal == "User:ANONYMOUS"
-        self.asked.append((operation, resource_type, name))
-        return (operation, resource_type, name) in self.allowed
+        self.asked += actions
+        return [(each.operation, each.resource_type, each.resource_name) in self.allowed for each in actions]
+
+    def authorize_by_resource_type(
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
+        return any((operation, resource_type) == allowed[:2] for allowed in self.allowed)
 
 
 class Nothing:

@@ -35,8 +35,8 @@ class Broker:
         self.replicas = Replicas()
         self.replicas.lead()
         self.replicas.announce("topic", 0, 0)
-        produce = ProduceApi(self.replicas.manager, self.replicas.metadata)
-        fetch = FetchApi(self.replicas.manager, self.replicas.metadata, 1 << 20, MockClock())
+        produce = ProduceApi(self.replicas.manager, self.replicas.metadata, None)
+        fetch = FetchApi(self.replicas.manager, self.replicas.metadata, 1 << 20, MockClock(), None)
         registry = Registry(
             [
                 Handler(ApiKey.PRODUCE, 0, 13, produce.produce, produce.error, brief=True),

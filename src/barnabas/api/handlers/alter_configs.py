@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
+from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.broker_loggers import alter_logger_levels
 from barnabas.api.request import Request
 from barnabas.metadata.config_admin import ConfigAdmin, ConfigChange
@@ -44,7 +44,7 @@ CHANGEABLE = REPLACEABLE | {ConfigResourceType.BROKER_LOGGER}
 class AlterConfigsApi:
     """Changes settings."""
 
-    def __init__(self, broker_id: int, config_admin: ConfigAdmin, authorizer: Authorizer) -> None:
+    def __init__(self, broker_id: int, config_admin: ConfigAdmin, authorizer: Authorizer | None) -> None:
         self._broker_id = broker_id
         self._config_admin = config_admin
         self._authorizer = authorizer
@@ -136,7 +136,7 @@ class AlterConfigsApi:
         return broker_id
 
     def _check_permission(self, request: Request[Any], kind: ResourceType, name: str) -> None:
-        if not self._authorizer.allows(request.connection, AclOperation.ALTER_CONFIGS, kind, name):
+        if not is_allowed(self._authorizer, request, AclOperation.ALTER_CONFIGS, kind, name):
             is_topic = kind is ResourceType.TOPIC
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
@@ -151,15 +151,21 @@ def _each(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiError |
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             alter(resource)
         except ApiError as error:
-            logger.info("Error altering the settings of %s: %s", resource, error)
+            # of whom, and never what: a value may be a secret
+            logger.info("Error altering the settings of %s: %s", _shown(resource), error)
             errors.append(error)
         except Exception:
             # the other resources of the request can still be altered
-            logger.exception("Error altering the settings of %s", resource)
+            logger.exception("Error altering the settings of %s", _shown(resource))
             errors.append(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
             errors.append(None)
     return errors
+
+
+def _shown(resource: Replacement | Change) -> str:
+    names = ", ".join(sorted(config.name for config in resource.configs))
+    return f"type {resource.resource_type}, name {resource.resource_name!r} ({names})"
 
 
 def _check_settings(

@@ -11,14 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.api.authorize import (
-    CLUSTER_NAME,
-    CLUSTER_OPERATIONS,
-    NOT_REQUESTED,
-    AclOperation,
-    Authorizer,
-    ResourceType,
-)
+from barnabas.api.authorize import NOT_REQUESTED, Authorizer, authorized_cluster_operations
 from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -32,13 +25,12 @@ from barnabas.protocol.messages.cluster import (
 BROKER_ENDPOINTS: Final = 1
 CONTROLLER_ENDPOINTS: Final = 2
 NO_CONTROLLER: Final = -1
-NO_OPERATIONS: Final = 0
 
 
 class ClusterApi:
     """Brokers, controller and cluster id, as this broker knows them."""
 
-    def __init__(self, metadata: MetadataCache, authorizer: Authorizer) -> None:
+    def __init__(self, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._metadata = metadata
         self._authorizer = authorizer
 
@@ -71,10 +63,7 @@ class ClusterApi:
     def _operations(self, request: Request[DescribeClusterRequest]) -> int:
         if not request.body.include_cluster_authorized_operations:
             return NOT_REQUESTED
-        described = self._authorizer.allows(
-            request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
-        )
-        return CLUSTER_OPERATIONS if described else NO_OPERATIONS
+        return authorized_cluster_operations(self._authorizer, request)
 
     def unregister_broker(self, request: Request[UnregisterBrokerRequest]) -> None:
         """Always refuse."""

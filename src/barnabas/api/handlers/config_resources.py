@@ -25,7 +25,7 @@ LISTED_TYPES = (*ConfigResourceType, GROUP)
 class ConfigResourcesApi:
     """Lists topics and brokers."""
 
-    def __init__(self, metadata: MetadataCache, authorizer: Authorizer) -> None:
+    def __init__(self, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._metadata = metadata
         self._authorizer = authorizer
 

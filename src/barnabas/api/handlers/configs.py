@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
+from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.config_entries import ConfigEntry, Wanted, broker_entries, default_broker_entries, topic_entries
 from barnabas.api.request import Request
 from barnabas.config.broker_settings import BrokerSettings
@@ -39,7 +39,7 @@ class ConfigsApi:
         settings: Callable[[], BrokerSettings],
         topic_overrides: Callable[[str], Mapping[str, str]],
         metadata: MetadataCache,
-        authorizer: Authorizer,
+        authorizer: Authorizer | None,
     ) -> None:
         self._broker_id = broker_id
         self._settings = settings
@@ -143,7 +143,7 @@ class ConfigsApi:
         is_topic = resource.resource_type == ConfigResourceType.TOPIC
         kind = ResourceType.TOPIC if is_topic else ResourceType.CLUSTER
         name = resource.resource_name if is_topic else CLUSTER_NAME
-        if not self._authorizer.allows(request.connection, AclOperation.DESCRIBE_CONFIGS, kind, name):
+        if not is_allowed(self._authorizer, request, AclOperation.DESCRIBE_CONFIGS, kind, name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 

@@ -30,7 +30,7 @@ RemainingPartition = ControlledShutdownResponse.RemainingPartition
 class ControllerRequestsApi:
     """Hands brokers' requests to the controller in this process."""
 
-    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
+    def __init__(self, controller: Controller, authorizer: Authorizer | None) -> None:
         self._controller = controller
         self._authorizer = authorizer
 
@@ -45,12 +45,14 @@ class ControllerRequestsApi:
                 remaining = [RemainingPartition(left.topic, left.partition) for left in sorted(result)]
                 request.respond(ControlledShutdownResponse(remaining_partitions=remaining))
 
-        self._controller.controlled_shutdown(request.body.broker_id, request.body.broker_epoch, answer)
+        self._controller.controlled_shutdown(
+            request.body.broker_id, request.body.broker_epoch, request.deferred(answer)
+        )
 
     def alter_partition(self, request: Request[AlterPartitionRequest]) -> None:
         """Change the in-sync replicas of partitions that the sender leads."""
         require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
-        self._controller.alter_partitions(request.body, request.api_version, request.respond)
+        self._controller.alter_partitions(request.body, request.api_version, request.deferred(request.respond))
 
     def allocate_producer_ids(self, request: Request[AllocateProducerIdsRequest]) -> None:
         """Give a broker a block of producer ids."""
@@ -65,7 +67,9 @@ class ControllerRequestsApi:
                 )
                 request.respond(block)
 
-        self._controller.allocate_producer_ids(request.body.broker_id, request.body.broker_epoch, answer)
+        self._controller.allocate_producer_ids(
+            request.body.broker_id, request.body.broker_epoch, request.deferred(answer)
+        )
 
     @staticmethod
     def controlled_shutdown_error(

@@ -23,7 +23,7 @@ from barnabas.replica.replica_manager import ReplicaManager
 class DeleteRecordsApi:
     """Raises log start offsets."""
 
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer) -> None:
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._replicas = replicas
         self._metadata = metadata
         self._authorizer = authorizer
@@ -51,7 +51,7 @@ class DeleteRecordsApi:
         self._replicas.delete_records(
             offsets,
             timeout_ms=body.timeout_ms,
-            on_complete=lambda results: request.respond(_response(body, {**results, **refused})),
+            on_complete=request.deferred(lambda results: request.respond(_response(body, {**results, **refused}))),
         )
 
     @staticmethod

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.api.authorize import NOT_REQUESTED, TOPIC_OPERATIONS, AclOperation, Authorizer, ResourceType, permitted
+from barnabas.api.authorize import (
+    NOT_REQUESTED,
+    AclOperation,
+    Authorizer,
+    ResourceType,
+    authorized_operations,
+    permitted,
+)
 from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
@@ -29,7 +36,7 @@ _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePart
 class DescribeTopicPartitionsApi:
     """max_partitions: of one answer, `max.request.partition.size.limit`."""
 
-    def __init__(self, metadata: MetadataCache, authorizer: Authorizer, max_partitions: int) -> None:
+    def __init__(self, metadata: MetadataCache, authorizer: Authorizer | None, max_partitions: int) -> None:
         self._metadata = metadata
         self._authorizer = authorizer
         self._max_partitions = max_partitions
@@ -39,7 +46,14 @@ class DescribeTopicPartitionsApi:
         body = request.body
         image = self._metadata.image
         wanted = _from_the_cursor_on(body, [topic.name for topic in body.topics] or image.topics)
-        allowed = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, wanted)
+        allowed = permitted(
+            self._authorizer,
+            request,
+            AclOperation.DESCRIBE,
+            ResourceType.TOPIC,
+            wanted,
+            log_if_denied=bool(body.topics),
+        )
         limit = max(min(self._max_partitions, body.response_partition_limit), 1)
         answer = _page(
             image,
@@ -49,6 +63,10 @@ class DescribeTopicPartitionsApi:
             "" if body.cursor is None else body.cursor.topic_name,
             limit,
         )
+        for topic in answer.topics:
+            topic.topic_authorized_operations = authorized_operations(
+                self._authorizer, request, ResourceType.TOPIC, topic.name or ""
+            )
         if body.topics:  # of all topics, those that may not be described are left out
             refused = (name for name in wanted if name not in allowed)
             answer.topics += [_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused]
@@ -134,7 +152,7 @@ def _described(
             )
             for partition in partitions
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=NOT_REQUESTED,
     )
 
 

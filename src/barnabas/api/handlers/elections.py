@@ -27,7 +27,7 @@ _WITHOUT_TEXT = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCod
 class ElectionsApi:
     """Has leaders elected."""
 
-    def __init__(self, elections: LeaderElections, metadata: MetadataCache, authorizer: Authorizer) -> None:
+    def __init__(self, elections: LeaderElections, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._elections = elections
         self._metadata = metadata
         self._authorizer = authorizer
@@ -47,7 +47,7 @@ class ElectionsApi:
             }
             request.respond(_response(shown))
 
-        self._elections.elect(partitions, election_type, request.body.timeout_ms, answer)
+        self._elections.elect(partitions, election_type, request.body.timeout_ms, request.deferred(answer))
 
     @staticmethod
     def error(request: Request[ElectLeadersRequest], code: ErrorCode, message: str | None) -> ElectLeadersResponse:

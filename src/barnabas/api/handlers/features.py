@@ -25,7 +25,7 @@ LAST_VERSION_WITH_RESULTS: Final = 1
 class FeaturesApi:
     """Says why a feature cannot be changed. broker_id: this broker's, which must be the controller."""
 
-    def __init__(self, broker_id: int, metadata: MetadataCache, authorizer: Authorizer) -> None:
+    def __init__(self, broker_id: int, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
         self._authorizer = authorizer

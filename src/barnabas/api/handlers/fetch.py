@@ -16,6 +16,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.current_leader import CurrentLeaders
 from barnabas.api.registry import Throttle
 from barnabas.api.request import Request
@@ -60,11 +61,19 @@ class FetchApi:
     max_bytes: `fetch.max.bytes`, the broker's own limit of an answer.
     """
 
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, max_bytes: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        max_bytes: int,
+        clock: Clock,
+        authorizer: Authorizer | None,
+    ) -> None:
         self._now = clock.nanoseconds
         self._replicas = replicas
         self._metadata = metadata
         self._max_bytes = max_bytes
+        self._authorizer = authorizer
 
     def fetch(self, request: Request[FetchRequest]) -> None:
         """Read the partitions asked for; a long poll is answered by whoever completes it.
@@ -77,19 +86,31 @@ class FetchApi:
             return
         version = request.api_version
         terms = self._terms(body, version)
-        fetches, refused = self._partitions_asked_for(body, version)
+        topics = body.topics
+        if self._authorizer is None:
+            fetches, refused = self._partitions_asked_for(topics, version)
+        else:
+            topics, unauthorized = self._readable(request, is_follower=terms.is_from_follower)
+            fetches, refused = self._partitions_asked_for(topics, version)
+            refused = unauthorized + refused
         throttle = request.handler.throttle
         if throttle is not None:
             terms = _within_quota(request, throttle, terms)
 
         def answer(results: Sequence[PartitionFetch]) -> None:
-            if throttle is not None and self._is_throttled(request, throttle, terms, results, refused):
-                return
-            on_disk = [fetch.records for fetch in results if _waits_for_disk(fetch.records)]
-            if on_disk:
-                request.channel.resume(lambda: self._read_and_respond(request, on_disk, results, refused))
+            # What Request.deferred does, without its call.
+            try:
+                if throttle is not None and self._is_throttled(request, throttle, terms, results, refused):
+                    return
+                on_disk = [fetch.records for fetch in results if _waits_for_disk(fetch.records)]
+                if on_disk:
+                    request.channel.resume(lambda: self._read_and_respond(request, on_disk, results, refused))
+                    return
+                response = self._response(request, results, refused)
+            except Exception as error:  # noqa: BLE001 - `fail` logs it
+                _give_up(request, results, error)
             else:
-                self._respond(request, results, refused)
+                request.respond(response)
 
         self._replicas.fetch_records(terms, fetches, answer)
 
@@ -131,14 +152,33 @@ class FetchApi:
             body.max_wait_ms, min_bytes, max_bytes, isolation, version <= 2, replica_id, replica_epoch, leader_only
         )
 
-    def _partitions_asked_for(self, body: FetchRequest, version: int) -> tuple[list[PartitionFetch], list[Refused]]:
+    def _readable(
+        self, request: Request[FetchRequest], *, is_follower: bool
+    ) -> tuple[list[FetchRequest.FetchTopic], list[Refused]]:
+        """The topics that the sender may read, and the partitions of all others; followers need one permission."""
+        topics = request.body.topics
+        by_id = request.api_version >= TOPIC_IDS
+        names = self._metadata.image.topic_names
+        named = [(names.get(topic.topic_id) if by_id else topic.topic, topic) for topic in topics]
+        if is_follower:
+            cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            allowed = is_allowed(self._authorizer, request, *cluster)
+            return (topics, []) if allowed else ([], _unauthorized(named, by_id))
+        asked = [name for name, topic in named if name is not None for _ in topic.partitions]
+        readable = permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, asked)
+        hidden = [(name, topic) for name, topic in named if name is not None and name not in readable]
+        return [topic for name, topic in named if name is None or name in readable], _unauthorized(hidden, by_id)
+
+    def _partitions_asked_for(
+        self, topics_asked_for: Sequence[FetchRequest.FetchTopic], version: int
+    ) -> tuple[list[PartitionFetch], list[Refused]]:
         """What can be read; and what the metadata does not know, which neither is read nor ends a long poll."""
         fetches: list[PartitionFetch] = []
         refused: list[Refused] = []
         image = self._metadata.image
         topics, names = image.topics, image.topic_names
         by_id = version >= TOPIC_IDS
-        for topic in body.topics:
+        for topic in topics_asked_for:
             name = names.get(topic.topic_id) if by_id else topic.topic
             known = topics.get(name) if name is not None else None
             count = 0 if known is None else len(known.partitions)
@@ -203,20 +243,12 @@ class FetchApi:
                 records.bring_into_cache()
         except OSError as error:
             logger.warning("reading ahead of a fetch failed: %s", error)  # whoever sends it meets it again
-        self._respond(request, results, refused)
-
-    def _respond(
-        self, request: Request[FetchRequest], results: Sequence[PartitionFetch], refused: Sequence[Refused]
-    ) -> None:
-        """Answer, with an error where no answer can be made: after a wait nobody else would tell the client."""
         try:
             response = self._response(request, results, refused)
-        except Exception:
-            logger.exception("answering a fetch of client %r failed", request.header.client_id)
-            for fetch in results:
-                fetch.release()
-            response = self.error(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-        request.respond(response)
+        except Exception as error:  # noqa: BLE001 - `fail` logs it
+            _give_up(request, results, error)
+        else:
+            request.respond(response)
 
     def _response(
         self, request: Request[FetchRequest], results: Sequence[PartitionFetch], refused: Sequence[Refused]
@@ -320,6 +352,20 @@ def _within_quota(request: Request[FetchRequest], throttle: Throttle, terms: Fet
     if most is None or most >= terms.max_bytes:
         return terms
     return terms._replace(max_bytes=most, min_bytes=min(terms.min_bytes, most))
+
+
+def _unauthorized(topics: Sequence[tuple[str | None, FetchRequest.FetchTopic]], by_id: bool) -> list[Refused]:
+    return [
+        (name or "", topic.topic_id if by_id else b"", asked.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        for name, topic in topics
+        for asked in topic.partitions
+    ]
+
+
+def _give_up(request: Request[FetchRequest], results: Sequence[PartitionFetch], error: Exception) -> None:
+    for fetch in results:
+        fetch.release()
+    request.fail(error)
 
 
 def _waits_for_disk(records: FileRecords | bytes) -> bool:

@@ -49,7 +49,9 @@ class InterBrokerApi:
     broker_epoch: this broker's registration as of now; a request with a smaller one is stale.
     """
 
-    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, authorizer: Authorizer | None, broker_epoch: Callable[[], int]
+    ) -> None:
         self._replicas = replicas
         self._authorizer = authorizer
         self._broker_epoch = broker_epoch

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
 from barnabas.api.request import Request, WorksLong
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -57,14 +58,17 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 class ListOffsetsApi:
     """Offsets by time, and the special ones."""
 
-    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
+    def __init__(self, replicas: ReplicaManager, clock: Clock, authorizer: Authorizer | None) -> None:
         self._replicas = replicas
         self._clock = clock
+        self._authorizer = authorizer
 
     def list_offsets(self, request: Request[ListOffsetsRequest]) -> None:
         """Answer every partition on its own; from v1 on a partition named twice is an INVALID_REQUEST."""
         if request.brief and _reads_batches(request.body):
             raise WorksLong
+        names = [topic.name for topic in request.body.topics]
+        described = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
         named = Counter(
             (topic.name, partition.partition_index) for topic in request.body.topics for partition in topic.partitions
         )
@@ -72,7 +76,9 @@ class ListOffsetsApi:
         for topic in request.body.topics:
             answer = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=[])
             for asked in topic.partitions:
-                if named[topic.name, asked.partition_index] > 1 and request.api_version > 0:
+                if topic.name not in described:
+                    answer.partitions.append(_failed(asked.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                elif named[topic.name, asked.partition_index] > 1 and request.api_version > 0:
                     answer.partitions.append(_failed(asked.partition_index, ErrorCode.INVALID_REQUEST))
                 else:
                     answer.partitions.append(self._partition_answer(request, topic.name, asked))

@@ -8,7 +8,7 @@ Kafka: KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs.
 
 from __future__ import annotations
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
+from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.request import Request
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -20,13 +20,13 @@ from barnabas.replica.replica_manager import ReplicaManager
 class LogDirsApi:
     """Describes log directories."""
 
-    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer | None) -> None:
         self._replicas = replicas
         self._authorizer = authorizer
 
     def describe_log_dirs(self, request: Request[DescribeLogDirsRequest]) -> None:
         """List every directory, with those of the wanted replicas (null: all) that lie in it."""
-        if not self._authorizer.allows(request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        if not is_allowed(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
             request.respond(self.error(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None))
             return
         topics = request.body.topics

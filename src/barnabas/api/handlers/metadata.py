@@ -13,7 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from barnabas.api.authorize import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from barnabas.api.authorize import (
+    CLUSTER_NAME,
+    NOT_REQUESTED,
+    AclOperation,
+    Authorizer,
+    ResourceType,
+    authorized_cluster_operations,
+    authorized_operations,
+    is_allowed,
+    permitted,
+)
 from barnabas.api.encoded_answers import EncodedAnswers
 from barnabas.api.request import Request, WorksLong
 from barnabas.api.throttle import mutation_quota
@@ -50,10 +60,17 @@ class MetadataApi:
     auto_create: whether `auto.create.topics.enable` is on now.
     """
 
-    def __init__(self, metadata: MetadataCache, topic_admin: TopicAdmin, auto_create: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        topic_admin: TopicAdmin,
+        auto_create: Callable[[], bool],
+        authorizer: Authorizer | None,
+    ) -> None:
         self._metadata = metadata
         self._topic_admin = topic_admin
         self._auto_create = auto_create
+        self._authorizer = authorizer
         self._all_topics = EncodedAnswers()
 
     def metadata(self, request: Request[MetadataRequest]) -> None:
@@ -63,23 +80,28 @@ class MetadataApi:
         if _asks_for_all(request):
             self._tell_all(request, image)
             return
-        missing = self._missing_topics(request, image)
+        if request.brief:
+            _leave_much_to_a_handler(map(image.topics.get, _names_asked_for(request, image)))
+        errors = self._not_to_be_described(request, _names_asked_for(request, image), log_if_denied=True)
+        missing = [name for name in self._missing_topics(request, image) if name not in errors]
         if missing and self._may_create(request):
-            # Creating a topic writes to the store and may block: never on the processor's thread.
-            request.channel.resume(lambda: self._create_and_answer(request, missing))
-        else:
-            if request.brief:
-                _leave_much_to_a_handler(
-                    image.topics.get(topic.name or image.topic_names.get(topic.topic_id, ""))
-                    for topic in request.body.topics or ()
-                )
-            request.respond(
-                self._response(request, image, dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            )
+            errors |= self._not_to_be_created(request, missing)
+            new = [name for name in missing if name not in errors]
+            if new:
+                # Creating a topic writes to the store and may block: never on the processor's thread.
+                request.channel.resume(request.deferred(lambda: self._create_and_answer(request, new, errors)))
+                return
+        errors = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | errors
+        request.respond(self._response(request, image, errors))
 
     def _tell_all(self, request: Request[MetadataRequest], image: MetadataImage) -> None:
-        """The same for everybody who came by this listener, as long as everybody may see every topic."""
+        """What everybody hears who came by this listener and may see every topic; else what the sender may see."""
         body, version = request.body, request.api_version
+        if self._authorizer is not None:
+            hidden = self._not_to_be_described(request, image.topics, log_if_denied=False)
+            if hidden or body.include_topic_authorized_operations or body.include_cluster_authorized_operations:
+                request.respond(self._response(request, image, hidden))
+                return
         key = (
             version,
             request.connection.listener_name,
@@ -129,10 +151,32 @@ class MetadataApi:
         declined = request.api_version >= 4 and not request.body.allow_auto_topic_creation
         return not declined and self._auto_create()
 
-    def _create_and_answer(self, request: Request[MetadataRequest], names: list[str]) -> None:
+    def _not_to_be_described(
+        self, request: Request[MetadataRequest], names: Iterable[str], *, log_if_denied: bool
+    ) -> dict[str, ErrorCode]:
+        """Whether these topics exist is none of the sender's business."""
+        if self._authorizer is None:
+            return {}
+        names = list(names)
+        seen = permitted(
+            self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names, log_if_denied=log_if_denied
+        )
+        return {name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in names if name not in seen}
+
+    def _not_to_be_created(self, request: Request[MetadataRequest], names: list[str]) -> dict[str, ErrorCode]:
+        """Who may create topics in the cluster may create any; others those that they are allowed to by name."""
+        authorizer, create = self._authorizer, AclOperation.CREATE
+        if is_allowed(authorizer, request, create, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False):
+            return {}
+        allowed = permitted(authorizer, request, create, ResourceType.TOPIC, names)
+        return {name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in names if name not in allowed}
+
+    def _create_and_answer(
+        self, request: Request[MetadataRequest], names: list[str], refused: dict[str, ErrorCode]
+    ) -> None:
         quota = mutation_quota(request, NEVER_REFUSED)
         results = self._topic_admin.create_topics([NewTopic(name) for name in names], quota=quota)
-        errors = {}
+        errors = dict(refused)
         for result in results:
             code = ErrorCode.NONE if result.error is None else result.error.code
             errors[result.name] = CREATED_SOON.get(code, code)
@@ -154,7 +198,9 @@ class MetadataApi:
         if with_operations:
             for answer in topics:
                 if answer.error_code == ErrorCode.NONE:
-                    answer.topic_authorized_operations = TOPIC_OPERATIONS
+                    answer.topic_authorized_operations = authorized_operations(
+                        self._authorizer, request, ResourceType.TOPIC, answer.name or ""
+                    )
         return MetadataResponse(
             brokers=[
                 MetadataResponse.MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack)
@@ -163,7 +209,9 @@ class MetadataApi:
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
             topics=topics,
-            cluster_authorized_operations=CLUSTER_OPERATIONS if wants_cluster_operations else NOT_REQUESTED,
+            cluster_authorized_operations=authorized_cluster_operations(self._authorizer, request)
+            if wants_cluster_operations
+            else NOT_REQUESTED,
             error_code=ErrorCode.NONE,
         )
 
@@ -172,7 +220,7 @@ class MetadataApi:
         request: Request[MetadataRequest], image: MetadataImage, errors: dict[str, ErrorCode]
     ) -> Iterable[TopicMetadata | TopicAnswer]:
         if _asks_for_all(request):
-            yield from image.topics.values()
+            yield from (topic for topic in image.topics.values() if topic.name not in errors)
             return
         for topic in request.body.topics or ():
             if topic.topic_id != ZERO_UUID:
@@ -187,6 +235,16 @@ class MetadataApi:
                 continue
             else:
                 name = topic.name
+            if errors.get(name) is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                # Ids are no secret; names are, to who asks by id, and so is the id to who asks by name.
+                by_id = topic.topic_id != ZERO_UUID
+                yield TopicAnswer(
+                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    name=None if by_id else name,
+                    topic_id=topic.topic_id,
+                    partitions=[],
+                )
+                continue
             known = image.topics.get(name)
             if known is not None and name not in errors:
                 yield known
@@ -234,6 +292,16 @@ class MetadataApi:
 def _asks_for_all(request: Request[MetadataRequest]) -> bool:
     topics = request.body.topics
     return topics is None or (request.api_version == 0 and not topics)
+
+
+def _names_asked_for(request: Request[MetadataRequest], image: MetadataImage) -> list[str]:
+    """Without the ids of no topic."""
+    names = []
+    for topic in request.body.topics or ():
+        name = topic.name if topic.topic_id == ZERO_UUID else image.topic_names.get(topic.topic_id)
+        if name is not None:
+            names.append(name)
+    return names
 
 
 def _leave_much_to_a_handler(topics: Iterable[TopicMetadata | None]) -> None:

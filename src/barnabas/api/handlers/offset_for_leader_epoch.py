@@ -10,7 +10,7 @@ Kafka: KafkaApis.handleOffsetForLeaderEpochRequest, ReplicaManager.lastOffsetFor
 
 from __future__ import annotations
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, permitted
+from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.request import Request
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -25,7 +25,7 @@ PartitionResult = OffsetForLeaderEpochResponse.EpochEndOffset
 class OffsetForLeaderEpochApi:
     """Ends of leader epochs."""
 
-    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer | None) -> None:
         self._replicas = replicas
         self._authorizer = authorizer
 
@@ -65,7 +65,7 @@ class OffsetForLeaderEpochApi:
 
     def _allowed(self, request: Request[OffsetForLeaderEpochRequest]) -> frozenset[str]:
         names = frozenset(topic.topic for topic in request.body.topics)
-        if self._authorizer.allows(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        if is_allowed(self._authorizer, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             return names
         return permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
 

@@ -30,7 +30,7 @@ class PartitionsApi:
     """Adds partitions to topics. controller: only the broker that is it does so."""
 
     def __init__(
-        self, topic_admin: TopicAdmin, changes: TopicChanges, controller: Controller, authorizer: Authorizer
+        self, topic_admin: TopicAdmin, changes: TopicChanges, controller: Controller, authorizer: Authorizer | None
     ) -> None:
         self._topic_admin = topic_admin
         self._changes = changes
@@ -58,7 +58,7 @@ class PartitionsApi:
         elif body.timeout_ms <= 0:
             answer(frozenset(counts))
         else:
-            self._changes.when_grown(counts, body.timeout_ms, answer)
+            self._changes.when_grown(counts, body.timeout_ms, request.deferred(answer))
 
     @staticmethod
     def error(

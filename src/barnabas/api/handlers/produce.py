@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final
 
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.current_leader import CurrentLeaders
 from barnabas.api.request import Request, WorksLong
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -58,12 +59,20 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client that may write to the broker's own topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 
 
+TOLD_FIRST: Final = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+
 class ProduceApi:
     """Appends what a producer sends and answers each partition on its own."""
 
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._replicas = replicas
         self._metadata = metadata
+        self._authorizer = authorizer
 
     def produce(self, request: Request[ProduceRequest]) -> None:
         """Append every partition's batch; with acks=all the answer may wait for the in-sync replicas.
@@ -76,7 +85,9 @@ class ProduceApi:
         version = request.api_version
         acks = body.acks
         image = self._metadata.image
-        topics = image.topics
+        writable: Container[str] = image.topics
+        if self._authorizer is not None:
+            writable = self._writable_topics(request, image)
         to_append: list[PartitionAppend] = []
         by_topic: list[tuple[str, bytes, list[PartitionAppend]]] = []
         asked = body.topic_data
@@ -85,8 +96,8 @@ class ProduceApi:
         for topic in asked:
             name = topic.name if version < 13 else image.topic_names.get(topic.topic_id, "")
             refusal = None
-            if name not in topics or name in INTERNAL_TOPICS or acks not in VALID_ACKS:
-                refusal = self._refused_topic(request, name)
+            if name not in writable or name in INTERNAL_TOPICS or acks not in VALID_ACKS:
+                refusal = self._refused_topic(request, name, image, writable)
             entries: list[PartitionAppend] = []
             for partition in topic.partition_data:
                 records = partition.records
@@ -105,10 +116,13 @@ class ProduceApi:
             to_append = _without_transactions(to_append)
 
         def answer(_: Sequence[PartitionAppend]) -> None:
-            if acks == 0:
-                self._answer_nothing(request, by_topic)
-            else:
-                request.respond(self._response(request, by_topic))
+            try:
+                if acks == 0:
+                    self._answer_nothing(request, by_topic)
+                else:
+                    request.respond(self._response(request, by_topic))
+            except Exception as error:  # noqa: BLE001 - `fail` logs it; what Request.deferred does, without its call
+                request.fail(error)
 
         self._replicas.append_records(to_append, required_acks=acks, timeout_ms=body.timeout_ms, on_complete=answer)
 
@@ -144,10 +158,34 @@ class ProduceApi:
                     return True
         return False
 
-    def _refused_topic(self, request: Request[ProduceRequest], name: str) -> ApiError | None:
-        """Why nothing of the topic may be appended, in Kafka's order."""
-        if name not in self._metadata.image.topics:
-            by_id = request.api_version >= 13 and not name
+    def _writable_topics(self, request: Request[ProduceRequest], image: MetadataImage) -> frozenset[str]:
+        """Those that the sender may write to, whether or not they exist.
+
+        Raises ApiError TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches of an id that is not his.
+        """
+        body = request.body
+        transactional_id = body.transactional_id
+        if _is_transactional_request(body) and (
+            transactional_id is None
+            or not is_allowed(
+                self._authorizer, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+            )
+        ):
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        by_id = request.api_version >= 13
+        names = [image.topic_names.get(topic.topic_id, "") if by_id else topic.name for topic in body.topic_data]
+        asked = [name for name in names if name or not by_id]
+        return permitted(self._authorizer, request, AclOperation.WRITE, ResourceType.TOPIC, asked)
+
+    @staticmethod
+    def _refused_topic(
+        request: Request[ProduceRequest], name: str, image: MetadataImage, writable: Container[str]
+    ) -> ApiError | None:
+        """Why nothing of the topic may be appended, in Kafka's order: whether it exists is only told who may write."""
+        by_id = request.api_version >= 13 and not name
+        if writable is not image.topics and name not in writable and not by_id:
+            return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if name not in image.topics:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if request.body.acks not in VALID_ACKS:
             return ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -266,12 +304,27 @@ def _each_partition_once(body: ProduceRequest) -> list[ProduceRequest.TopicProdu
 def _first_of(
     error: ApiError | None, refusal: ApiError | None, image: MetadataImage, entry: PartitionAppend
 ) -> ApiError:
-    """Which of two reasons is told: whether the partition exists comes first, then the form of the batch."""
-    if refusal is not None and refusal.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+    """Which of two reasons is told: permission comes first, then whether the partition exists, then the batch."""
+    if refusal is not None and refusal.code in TOLD_FIRST:
         return refusal
     if image.partition(TopicPartition(entry.topic, entry.partition)) is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return error or refusal or ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _is_transactional_request(body: ProduceRequest) -> bool:
+    """Whether a first batch is part of a transaction (Kafka: RequestUtils.hasTransactionalRecords)."""
+    for topic in body.topic_data:
+        for partition in topic.partition_data:
+            records = partition.records
+            if (
+                records is not None
+                and len(records) >= PRODUCER_END
+                and records[MAGIC_POSITION] == 2
+                and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK
+            ):
+                return True
+    return False
 
 
 def _is_transactional(entry: PartitionAppend) -> bool:

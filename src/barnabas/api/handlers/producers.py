@@ -7,7 +7,7 @@ Kafka: KafkaApis.handleDescribeProducersRequest, Partition.activeProducerState.
 
 from __future__ import annotations
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
@@ -21,7 +21,7 @@ PartitionResponse = DescribeProducersResponse.PartitionResponse
 class ProducersApi:
     """Shows the producer state of partitions."""
 
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer) -> None:
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._replicas = replicas
         self._metadata = metadata
         self._authorizer = authorizer
@@ -56,7 +56,7 @@ class ProducersApi:
 
     def _check_topic(self, request: Request[DescribeProducersRequest], name: str) -> None:
         validate_topic_name(name)
-        if not self._authorizer.allows(request.connection, AclOperation.READ, ResourceType.TOPIC, name):
+        if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if not self._metadata.contains(name):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

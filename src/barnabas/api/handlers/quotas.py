@@ -34,7 +34,9 @@ NOTHING_WRONG = ApiError(ErrorCode.NONE)
 class QuotasApi:
     """Shows and changes quotas of clients."""
 
-    def __init__(self, admin: ClientQuotaAdmin, descriptions: ClientQuotaDescriptions, authorizer: Authorizer) -> None:
+    def __init__(
+        self, admin: ClientQuotaAdmin, descriptions: ClientQuotaDescriptions, authorizer: Authorizer | None
+    ) -> None:
         self._admin = admin
         self._descriptions = descriptions
         self._authorizer = authorizer

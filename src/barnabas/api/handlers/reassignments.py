@@ -33,7 +33,7 @@ OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignme
 class ReassignmentsApi:
     """Moves partitions between brokers, and says which are on the move."""
 
-    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
+    def __init__(self, controller: Controller, authorizer: Authorizer | None) -> None:
         self._controller = controller
         self._authorizer = authorizer
 
@@ -53,7 +53,9 @@ class ReassignmentsApi:
                 request.respond(_altered(request.body, {partition: result[partition] for partition in wanted}))
 
         self._controller.alter_partition_reassignments(
-            wanted, answer, allow_replication_factor_change=request.body.allow_replication_factor_change
+            wanted,
+            request.deferred(answer),
+            allow_replication_factor_change=request.body.allow_replication_factor_change,
         )
 
     def list_partition_reassignments(self, request: Request[ListPartitionReassignmentsRequest]) -> None:
@@ -72,7 +74,7 @@ class ReassignmentsApi:
             else:
                 request.respond(_listed(result))
 
-        self._controller.list_partition_reassignments(named, answer)
+        self._controller.list_partition_reassignments(named, request.deferred(answer))
 
     @staticmethod
     def alteration_error(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
+from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.request import Request
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.quotas import (
@@ -24,13 +24,13 @@ Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 class ScramApi:
     """Knows of no credentials."""
 
-    def __init__(self, authorizer: Authorizer) -> None:
+    def __init__(self, authorizer: Authorizer | None) -> None:
         self._authorizer = authorizer
 
     def describe_user_scram_credentials(self, request: Request[DescribeUserScramCredentialsRequest]) -> None:
         """Answer every user named, once."""
         cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
-        if not self._authorizer.allows(request.connection, AclOperation.DESCRIBE, *cluster):
+        if not is_allowed(self._authorizer, request, AclOperation.DESCRIBE, *cluster):
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         named = Counter(user.name for user in request.body.users or ())
         results = [_result(name, times) for name, times in named.items()]

@@ -12,14 +12,16 @@ DelayedDeleteTopics.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.config_entries import topic_entries
 from barnabas.api.request import Request
 from barnabas.api.throttle import mutation_quota, respond_with_quota
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_admin import CreateTopicResult, NewTopic, TopicAdmin
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import (
@@ -50,6 +52,7 @@ class TopicsApi:
         metadata: MetadataCache,
         changes: TopicChanges,
         broker_settings: Callable[[], BrokerSettings],
+        authorizer: Authorizer | None,
         *,
         deletion_enabled: bool,
     ) -> None:
@@ -57,17 +60,22 @@ class TopicsApi:
         self._metadata = metadata
         self._changes = changes
         self._broker_settings = broker_settings
+        self._authorizer = authorizer
         self._deletion_enabled = deletion_enabled
 
     def create_topics(self, request: Request[CreateTopicsRequest]) -> None:
         """Create what can be created; answer when it has leaders, or says REQUEST_TIMED_OUT where it has not."""
         body = request.body
         times_named = Counter(topic.name for topic in body.topics)
-        refused = {
-            name: CreateTopicResult(name, ApiError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."))
-            for name, times in times_named.items()
-            if times > 1
-        }
+        refused = self._creation_refused(request, times_named)
+        with_configs = permitted(
+            self._authorizer,
+            request,
+            AclOperation.DESCRIBE_CONFIGS,
+            ResourceType.TOPIC,
+            list(times_named),
+            log_if_denied=False,
+        )
         wanted = [_new_topic(topic) for topic in body.topics if topic.name not in refused]
         quota = mutation_quota(request, CREATION_REFUSED_SINCE)
         made = self._topic_admin.create_topics(wanted, validate_only=body.validate_only, quota=quota)
@@ -76,16 +84,19 @@ class TopicsApi:
 
         def answer(unfinished: frozenset[str]) -> None:
             answers = [self._created_answer(results[name], timed_out=name in unfinished) for name in times_named]
+            for shown in answers:
+                if shown.name not in with_configs and (shown.error_code == ErrorCode.NONE or shown.name in refused):
+                    _hide_settings(shown)
             respond_with_quota(request, quota, CreateTopicsResponse(topics=answers))
 
         if body.validate_only or not created:
             answer(frozenset())
         else:
-            self._changes.when_led(frozenset(created), body.timeout_ms, answer)
+            self._changes.when_led(frozenset(created), body.timeout_ms, request.deferred(answer))
 
     def delete_topics(self, request: Request[DeleteTopicsRequest]) -> None:
         """Delete what exists; answer when the metadata no longer shows it."""
-        answers = [self._resolve(topic) for topic in _topics_to_delete(request)]
+        answers = self._resolved(request)
         names = [answer.name for answer in answers if answer.error_code == ErrorCode.NONE and answer.name is not None]
         quota = mutation_quota(request, DELETION_REFUSED_SINCE)
         errors = {} if not names else self._topic_admin.delete_topics(names, quota)
@@ -103,7 +114,7 @@ class TopicsApi:
 
         deleting = frozenset(result.name for result in answers if result.error_code == ErrorCode.NONE and result.name)
         if deleting:
-            self._changes.when_gone(deleting, request.body.timeout_ms, answer)
+            self._changes.when_gone(deleting, request.body.timeout_ms, request.deferred(answer))
         else:
             answer(frozenset())
 
@@ -129,6 +140,26 @@ class TopicsApi:
                 for name, topic_id in _topics_to_delete(request)
             ]
         )
+
+    def _creation_refused(
+        self, request: Request[CreateTopicsRequest], times_named: Mapping[str, int]
+    ) -> dict[str, CreateTopicResult]:
+        """Who may create topics in the cluster may create any; others those that they are allowed to by name."""
+        create = AclOperation.CREATE
+        cluster = (create, ResourceType.CLUSTER, CLUSTER_NAME)
+        allowed: Iterable[str] = times_named
+        if not is_allowed(self._authorizer, request, *cluster, log_if_denied=False):
+            allowed = permitted(self._authorizer, request, create, ResourceType.TOPIC, list(times_named))
+        refused = {}
+        for name, times in times_named.items():
+            if times > 1:
+                error = ApiError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
+            elif name not in allowed:
+                error = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+            else:
+                continue
+            refused[name] = CreateTopicResult(name, error)
+        return refused
 
     def _created_answer(self, result: CreateTopicResult, *, timed_out: bool) -> CreatedAnswer:
         if result.error is not None:
@@ -159,10 +190,27 @@ class TopicsApi:
             ],
         )
 
-    def _resolve(self, named: tuple[str | None, bytes]) -> DeletedAnswer:
-        """Name and id of a topic that is to go, or the error that says why it cannot."""
-        name, topic_id = named
+    def _resolved(self, request: Request[DeleteTopicsRequest]) -> list[DeletedAnswer]:
         image = self._metadata.image
+        wanted = _topics_to_delete(request)
+        names = [image.topic_names.get(topic_id) if name is None else name for name, topic_id in wanted]
+        known = [name for name in names if name is not None]
+        described = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, known)
+        deletable = permitted(self._authorizer, request, AclOperation.DELETE, ResourceType.TOPIC, known)
+        answers = []
+        for (given, topic_id), name in zip(wanted, names, strict=True):
+            answer = self._resolve(given, topic_id, image)
+            if name is None or answer.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                pass
+            elif given is None and name not in described:  # an id is no secret, its name is
+                answer = _refused_deletion(None, topic_id)
+            elif name not in deletable:
+                answer = _refused_deletion(name, topic_id)
+            answers.append(answer)
+        return answers
+
+    def _resolve(self, name: str | None, topic_id: bytes, image: MetadataImage) -> DeletedAnswer:
+        """Name and id of a topic that is to go, or the error that says why it cannot."""
         if name is not None and topic_id != ZERO_UUID:
             code, message = ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified."
         elif not self._deletion_enabled:
@@ -178,6 +226,19 @@ class TopicsApi:
             name = image.topic_names[topic_id] if name is None else name
             return DeletedAnswer(name=name, topic_id=image.topics[name].topic_id, error_code=ErrorCode.NONE)
         return DeletedAnswer(name=name, topic_id=topic_id, error_code=code, error_message=message)
+
+
+def _hide_settings(answer: CreatedAnswer) -> None:
+    """Leave out what may only be seen with DESCRIBE_CONFIGS, which is all but the outcome."""
+    answer.topic_id = ZERO_UUID
+    answer.num_partitions = answer.replication_factor = UNKNOWN
+    answer.configs = []
+    answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _refused_deletion(name: str | None, topic_id: bytes) -> DeletedAnswer:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return DeletedAnswer(name=name, topic_id=topic_id, error_code=code, error_message=code.message)
 
 
 def _topics_to_delete(request: Request[DeleteTopicsRequest]) -> Sequence[tuple[str | None, bytes]]:

@@ -8,9 +8,17 @@ Kafka: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitP
 
 from __future__ import annotations
 
+from barnabas.api.authorize import (
+    CLUSTER_NAME,
+    AclOperation,
+    Authorizer,
+    ResourceType,
+    is_allowed,
+    is_allowed_somewhere,
+)
 from barnabas.api.request import Request
 from barnabas.metadata.producer_ids import ProducerIdManager
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 
 NO_PRODUCER_ID = -1
@@ -20,12 +28,14 @@ NO_PRODUCER_EPOCH = -1
 class InitProducerIdApi:
     """Hands out producer ids. Transactional ids have no coordinator yet."""
 
-    def __init__(self, producer_ids: ProducerIdManager) -> None:
+    def __init__(self, producer_ids: ProducerIdManager, authorizer: Authorizer | None) -> None:
         self._producer_ids = producer_ids
+        self._authorizer = authorizer
 
     def init_producer_id(self, request: Request[InitProducerIdRequest]) -> None:
         """A new id with epoch 0, whatever the producer had before: an idempotent producer keeps nothing (KIP-360)."""
         transactional_id = request.body.transactional_id
+        self._check_permission(request, transactional_id)
         if transactional_id is not None:
             code = ErrorCode.INVALID_REQUEST if not transactional_id else ErrorCode.COORDINATOR_NOT_AVAILABLE
             request.respond(self.error(request, code, None))
@@ -35,6 +45,19 @@ class InitProducerIdApi:
                 error_code=ErrorCode.NONE, producer_id=self._producer_ids.generate(), producer_epoch=0
             )
         )
+
+    def _check_permission(self, request: Request[InitProducerIdRequest], transactional_id: str | None) -> None:
+        """Who may write to any topic may do so idempotently (KIP-679); a transactional id belongs to somebody."""
+        authorizer, write = self._authorizer, AclOperation.WRITE
+        if transactional_id is not None:
+            if not is_allowed(authorizer, request, write, ResourceType.TRANSACTIONAL_ID, transactional_id):
+                raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return
+        idempotent = (AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        if is_allowed(authorizer, request, *idempotent, log_if_denied=False):
+            return
+        if not is_allowed_somewhere(authorizer, request, write, ResourceType.TOPIC):
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     @staticmethod
     def error(request: Request[InitProducerIdRequest], code: ErrorCode, message: str | None) -> InitProducerIdResponse:

@@ -218,6 +218,15 @@ def test_secrets_are_not_kept_where_everybody_could_read_them(asking: SettingsCl
     assert name not in asking.describe(BROKER, "0")
 
 
+@ours_only
+def test_secrets_that_are_refused_are_not_logged(own: Server, settings: SettingsClient) -> None:
+    name = "listener.name.plaintext.ssl.keystore.password"
+    assert settings.change(BROKER, "0", (name, SET, "open sesame"))[0] == ErrorCode.INVALID_CONFIG
+    assert settings.replace(BROKER, "0", (name, "open sesame"))[0] == ErrorCode.INVALID_CONFIG
+    assert name in own.log_text()
+    assert "sesame" not in own.log_text()
+
+
 def test_only_lists_can_be_appended_to(asking: SettingsClient) -> None:
     expected = (ErrorCode.INVALID_CONFIG, "Config value append is not allowed for config key: num.io.threads")
     assert asking.change(BROKER, "0", ("num.io.threads", APPEND, "1")) == expected

@@ -164,8 +164,8 @@ def _each(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiError |
 
 
 def _shown(resource: Replacement | Change) -> str:
-    names = ", ".join(sorted(config.name for config in resource.configs))
-    return f"type {resource.resource_type}, name {resource.resource_name!r} ({names})"
+    names = sorted(config.name for config in resource.configs)
+    return f"type {resource.resource_type}, name {resource.resource_name!r}: {names}"
 
 
 def _check_settings(

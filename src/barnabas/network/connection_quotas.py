@@ -62,19 +62,21 @@ class ConnectionQuotas:
         self._changed = threading.Condition()
 
     def add_listener(self, listener: str, config: ListenerConfig) -> None:
-        """Count the connections of `listener` by themselves; before its acceptor exists. Again changes nothing."""
+        """Count the connections of `listener` by themselves; before its acceptor exists. Again changes nothing.
+
+        One that was removed before takes over the connections it still has: they close when their requests are done.
+        """
         with self._changed:
             if listener not in self._listener_limits:
                 self._listener_limits[listener] = config
-                self._by_listener[listener] = 0
+                self._by_listener.setdefault(listener, 0)
                 self._rates.add_listener(listener)
             self._changed.notify_all()
 
     def remove_listener(self, listener: str) -> None:
-        """Forget a listener; connections of it that are still open count for the broker. Its Acceptor waits no more."""
+        """Forget a listener, but for the connections of it that are still open. Its Acceptor waits no more."""
         with self._changed:
             self._listener_limits.pop(listener, None)
-            self._by_listener.pop(listener, None)
             self._rates.remove_listener(listener)
             self._changed.notify_all()
 
@@ -92,8 +94,7 @@ class ConnectionQuotas:
             if count >= limit:
                 raise TooManyConnections(address, limit)
             self._by_address[address] = count + 1
-            if listener in self._by_listener:
-                self._by_listener[listener] += 1
+            self._by_listener[listener] = self._by_listener.get(listener, 0) + 1
             self._total += 1
             return waited_ns
 
@@ -101,15 +102,14 @@ class ConnectionQuotas:
         """A connection that was counted is closed. Raises ValueError for one that was not."""
         with self._changed:
             count = self._by_address.get(address, 0)
-            listener_count = self._by_listener.get(listener)
-            if not count or listener_count == 0:
+            listener_count = self._by_listener.get(listener, 0)
+            if not count or not listener_count:
                 raise ValueError(f"No connections of {address} on listener {listener} are counted")
             if count == 1:
                 del self._by_address[address]
             else:
                 self._by_address[address] = count - 1
-            if listener_count is not None:  # else it has been removed
-                self._by_listener[listener] = listener_count - 1
+            self._by_listener[listener] = listener_count - 1
             self._total -= 1
             self._changed.notify_all()  # any listener's Acceptor may be the one that can go on
 

@@ -106,3 +106,19 @@ def test_the_end_of_a_listener_ends_the_wait() -> None:
     quotas.decrement("A", "10.0.0.1")
     quotas.stop()
     assert other.has_gone_on()
+
+
+def test_a_listener_that_comes_back_takes_over_the_connections_it_had() -> None:
+    """Those of its removed network threads close later than it is added again."""
+    quotas = make_quotas("A", "B", listener_max=2)
+    quotas.increment("A", "10.0.0.1")
+    quotas.increment("A", "10.0.0.1")
+    quotas.remove_listener("A")
+    quotas.decrement("A", "10.0.0.1")
+    quotas.add_listener("A", ListenerConfig(max_connections=2))
+    quotas.increment("A", "10.0.0.2")
+    quotas.decrement("A", "10.0.0.1")
+    quotas.decrement("A", "10.0.0.2")
+    assert (quotas.total, quotas.listener_count("A")) == (0, 0)
+    with pytest.raises(ValueError, match="listener A"):
+        quotas.decrement("A", "10.0.0.2")

@@ -21,14 +21,14 @@ FREE_BYTES: Final = 32 * 1024
 
 
 class ChannelMemory:
-    """Bytes: `charged` to the pool beyond the free ones, and the lease of the large frame that is being received."""
+    """Bytes: `charged` to the pool beyond the free ones, and the lease of the frame that is being received."""
 
     __slots__ = (
         "channel",
         "charged",
         "granted",
-        "has_lease",
         "keeper",
+        "leased",
         "mark_moved",
         "mark_ns",
         "request_bytes",
@@ -41,7 +41,8 @@ class ChannelMemory:
         self.charged = 0
         self.granted: MemoryLease | None = None
         """What it waited for, until its reader comes for it."""
-        self.has_lease = False
+        self.leased = 0
+        """For the frame that is being received."""
         self.request_bytes = 0
         """Of a small request that waits for a handler, or is being handled by one; see `request_waits`."""
         self.mark_ns = 0
@@ -59,13 +60,13 @@ class ChannelMemory:
             wanted = min(size * pool.request_expansion, pool.size) if is_small and pool.request_expansion > 1 else size
             lease = self.keeper.allocate(self, wanted)
         if lease is not None:
-            self.has_lease = True
+            self.leased = lease.size
             self.keeper.holds(self)
         return lease
 
     def pass_on(self) -> None:
         """The frame is whole: its lease belongs to the request now."""
-        self.has_lease = False
+        self.leased = 0
         if not self.charged:
             self.keeper.holds_nothing(self)
 
@@ -92,7 +93,7 @@ class ChannelMemory:
             return
         self.charged = excess
         self.keeper.pool.charge(change)
-        if excess or self.has_lease:
+        if excess or self.leased:
             self.keeper.holds(self)
         else:
             self.keeper.holds_nothing(self)

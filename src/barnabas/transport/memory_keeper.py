@@ -56,8 +56,8 @@ class MemoryKeeper:
             if lease is not None:
                 return lease
         if memory not in waiting:
-            waiting[memory] = size
             self.pool.begin_waiting(size, self._wake)
+            waiting[memory] = size
         return None
 
     def holds(self, memory: ChannelMemory) -> None:
@@ -108,12 +108,12 @@ class MemoryKeeper:
                 channels.append(memory.channel)
 
     def too_slow(self, now_ns: int) -> list[KafkaChannel]:
-        """Whom to give up, the slowest first, while the pool is short: close one, and look whether it still is.
+        """Whom to give up, the slowest first, while the pool is short: each if it still `would_help`.
 
         To be called when what has arrived has been received: we may be the slow ones.
         """
         pool = self.pool
-        if not pool.shortage or not self._holders:
+        if not (pool.shortage or pool.large_shortage) or not self._holders:
             return []
         if pool.available_memory < -(pool.size // OVERDRAFT_SHARE):
             unread = self._longest_silent()
@@ -126,7 +126,7 @@ class MemoryKeeper:
         for memory in self._holders:
             channel = memory.channel
             watched_ns = now_ns - memory.mark_ns
-            if channel is None or watched_ns < SILENCE_NS or not memory.waits_for_peer:
+            if channel is None or watched_ns < SILENCE_NS or not (memory.waits_for_peer and self._would_help(memory)):
                 continue
             seconds_left = memory.seconds_left(now_ns)
             if seconds_left == inf:
@@ -137,6 +137,15 @@ class MemoryKeeper:
                     slow.append((seconds_left, channel))
         slow.sort(key=lambda each: each[0], reverse=True)
         return [channel for _, channel in slow]
+
+    def would_help(self, channel: KafkaChannel) -> bool:
+        """Whether others get memory now if this channel is given up."""
+        return channel.memory is not None and self._would_help(channel.memory)
+
+    def _would_help(self, memory: ChannelMemory) -> bool:
+        pool = self.pool
+        # Large frames may be short of the part that is theirs while there is enough for all others.
+        return bool(pool.shortage or (pool.large_shortage and pool.is_large(memory.leased)))
 
     def _longest_silent(self) -> list[KafkaChannel]:
         unread = [

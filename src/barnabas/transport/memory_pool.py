@@ -52,6 +52,10 @@ class MemoryPool(Protocol):
         """What is missing now: for those who wait, and for what was charged beyond the limit. Zero: all is well."""
 
     @property
+    def large_shortage(self) -> int:
+        """What is missing for large frames that wait, of the part of the pool that is theirs."""
+
+    @property
     def depleted_ns(self) -> int:
         """How long it has been refusing, in all (Kafka: MemoryPoolDepletedTimeTotal)."""
 
@@ -68,7 +72,10 @@ class MemoryPool(Protocol):
         """Whether a frame is so large, for this pool, that it waits apart from the others."""
 
     def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
-        """Somebody waits for `size` bytes: `wake` is called, on any thread, whenever memory comes back."""
+        """Somebody waits for `size` bytes: `wake` is called, on any thread, whenever memory comes back.
+
+        Raises ValueError for a size it never hands out.
+        """
 
     def end_waiting(self, size: int, wake: Callable[[], None]) -> None:
         """He waits no more, one way or the other."""
@@ -82,6 +89,7 @@ class UnlimitedMemoryPool:
     available_memory: Final = (1 << 63) - 1
     is_out_of_memory: Final = False
     shortage: Final = 0
+    large_shortage: Final = 0
     depleted_ns: Final = 0
 
     def try_allocate(self, size: int) -> MemoryLease | None:

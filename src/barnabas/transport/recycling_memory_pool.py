@@ -20,6 +20,7 @@ class RecyclingMemoryPool:
     available_memory: Final = (1 << 63) - 1
     is_out_of_memory: Final = False
     shortage: Final = 0
+    large_shortage: Final = 0
     depleted_ns: Final = 0
 
     def __init__(self, max_retained: int, batch_size: int) -> None:

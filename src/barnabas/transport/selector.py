@@ -536,11 +536,10 @@ class Selector:
     def _give_up_slow(self, memory: MemoryKeeper, now_ns: int) -> None:
         """Close connections that keep memory from others and do not use it."""
         for channel in memory.too_slow(now_ns):
-            logger.info("Closing connection %s: others need the memory that it holds", channel.connection_id)
-            self.given_up_for_memory += 1
-            self._fail(channel, ChannelState.OUT_OF_MEMORY, None)
-            if not memory.pool.shortage:
-                break
+            if memory.would_help(channel):
+                logger.info("Closing connection %s: others need the memory that it holds", channel.connection_id)
+                self.given_up_for_memory += 1
+                self._fail(channel, ChannelState.OUT_OF_MEMORY, None)
 
     def _fail(self, channel: KafkaChannel, state: ChannelState, error: OSError | None) -> None:
         """Close a channel that is lost; the end of this poll, or the next one, reports it."""

@@ -46,6 +46,7 @@ class SimpleMemoryPool:
         self._large_bytes = large_bytes if large_bytes is not None else size
         self._large_in_use = 0
         self._waiting_bytes = 0
+        self._large_waiting_bytes = 0
         self._wakes: dict[Callable[[], None], int] = {}  # how many wait behind each
         self._depleted_ns = 0
         self._depleted_since_ns: int | None = None
@@ -66,6 +67,13 @@ class SimpleMemoryPool:
         return max(self._waiting_bytes - self.available_memory, 0)
 
     @property
+    def large_shortage(self) -> int:
+        """See MemoryPool."""
+        if not (self._large_waiting_bytes and self._large_in_use):
+            return 0  # one is always let in, as far as this part goes
+        return max(self._large_waiting_bytes + self._large_in_use - self.size // 2, 0)
+
+    @property
     def depleted_ns(self) -> int:
         """See MemoryPool."""
         with self._lock:
@@ -74,12 +82,7 @@ class SimpleMemoryPool:
 
     def try_allocate(self, size: int) -> MemoryLease | None:
         """See MemoryPool."""
-        if size < 1:
-            raise ValueError(f"requested size {size}<=0")
-        if size > self._max_allocation_bytes:
-            raise ValueError(
-                f"requested size {size} is larger than maxSingleAllocationSize {self._max_allocation_bytes}"
-            )
+        self._check(size)
         with self._lock:
             too_many_large = (
                 self.is_large(size) and self._large_in_use > 0 and self._large_in_use + size > self.size // 2
@@ -112,14 +115,19 @@ class SimpleMemoryPool:
 
     def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
         """See MemoryPool."""
+        self._check(size)
         with self._lock:
             self._waiting_bytes += size
+            if self.is_large(size):
+                self._large_waiting_bytes += size
             self._wakes[wake] = self._wakes.get(wake, 0) + 1
 
     def end_waiting(self, size: int, wake: Callable[[], None]) -> None:
         """See MemoryPool."""
         with self._lock:
             self._waiting_bytes -= size
+            if self.is_large(size):
+                self._large_waiting_bytes -= size
             self._wakes[wake] -= 1
             if not self._wakes[wake]:
                 del self._wakes[wake]
@@ -127,6 +135,14 @@ class SimpleMemoryPool:
     def is_large(self, size: int) -> bool:
         """See MemoryPool."""
         return size > self._large_bytes
+
+    def _check(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"requested size {size}<=0")
+        if size > self._max_allocation_bytes:
+            raise ValueError(
+                f"requested size {size} is larger than maxSingleAllocationSize {self._max_allocation_bytes}"
+            )
 
     def _give_back(self, count: int, *, is_lease: bool = False) -> None:
         with self._lock:

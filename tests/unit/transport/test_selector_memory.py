@@ -458,3 +458,34 @@ class Peer:
         sent = min(int(size * share), size)
         self._missing = size - sent
         self.socket.send(prefixed(size, sent))
+
+
+def test_a_frame_larger_than_the_pool_gives_is_refused_though_others_wait() -> None:
+    """In the queue, it would have made every poll fail once its turn came."""
+    world = World(GarbageCollectedMemoryPool(POOL, POOL, MockClock().nanoseconds, large_bytes=POOL // 16))
+    for name in "ab":
+        world.accepted(name).send(prefixed(LARGE))
+        world.poll()
+    world.accepted("c").send(prefixed(POOL + 1, sent=20_000))
+    world.poll()
+    assert world.lost == {"c": ChannelState.READY}
+    world.release()
+    world.poll()
+    assert [name for name, _ in world.received] == ["a", "b"]
+
+
+def test_a_large_frame_that_never_comes_does_not_keep_other_large_ones_out() -> None:
+    """There is memory for all, but not for large frames: whoever holds that and does nothing is given up."""
+    size = 1 << 20
+    world = World(GarbageCollectedMemoryPool(size, size, MockClock().nanoseconds, large_bytes=size // 16))
+    reader = world.accepted("slow reader", capacity=1000)
+    world.answer("slow reader", bytes(FREE_BYTES + 5_000))
+    world.accepted("slow").send(prefixed(400_000, sent=20_000))
+    world.poll()
+    world.accepted("other").send(prefixed(300_000))
+    for _ in range(30):
+        world.clock.advance(100)
+        world.poll(1)
+    assert world.lost == {"slow": ChannelState.OUT_OF_MEMORY}
+    assert world.received == [("other", 300_000)]
+    assert not reader.finished

@@ -26,7 +26,7 @@ MAX_FRAME_BYTES: Final = 2**31 - 1
 
 
 class StartupGate:
-    """Closed from the start. handle: what runs a request (Apis.handle)."""
+    """Closed from the start. handle: what runs a request that has waited (Apis.handle_moved)."""
 
     def __init__(self, parser: RequestParser, registry: Registry, handle: Callable[[Request[Any]], None]) -> None:
         self._parser = parser

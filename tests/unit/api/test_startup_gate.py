@@ -26,6 +26,7 @@ class Broker:
     def __init__(self) -> None:
         self.channel = RecordingChannel()
         self.released: list[str] = []
+        self.now_ns = 1
         registry = Registry(
             [
                 Handler(ApiKey.API_VERSIONS, 0, 4, lambda r: r.respond(ApiVersionsResponse()), self.error, brief=True),
@@ -33,8 +34,8 @@ class Broker:
             ]
         )
         self.parser = RequestParser(registry)
-        self.apis = Apis(ActionQueue(), lambda: 1)
-        self.gate = StartupGate(self.parser, registry, self.apis.handle)
+        self.apis = Apis(ActionQueue(), lambda: self.now_ns)
+        self.gate = StartupGate(self.parser, registry, self.apis.handle_moved)
 
     @staticmethod
     def error(request: Request[Any], code: Any, message: str | None) -> None:
@@ -85,3 +86,13 @@ def test_an_api_versions_of_tomorrow_is_answered_as_such_after_the_wait() -> Non
     broker.gate.open()
     (answered,) = broker.channel.requests
     assert (answered.api_version, answered.header.api_version) == (99, 0)
+
+
+def test_who_waits_for_the_gate_is_not_charged_for_the_time() -> None:
+    """The request quota counts from when a handler takes the request."""
+    broker = Broker()
+    broker.receive(ApiVersionsRequest(), 0, "client")
+    broker.now_ns = 5_000
+    broker.gate.open()
+    (answered,) = broker.channel.requests
+    assert answered.dequeued_ns == answered.local_complete_ns == 5_000

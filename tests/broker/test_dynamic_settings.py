@@ -387,6 +387,31 @@ def test_listeners_are_added_and_removed(own: Server, settings: SettingsClient) 
         assert broker.port == own.port
 
 
+@ours_only
+def test_an_address_that_cannot_be_opened_is_not_advertised(own: Server, settings: SettingsClient) -> None:
+    """Kafka advertises it, and after that neither opens another one nor takes it back."""
+    before = settings.describe(BROKER, "0")["listeners"].value
+    assert before is not None
+    elsewhere = before.rpartition(":")[0] + f":{free_port()}"
+    names = "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT"
+
+    def told_ports(port: int) -> list[int]:
+        try:
+            with Through(own, port) as client:
+                return [broker.port for broker in client.call(MetadataRequest([]), 9, MetadataResponse).brokers]
+        except ConnectionRefusedError:
+            return []
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        wanted = f"{before},SECOND://127.0.0.1:{taken.getsockname()[1]}"
+        settings.set("0", listeners=wanted, listener_security_protocol_map=names)
+        eventually(lambda: "SECOND" in own.log_text() and told_ports(own.port) == [own.port])
+    port = free_port()
+    settings.set("0", listeners=f"{elsewhere},SECOND://127.0.0.1:{port}")
+    eventually(lambda: told_ports(port) == [port])
+    assert told_ports(own.port) == [own.port], "a listener that is open keeps its address"
+
+
 class Through(RawClient):
     """A client that uses another listener of the server."""
 

@@ -380,11 +380,19 @@ class BrokerServer:
         return BrokerInfo(self._broker_id, tuple(self._advertised()), rack)
 
     def _advertised(self) -> list[EndPoint]:
-        """What clients are told: the advertised listeners, with the ports that were bound and a host they can use."""
-        ports = {bound.listener_name: bound.port for bound in self.bound_endpoints}
+        """What clients are told: the advertised listeners, with the ports that were bound and a host they can use.
+
+        Only of listeners that are open, and the address they have: one given while the broker runs may not be it.
+        """
+        bound = {end_point.listener_name: end_point for end_point in self.bound_endpoints}
+        config = self._dynamic.current
+        as_bound = not config.optional_string("advertised.listeners")
         advertised = []
-        for end_point in advertised_listeners_of(self._dynamic.current):
-            named = end_point if end_point.port else end_point.with_port(ports[end_point.listener_name])
+        for end_point in advertised_listeners_of(config):
+            listener = bound.get(end_point.listener_name)
+            if listener is None:
+                continue
+            named = listener if as_bound else end_point if end_point.port else end_point.with_port(listener.port)
             if named.host in UNROUTABLE_HOSTS:
                 named = replace(named, host=canonical_host_name())
             advertised.append(named)

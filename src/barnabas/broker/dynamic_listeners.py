@@ -6,7 +6,8 @@ keeps its address and security. Kafka: DynamicListenerConfig in kafka.server.Dyn
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.dynamic_settings import LISTENER_SETTINGS_FOR_ALL
@@ -19,6 +20,8 @@ from barnabas.config.listeners import (
     protocol_map_of,
 )
 from barnabas.network.socket_server import CHANNEL_BUILDERS, SocketServer
+
+logger = logging.getLogger(__name__)
 
 
 class DynamicListeners:
@@ -55,19 +58,28 @@ class DynamicListeners:
             raise ConfigError("The listener between brokers cannot be exchanged for another one while the broker runs")
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
-        """See Reconfigurable. Raises OSError when an address cannot be opened."""
-        old, new = _by_name(listeners_of(previous)), _by_name(listeners_of(current))
-        removed = [end_point for name, end_point in old.items() if name not in new]
-        added = [end_point for name, end_point in new.items() if name not in old]
+        """See Reconfigurable. An address that cannot be opened is logged, and tried again at the next change."""
+        is_open, wanted = _by_name(door.end_point for door in self._sockets.acceptors), _by_name(listeners_of(current))
+        removed = [end_point for name, end_point in is_open.items() if name not in wanted]
         if removed:
             self._sockets.remove_listeners(removed)
-        if added:
-            self._sockets.add_listeners(added)
-        if removed or added or advertised_listeners_of(previous) != advertised_listeners_of(current):
+        for name, end_point in wanted.items():
+            if name not in is_open:
+                self._add(end_point)
+            elif end_point.host != is_open[name].host or end_point.port not in (0, is_open[name].port):
+                logger.warning("Listener %s keeps its address, port %d, until a restart", name, is_open[name].port)
+        is_open_now = _by_name(door.end_point for door in self._sockets.acceptors)
+        if is_open_now != is_open or advertised_listeners_of(previous) != advertised_listeners_of(current):
             self._advertise()
 
+    def _add(self, end_point: EndPoint) -> None:
+        try:
+            self._sockets.add_listeners([end_point])
+        except (OSError, ConfigError) as error:
+            logger.error("Listener %s is not open: %s", end_point.connection_string, error)  # noqa: TRY400 as it says
 
-def _by_name(end_points: list[EndPoint]) -> dict[str, EndPoint]:
+
+def _by_name(end_points: Iterable[EndPoint]) -> dict[str, EndPoint]:
     return {end_point.listener_name: end_point for end_point in end_points}
 
 

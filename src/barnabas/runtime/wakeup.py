@@ -1,12 +1,14 @@
 """Wakes a thread that sleeps in a poll: a descriptor that becomes readable when another thread asks for it.
 
-Owned by the sleeper (it registers `fileno()` and calls `drain()`); any thread may call `wake()`. No lock: a write to
-an eventfd or a pipe is atomic, and a wake-up already pending makes further ones harmless. Kafka: Selector.wakeup().
+Owned by the sleeper (it registers `fileno()` and calls `drain()`); any thread may call `wake()`, also late. A lock
+keeps a write away from the close: a descriptor's number is used again at once, and eight bytes more would ruin
+whatever file or connection got it. A wake-up already pending makes further ones harmless. Kafka: Selector.wakeup().
 """
 
 from __future__ import annotations
 
 import os
+import threading
 
 _ONE = (1).to_bytes(8, "little")  # only its being non-zero matters
 _DRAIN_BYTES = 4096
@@ -15,9 +17,10 @@ _DRAIN_BYTES = 4096
 class Wakeup:
     """A wake-up descriptor: an eventfd on Linux, a pipe elsewhere (or when `portable` asks for it, as tests do)."""
 
-    __slots__ = ("_read_fd", "_write_fd")
+    __slots__ = ("_lock", "_read_fd", "_write_fd")
 
     def __init__(self, *, portable: bool = False) -> None:
+        self._lock = threading.Lock()
         if hasattr(os, "eventfd") and not portable:
             self._read_fd = self._write_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:
@@ -31,13 +34,13 @@ class Wakeup:
 
     def wake(self) -> None:
         """Make the descriptor readable. Harmless after `close()`: a late caller has nobody left to wake."""
-        try:
-            os.write(self._write_fd, _ONE)
-        except BlockingIOError:
-            return  # the counter or the pipe is full: a wake-up is pending already
-        except OSError:
-            if self._write_fd >= 0:
-                raise
+        with self._lock:
+            if self._write_fd < 0:
+                return
+            try:
+                os.write(self._write_fd, _ONE)
+            except BlockingIOError:
+                return  # the counter or the pipe is full: a wake-up is pending already
 
     def drain(self) -> None:
         """Take every pending wake-up, so that the next poll sleeps again."""
@@ -49,8 +52,9 @@ class Wakeup:
 
     def close(self) -> None:
         """Close the descriptors; a second call does nothing."""
-        read_fd, write_fd = self._read_fd, self._write_fd
-        self._read_fd = self._write_fd = -1
+        with self._lock:
+            read_fd, write_fd = self._read_fd, self._write_fd
+            self._read_fd = self._write_fd = -1
         if read_fd >= 0:
             os.close(read_fd)
         if write_fd not in (-1, read_fd):

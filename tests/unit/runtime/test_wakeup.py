@@ -1,6 +1,8 @@
 """The wake-up descriptor in both its forms."""
 
+import os
 import select
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -42,3 +44,21 @@ def test_a_late_wake_is_harmless(wakeup: Wakeup) -> None:
     wakeup.close()
     wakeup.wake()
     wakeup.close()
+
+
+def test_the_descriptor_is_not_closed_under_a_write(wakeup: Wakeup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number could belong to a connection by then."""
+    write = os.write
+    closer = threading.Thread(target=wakeup.close)
+    open_meanwhile: list[bool] = []
+
+    def interrupted_write(descriptor: int, data: bytes) -> int:
+        closer.start()
+        closer.join(0.05)
+        open_meanwhile.append(wakeup.fileno() >= 0)
+        return write(descriptor, data)
+
+    monkeypatch.setattr("barnabas.runtime.wakeup.os.write", interrupted_write)
+    wakeup.wake()
+    closer.join()
+    assert open_meanwhile == [True]

@@ -10,18 +10,28 @@ import pytest
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import AclOperation, Action, ResourceType
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
+from barnabas.api.handlers.cluster import ClusterApi
 from barnabas.api.handlers.configs import ConfigsApi
 from barnabas.api.handlers.delete_records import DeleteRecordsApi
+from barnabas.api.handlers.fetch import FetchApi
+from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
+from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.log_dirs import LogDirsApi
+from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochApi
+from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.producers import ProducersApi
+from barnabas.api.handlers.topics import TopicsApi
+from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
+from barnabas.api.topic_changes import TopicChanges
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.config_admin import ConfigAdmin
+from barnabas.metadata.topic_admin import CreateTopicResult, NewTopic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.errors import ErrorCode
@@ -43,6 +53,7 @@ from tests.unit.replica.replica_harness import Replicas
 Permission = tuple[AclOperation, ResourceType, str]
 CLUSTER = "kafka-cluster"
 MINE, THEIRS = "mine", "theirs"
+IDS = {MINE: b"m" * 16, THEIRS: b"t" * 16}
 
 
 class Permissions:
@@ -76,13 +87,32 @@ class Nothing:
         self.written.append((topic, dict(overrides)))
 
 
+class Topics:
+    """A TopicAdmin that remembers what it was told to do. No producer id is ever given but 7."""
+
+    def __init__(self) -> None:
+        self.created: list[str] = []
+        self.deleted: list[str] = []
+
+    def create_topics(self, topics: Sequence[NewTopic], **_: Any) -> list[CreateTopicResult]:
+        self.created += [topic.name for topic in topics]
+        return [CreateTopicResult(topic.name, None, bytes(range(16)), 1, 1) for topic in topics]
+
+    def delete_topics(self, names: Sequence[str], quota: Any) -> dict[str, None]:
+        self.deleted += names
+        return dict.fromkeys(names)
+
+    def generate(self) -> int:
+        return 7
+
+
 class Broker:
     """Broker 0 leads partition 0 of two topics; the caller has `permissions`."""
 
     def __init__(self, *permissions: Permission) -> None:
         self.replicas = Replicas()
         for topic in (MINE, THEIRS):
-            self.replicas.lead(topic)
+            self.replicas.lead(topic, topic_id=IDS[topic])
             self._tell_of(topic)
         self.permissions = Permissions(*permissions)
         self.store = Nothing()
@@ -95,6 +125,7 @@ class Broker:
         epochs = OffsetForLeaderEpochApi(manager, self.permissions)
         log_dirs = LogDirsApi(manager, self.permissions)
         producers = ProducersApi(manager, metadata, self.permissions)
+        self.topics = Topics()
         registry = Registry(
             [
                 Handler(ApiKey.LEADER_AND_ISR, 0, 7, orders.leader_and_isr, orders.leader_and_isr_error),
@@ -109,21 +140,47 @@ class Broker:
                 ),
                 Handler(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, log_dirs.describe_log_dirs, log_dirs.error),
                 Handler(ApiKey.DESCRIBE_PRODUCERS, 0, 0, producers.describe_producers, producers.error),
+                *self._for_clients(dynamic),
             ]
         )
         self._parser = RequestParser(registry)
         self._apis = Apis(self.replicas.actions, lambda: 1)
 
+    def _for_clients(self, dynamic: DynamicBrokerConfig) -> list[Handler]:
+        metadata, manager, clock = self.replicas.metadata, self.replicas.manager, self.replicas.clock
+        admin: Any = self.topics
+        produce = ProduceApi(manager, metadata, self.permissions)
+        fetch = FetchApi(manager, metadata, 1 << 20, clock, self.permissions)
+        offsets = ListOffsetsApi(manager, clock, self.permissions)
+        known = MetadataApi(metadata, admin, lambda: True, self.permissions)
+        coordinator = FindCoordinatorApi(self.permissions)
+        ids = InitProducerIdApi(admin, self.permissions)
+        cluster = ClusterApi(metadata, self.permissions)
+        changes = TopicChanges(metadata, self.replicas.timer)
+        topics = TopicsApi(admin, metadata, changes, lambda: dynamic.settings, self.permissions, deletion_enabled=True)
+        return [
+            Handler(ApiKey.PRODUCE, 0, 13, produce.produce, produce.error),
+            Handler(ApiKey.FETCH, 0, 18, fetch.fetch, fetch.error),
+            Handler(ApiKey.LIST_OFFSETS, 0, 11, offsets.list_offsets, offsets.error),
+            Handler(ApiKey.METADATA, 0, 13, known.metadata, known.error),
+            Handler(ApiKey.FIND_COORDINATOR, 0, 6, coordinator.find_coordinator, coordinator.error),
+            Handler(ApiKey.INIT_PRODUCER_ID, 0, 5, ids.init_producer_id, ids.error),
+            Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, cluster.describe_cluster, cluster.describe_error),
+            Handler(ApiKey.CREATE_TOPICS, 0, 7, topics.create_topics, topics.creation_error),
+            Handler(ApiKey.DELETE_TOPICS, 0, 6, topics.delete_topics, topics.deletion_error),
+        ]
+
     def _tell_of(self, topic: str) -> None:
         state = UpdateMetadataRequest.UpdateMetadataPartitionState(leader=0, isr=[0], replicas=[0])
-        told = UpdateMetadataRequest.UpdateMetadataTopicState(topic, partition_states=[state])
+        told = UpdateMetadataRequest.UpdateMetadataTopicState(topic, IDS[topic], [state])
         self.replicas.metadata.update_metadata(UpdateMetadataRequest(topic_states=[told]))
 
     def call(self, body: Message, version: int) -> Any:
         channel = RecordingChannel()
         frame = encode_request_header(body.api_key, version, 1, "me") + b"".join(map(bytes, body.encode(version)))
         self._apis.handle(self._parser.parse(frame, connection(), channel=channel, received_ns=1))
-        return channel.answer()
+        self.events = channel.events
+        return channel.answer() if channel.frames else None
 
 
 def leader_and_isr(version: int) -> LeaderAndIsrRequest:

@@ -85,8 +85,8 @@ class TopicsApi:
         def answer(unfinished: frozenset[str]) -> None:
             answers = [self._created_answer(results[name], timed_out=name in unfinished) for name in times_named]
             for shown in answers:
-                if shown.name not in with_configs and (shown.error_code == ErrorCode.NONE or shown.name in refused):
-                    _hide_settings(shown)
+                if shown.name not in with_configs:
+                    _hide_settings(shown, tells_why=shown.error_code == ErrorCode.NONE or shown.name in refused)
             respond_with_quota(request, quota, CreateTopicsResponse(topics=answers))
 
         if body.validate_only or not created:
@@ -228,12 +228,13 @@ class TopicsApi:
         return DeletedAnswer(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
-def _hide_settings(answer: CreatedAnswer) -> None:
+def _hide_settings(answer: CreatedAnswer, *, tells_why: bool) -> None:
     """Leave out what may only be seen with DESCRIBE_CONFIGS, which is all but the outcome."""
     answer.topic_id = ZERO_UUID
     answer.num_partitions = answer.replication_factor = UNKNOWN
     answer.configs = []
-    answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if tells_why:
+        answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _refused_deletion(name: str | None, topic_id: bytes) -> DeletedAnswer:

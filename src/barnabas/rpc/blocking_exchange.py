@@ -31,12 +31,17 @@ def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: 
         raise ValueError("Timeout needs to be greater than 0")
     deadline_ms = client.now_ms() + timeout_ms
     client.poll(0, client.now_ms())  # the node may have hung up since the last request
+    was_tried = False
     while is_running():
         now_ms = client.now_ms()
+        # a client without a backoff could try again at once, and would do so as fast as it is refused
+        if was_tried and client.can_connect(node.id, now_ms):
+            raise ConnectionLost(f"Connection to {node} failed.")
         if client.ready(node, now_ms):
             return
         if client.connection_failed(node, now_ms):
             raise ConnectionLost(f"Connection to {node} failed.")
+        was_tried = True
         if now_ms >= deadline_ms:
             raise ConnectionLost(f"Failed to connect within {timeout_ms} ms")
         client.poll(min(deadline_ms - now_ms, _LONGEST_POLL_MS), now_ms)

@@ -450,6 +450,8 @@ class Processor(AbstractServerThread):
         """Every byte handed over has left."""
         inflight = connection.inflight
         if not inflight:
+            if connection.channel.conversed:
+                return  # the authenticator's last words
             raise RuntimeError(f"Send completed on connection {connection.context.connection_id} without a response")
         now_ns = self.now()
         on_complete = self._on_complete

@@ -33,6 +33,7 @@ class KafkaChannel:
         "closed",
         "closing",
         "connection_id",
+        "conversed",
         "fd",
         "hangup",
         "in_ready_list",
@@ -82,6 +83,8 @@ class KafkaChannel:
         """The kernel may hold bytes for us: set by the Poller's event, cleared by a receive that drained it."""
         self.hangup = False
         """The peer has finished or is gone: read until the stream says so, however short a read is."""
+        self.conversed = False
+        """The authenticator has sent something: bytes that answer no request."""
         self.in_ready_list = False
         self.in_write_list = False
         self.closing = False
@@ -156,6 +159,7 @@ class KafkaChannel:
 
     def send(self, frame: Sequence[Any]) -> None:
         """See Conversation; the Selector writes it when the authenticator returns."""
+        self.conversed = True
         self.outgoing.add(frame)
 
     def receive_frame(self) -> Frame | None:

@@ -18,7 +18,7 @@ from barnabas.network.request_path import RequestPath
 from barnabas.network.served_listener import ServedListener
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.protocol.headers import RequestHeader
-from barnabas.transport.authenticator import PlaintextAuthenticator
+from barnabas.transport.authenticator import Authenticator, PlaintextAuthenticator
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.selector import Selector
@@ -50,6 +50,7 @@ class NetworkHarness:
         limits: NetworkConfig | None = None,
         idle_ms: int = -1,
         memory_pool: MemoryPool = NONE,
+        authenticator: Callable[[], Authenticator] = PlaintextAuthenticator,
     ) -> None:
         self.network = MemoryNetwork()
         self.clock = MockClock()
@@ -66,7 +67,7 @@ class NetworkHarness:
             memory_pool=memory_pool,
             channel_builder=lambda stream_socket: (
                 PlaintextTransportLayer(stream_socket, portable_file_sends=True),
-                PlaintextAuthenticator(),
+                authenticator(),
             ),
         )
         self.brief = True

@@ -16,6 +16,7 @@ from barnabas.api.request import Request
 from barnabas.network.mute_states import MuteState
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.records.file_records import FileRecords
+from barnabas.transport.authenticator import Conversation
 from barnabas.transport.send import FILE_BYTES_PER_TURN
 from tests.unit.network.network_harness import NetworkHarness, framed
 
@@ -500,6 +501,43 @@ def test_draining_finishes_what_was_taken_and_takes_nothing_new(harness: Network
     harness.settle()
     assert harness.processor.await_drained(0)
     assert (client.take(), harness.seen) == (answers(b"taken"), [b"taken"])
+
+
+class TalkativeAuthenticator:
+    """Answers the first frame with more than the peer takes at once, and is content."""
+
+    def __init__(self) -> None:
+        self.complete = False
+        self.principal = "User:alice"
+
+    def authenticate(self, conversation: Conversation) -> None:
+        if conversation.receive_frame() is not None:
+            conversation.send([framed(bytes(2000))])
+            self.complete = True
+
+    def close(self) -> None:
+        """Nothing was kept."""
+
+
+@pytest.mark.parametrize("request_comes", ["after", "before"])
+def test_last_words_of_the_authenticator_that_leave_late_are_nobodys_answer(request_comes: str) -> None:
+    harness = NetworkHarness(authenticator=TalkativeAuthenticator)
+    harness.on_request = lambda request: request.channel.no_op(request)
+    client = harness.connect(capacity=1000)
+    client.send(framed(b"hello"))
+    if request_comes == "before":
+        client.send(framed(b"silent"))
+    harness.settle()
+    said = b""
+    while piece := client.take():
+        said += piece
+        harness.settle()
+    assert said == framed(bytes(2000))
+    harness.on_request = harness.answer
+    client.send(framed(b"one"))
+    harness.settle()
+    assert client.take() == answers(b"one")
+    harness.processor.close()
 
 
 # -- which thread ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,146 @@
+"""Who may do what, over real sockets: an authorizer is asked with the principal of the connection, and obeyed.
+
+In this process, because there is neither SASL nor an authorizer of ours yet: both are injected. Who comes from one
+address is Alice; brokers, the controller and the test itself come as ANONYMOUS, who may do everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.api.authorize import AclOperation, Action, ResourceType
+from barnabas.api.request import ConnectionContext
+from barnabas.broker.broker_server import BrokerServer
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.server_defaults import SERVER_DEFAULTS
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator
+from barnabas.transport.selector import plaintext_channel
+from barnabas.transport.transport_layer import TransportLayer
+from tests.support.raw_client import RawClient, make_batch
+
+ALICE, ADDRESS_OF_ALICE = "User:alice", "127.0.0.2"
+MINE, THEIRS, UNKNOWN = "alices", "bobs", "nobodys"
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class OneTopicForAlice:
+    """Alice may read, write and describe one topic; ANONYMOUS may do everything."""
+
+    ALLOWED = (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE)
+
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
+        if connection.principal == ANONYMOUS:
+            return [True] * len(actions)
+        assert connection.principal == ALICE
+        return [
+            each.resource_type is ResourceType.TOPIC and each.resource_name == MINE and each.operation in self.ALLOWED
+            for each in actions
+        ]
+
+    def authorize_by_resource_type(
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
+        return connection.principal == ANONYMOUS or (resource_type is ResourceType.TOPIC and operation in self.ALLOWED)
+
+
+def channel_of_somebody(stream_socket: Any) -> tuple[TransportLayer, Authenticator]:
+    """A ChannelBuilder that knows people by their addresses."""
+    transport, _ = plaintext_channel(stream_socket)
+    authenticator = PlaintextAuthenticator()
+    if stream_socket.getpeername()[0] == ADDRESS_OF_ALICE:
+        authenticator.principal = ALICE
+    return transport, authenticator
+
+
+class Sides:
+    """A connection of each side, to a broker with two topics."""
+
+    def __init__(self, broker: BrokerServer) -> None:
+        (bound,) = broker.bound_endpoints
+        server: Any = SimpleNamespace(host=bound.host, port=bound.port)
+        self._server = server
+        self.admin = RawClient(server)
+        for name in (MINE, THEIRS):
+            self.admin.create_topic(name)
+        self.alice = self.new_alice()
+
+    def new_alice(self) -> RawClient:
+        return RawClient(self._server, own_address=ADDRESS_OF_ALICE)
+
+    def close(self) -> None:
+        self.alice.close()
+        self.admin.close()
+
+
+@pytest.fixture(params=["inline", "queue"])
+def sides(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sides]:
+    settings = SERVER_DEFAULTS | {
+        "log.dirs": str(tmp_path),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "inline.requests.enable": str(request.param == "inline").lower(),
+    }
+    broker = BrokerServer(
+        KafkaConfig.parse(settings, "the test"),
+        authorizer=OneTopicForAlice(),
+        channel_builders={"PLAINTEXT": channel_of_somebody},
+    )
+    try:
+        broker.startup()
+        both = Sides(broker)
+        yield both
+        both.close()
+    finally:
+        broker.shutdown()
+
+
+def test_records(sides: Sides) -> None:
+    alice, admin = sides.alice, sides.admin
+
+    def produce(name: str) -> int:
+        request = alice.produce_request(name, make_batch([b"v"]), 9, acks=-1)
+        answer = alice.call(request, 9, ProduceResponse)
+        return answer.responses[0].partition_responses[0].error_code
+
+    assert [produce(name) for name in (MINE, THEIRS, UNKNOWN)] == [ErrorCode.NONE, REFUSED, REFUSED]
+    assert (admin.end_offset(MINE), admin.end_offset(THEIRS)) == (1, 0)
+    admin.produce_values(THEIRS, b"secret")
+    assert [alice.fetch(name, 0).error_code for name in (MINE, THEIRS, UNKNOWN)] == [ErrorCode.NONE, REFUSED, REFUSED]
+    assert alice.fetch(MINE, 0).records
+    assert not alice.fetch(THEIRS, 0).records
+    assert admin.fetch(THEIRS, 0).records
+
+
+def test_a_producer_that_waits_for_no_answer(sides: Sides) -> None:
+    with sides.new_alice() as careless:
+        careless.send(careless.produce_request(THEIRS, make_batch([b"v"]), 9, acks=0), 9)
+        assert careless.is_closed_by_broker()
+    assert sides.admin.end_offset(THEIRS) == 0
+
+
+def test_names(sides: Sides) -> None:
+    def all_topics(client: RawClient) -> set[str | None]:
+        return {topic.name for topic in client.call(MetadataRequest(None), 12, MetadataResponse).topics}
+
+    assert all_topics(sides.admin) == {MINE, THEIRS}
+    assert all_topics(sides.alice) == {MINE}, "the answer that was made for somebody else is not hers"
+    assert all_topics(sides.admin) == {MINE, THEIRS}
+    asked = [sides.alice.metadata(name, create=True) for name in (MINE, THEIRS, UNKNOWN)]
+    assert [topic.error_code for topic in asked] == [ErrorCode.NONE, REFUSED, REFUSED]
+    assert all_topics(sides.admin) == {MINE, THEIRS}, "nothing was created on the way"
+
+
+def test_producer_ids(sides: Sides) -> None:
+    def code(client: RawClient, transactional_id: str | None) -> int:
+        return client.call(InitProducerIdRequest(transactional_id, 60_000), 4, InitProducerIdResponse).error_code
+
+    assert code(sides.alice, None) == ErrorCode.NONE, "who may write to some topic may do so idempotently"
+    assert code(sides.alice, "t") == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -40,10 +40,10 @@ class EncodedAnswer:
         return _APPEND_BODY
 
 
-class _AppendBody:
-    """The one encoder, whatever the version: the body is of the right one already."""
+class _AppendBody(dict[int, Callable[["EncodedAnswer", bytearray], list[Any]]]):
+    """The one encoder, whatever the version: the body is of the right one already. A dict, as compiled code checks."""
 
-    def __getitem__(self, version: int) -> Callable[[EncodedAnswer, bytearray], list[Any]]:
+    def __missing__(self, version: int) -> Callable[[EncodedAnswer, bytearray], list[Any]]:
         return _append_body
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -16,6 +17,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from barnabas.broker.broker_state import BrokerState
+from barnabas.console import console_server
+from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -244,6 +248,26 @@ def test_clients_that_do_not_ask_for_anything_do_not_pile_up(inline_server: Any)
     for each in silent:
         each.close()
     scrape_when(inline_server, "kafka_server_kafkaserver_brokerstate", 3)
+
+
+def test_who_sends_a_byte_now_and_then_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, the request never."""
+    monkeypatch.setattr(console_server, "SLOWEST_SECONDS", 0)
+    console = console_server.ConsoleServer("127.0.0.1", 0, MetricsRegistry(), lambda: BrokerState.RUNNING)
+    console.start()
+    try:
+        with contextlib.ExitStack() as stack:
+            address = ("127.0.0.1", int(console.url.rpartition(":")[2]))
+            slow = [
+                stack.enter_context(socket.create_connection(address, 30)) for _ in range(console_server.MOST_REQUESTS)
+            ]
+            for client in slow:
+                client.sendall(b"G")
+            for client in slow:
+                with contextlib.suppress(ConnectionResetError):
+                    assert client.recv(1) == b""
+    finally:
+        console.stop()
 
 
 def test_an_address_that_cannot_be_had_ends_the_start(tmp_path: Path) -> None:

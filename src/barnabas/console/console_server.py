@@ -1,20 +1,23 @@
 """The HTTP server behind `metrics.listen`: `/metrics` for Prometheus, `/healthz` for whoever restarts brokers.
 
 Made, started and stopped by the command line, on its main thread. The thread `console` accepts; each request has a
-daemon thread of its own, at most `MOST_REQUESTS` at a time: more are closed at once, and slow ones given up, so that
-nobody can pile up threads in a broker. Nothing here is authenticated: bind it where only those who may look can.
+daemon thread of its own, at most `MOST_REQUESTS` at a time: more are closed at once, and what takes longer than
+`SLOWEST_SECONDS` is given up, so that nobody can pile up threads in a broker, or keep the others out. Nothing here is
+authenticated: bind it where only those who may look can.
 
 prometheus-client, which brings the text format, is an extra and is imported when the console is made.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -123,6 +126,8 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
     def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
         host = address[0]
         self._free = threading.BoundedSemaphore(MOST_REQUESTS)
+        self._lock = threading.Lock()  # of the next one
+        self._begun: dict[socket.socket, float] = {}  # requests, and when they came
         if ":" in host or (not host and socket.has_dualstack_ipv6()):
             self.address_family = socket.AF_INET6
         super().__init__(address, handler)
@@ -137,17 +142,37 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """On a thread of its own, if there are not too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
+            return
+        with self._lock:
+            self._begun[request] = time.monotonic()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be had
+            self._forget(request)
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """What that thread runs."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._forget(request)
+
+    def service_actions(self) -> None:
+        """Twice a second: give up what is slow. A time-out starts anew with every byte, and would last for ever."""
+        too_early = time.monotonic() - SLOWEST_SECONDS
+        with self._lock:
+            slow = [request for request, begun in self._begun.items() if begun < too_early]
+        for request in slow:
+            with contextlib.suppress(OSError):  # it has been closed just now
+                request.shutdown(socket.SHUT_RDWR)
+
+    def _forget(self, request: socket.socket) -> None:
+        with self._lock:
+            del self._begun[request]
+        self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A peer that is gone or slow is nothing to report."""

@@ -43,6 +43,7 @@ from barnabas.transport.memory_keeper import MemoryKeeper
 from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.poll_wakeup import PollWakeup
 from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, Poller
+from barnabas.transport.selector_counters import SelectorCounters
 from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ def plaintext_channel(stream_socket: StreamSocket) -> tuple[TransportLayer, Auth
     return PlaintextTransportLayer(stream_socket), PlaintextAuthenticator()
 
 
-class Selector:
+class Selector(SelectorCounters):
     """The channels of one thread. Times: the clock's monotonic nanoseconds; timeouts in milliseconds."""
 
     def __init__(
@@ -81,6 +82,7 @@ class Selector:
         pool: receive buffers, shared by all Selectors that share a limited `memory_pool`.
         failed_authentication_delay_ms: from the refusal of a peer to its last answer and the close.
         """
+        super().__init__()
         self._now = clock.nanoseconds
         self._poller = poller if poller is not None else default_poller()
         self._rearm = self._poller.rearm if self._poller.needs_rearm else None
@@ -107,25 +109,6 @@ class Selector:
         self._next_check_ns = min(self._idle_expiry.next_check_ns, self._drop_buffers_ns)
         self._closed_received = 0  # bytes of connections that are closed
         self._closed_sent = 0
-        # Counters since the start, for Kafka's sensors of these names:
-        self.idle_ns = 0
-        """Time spent in the Poller (io-wait-time-ns), for NetworkProcessorAvgIdlePercent."""
-        self.io_ns = 0
-        """Time spent receiving and, where `poll` does it, sending (io-time-ns)."""
-        self.select_calls = 0
-        """`select-total`."""
-        self.connections_created = 0
-        """`connection-creation-total`: connects of ours that succeeded, and accepted connections."""
-        self.connections_closed = 0
-        """`connection-close-total`."""
-        self.successful_authentications = 0
-        """`successful-authentication-total`."""
-        self.failed_authentications = 0
-        """`failed-authentication-total`."""
-        self.connections_expired = 0
-        """Connections that were idle for too long."""
-        self.given_up_for_memory = 0
-        """Connections closed because others needed the memory they held (ours)."""
         self.connected: list[str] = []
         """Connections ready for use since the last poll (connects of ours, and accepted ones once authenticated)."""
         self.disconnected: dict[str, ChannelState] = {}

@@ -25,7 +25,7 @@ from barnabas.controller.controller_context import ControllerContext
 from barnabas.controller.controller_event_manager import ControllerEventManager
 from barnabas.controller.controller_stats import ControllerStats
 from barnabas.controller.isr_changes import IsrChanges
-from barnabas.controller.leadership_changes import LeadershipChanges, not_controller
+from barnabas.controller.leadership_changes import LeadershipChanges
 from barnabas.controller.partition_state_machine import PartitionStateMachine
 from barnabas.controller.replica_state_machine import ReplicaStateMachine
 from barnabas.controller.store_watches import ELECTION_FROM_STORE, StoreWatches
@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
 _FIRST_REBALANCE_MS = 5_000
+_NOT_CONTROLLER = ApiError(ErrorCode.NOT_CONTROLLER)
+_FAILED = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
 _MOVED = ApiError(ErrorCode.NOT_CONTROLLER, "Controller moved to another broker. Aborting controlled shutdown")
 
 
@@ -241,22 +243,25 @@ class Controller:
             logger.exception("Forcing the controller to resign")
             self._trigger_controller_move()
             self._preempt(event)
+        except Exception:
+            self._preempt(event, _FAILED)  # nobody waits for ever; who was answered before is not answered twice
+            raise
         if self._on_ready is not None and self.is_active and self._channels.is_idle(self._config.broker_id):
             on_ready, self._on_ready = self._on_ready, None
             on_ready()
 
-    def _preempt(self, event: events.ControllerEvent) -> None:
-        """Answer those who wait for an event that won't be handled."""
+    def _preempt(self, event: events.ControllerEvent, why: ApiError = _NOT_CONTROLLER) -> None:
+        """Answer those who wait for an event that won't be handled, or whose handling failed."""
         if isinstance(event, events.ControlledShutdown):
-            event.callback(_MOVED)
+            event.callback(_MOVED if why is _NOT_CONTROLLER else why)
         elif isinstance(event, events.ReplicaLeaderElection) and event.callback is not None:
-            event.callback(not_controller(event.partitions or ()))
+            event.callback(dict.fromkeys(event.partitions or (), why))
         elif isinstance(event, events.AlterPartitionReceived):
-            event.callback(AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
+            event.callback(AlterPartitionResponse(error_code=why.code))
         elif isinstance(
             event, events.ApiPartitionReassignment | events.ListPartitionReassignments | events.AllocateProducerIds
         ):
-            event.callback(ApiError(ErrorCode.NOT_CONTROLLER))
+            event.callback(why)
 
     # -- being elected, and resigning ------------------------------------------------------------------------------
 

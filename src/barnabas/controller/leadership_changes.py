@@ -7,7 +7,7 @@ Kafka: the corresponding process... methods of kafka.controller.KafkaController.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from barnabas.controller.broker_request_batch import BrokerRequestBatch
 from barnabas.controller.controller_config import ControllerConfig
@@ -189,8 +189,3 @@ def _election_result(outcome: LeaderAndIsr | Exception, election_type: ElectionT
     if isinstance(outcome, ControllerMovedError):
         return ApiError(ErrorCode.NOT_CONTROLLER)
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def not_controller(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | ApiError]:
-    """The answer for an election asked of a broker that isn't the controller."""
-    return {partition: ApiError(ErrorCode.NOT_CONTROLLER) for partition in partitions}

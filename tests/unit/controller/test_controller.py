@@ -585,3 +585,26 @@ def test_the_epoch_znode_is_what_apache_kafka_writes() -> None:
     cluster = Cluster(0)
     node = cluster.brokers[0].session.get(ControllerEpochZNode.path)
     assert (node.data, node.stat.version) == (b"1", 1)
+
+
+def test_who_asked_is_answered_when_the_handling_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of ours, or a store that fails where nobody expects it: nobody waits for ever."""
+    cluster = Cluster(0)
+    cluster.create_topic("orders", {0: [0]})
+    controller = cluster.active.controller
+    partition = TopicPartition("orders", 0)
+    answers: list[Any] = []
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError
+
+    for name in ("assignment", "replicas", "is_topic_queued_for_deletion"):
+        monkeypatch.setattr(controller.context, name, fail)
+    monkeypatch.setattr(controller.context, "partitions_on_broker", fail)
+    controller.elect_leaders([partition], ElectionType.PREFERRED, answers.append)
+    controller.controlled_shutdown(0, -1, answers.append)
+    controller.alter_partition_reassignments({partition: [0]}, answers.append)
+    controller.list_partition_reassignments([partition], answers.append)
+    cluster.settle()
+    elected, *others = answers
+    assert [answer.code for answer in (elected[partition], *others)] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 4

@@ -21,7 +21,6 @@ from barnabas.api.throttle import mutation_quota, respond_with_quota
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_admin import CreateTopicResult, NewTopic, TopicAdmin
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import (
@@ -36,7 +35,9 @@ CreatedAnswer = CreateTopicsResponse.CreatableTopicResult
 DeletedAnswer = DeleteTopicsResponse.DeletableTopicResult
 
 UNKNOWN = -1
-CREATION_REFUSED_SINCE, DELETION_REFUSED_SINCE = 6, 3
+DELETION_DISABLED_SINCE = 3
+"""The version from which on a client knows TOPIC_DELETION_DISABLED."""
+CREATION_REFUSED_SINCE, DELETION_REFUSED_SINCE = 6, 5
 """Versions from which on a client knows THROTTLING_QUOTA_EXCEEDED; older ones only wait (KIP-599)."""
 
 
@@ -191,41 +192,36 @@ class TopicsApi:
         )
 
     def _resolved(self, request: Request[DeleteTopicsRequest]) -> list[DeletedAnswer]:
+        """Names and ids of what is to go, or the errors that say why it cannot.
+
+        Raises ApiError INVALID_REQUEST for the whole request if a topic is given by its name and by an id.
+        """
         image = self._metadata.image
         wanted = _topics_to_delete(request)
+        if not self._deletion_enabled:
+            known_since = request.api_version >= DELETION_DISABLED_SINCE
+            code = ErrorCode.TOPIC_DELETION_DISABLED if known_since else ErrorCode.INVALID_REQUEST
+            return [_not_deleted(name, topic_id, code) for name, topic_id in wanted]
+        if any(name is not None and topic_id != ZERO_UUID for name, topic_id in wanted):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
         names = [image.topic_names.get(topic_id) if name is None else name for name, topic_id in wanted]
         known = [name for name in names if name is not None]
         described = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, known)
         deletable = permitted(self._authorizer, request, AclOperation.DELETE, ResourceType.TOPIC, known)
         answers = []
         for (given, topic_id), name in zip(wanted, names, strict=True):
-            answer = self._resolve(given, topic_id, image)
-            if name is None or answer.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                pass
+            if name is None:
+                answer = _not_deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
             elif given is None and name not in described:  # an id is no secret, its name is
-                answer = _refused_deletion(None, topic_id)
+                answer = _not_deleted(None, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif name not in deletable:
-                answer = _refused_deletion(name, topic_id)
+                answer = _not_deleted(name, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif name not in image.topics:
+                answer = _not_deleted(name, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                answer = DeletedAnswer(name=name, topic_id=image.topics[name].topic_id, error_code=ErrorCode.NONE)
             answers.append(answer)
         return answers
-
-    def _resolve(self, name: str | None, topic_id: bytes, image: MetadataImage) -> DeletedAnswer:
-        """Name and id of a topic that is to go, or the error that says why it cannot."""
-        if name is not None and topic_id != ZERO_UUID:
-            code, message = ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified."
-        elif not self._deletion_enabled:
-            code, message = ErrorCode.TOPIC_DELETION_DISABLED, ErrorCode.TOPIC_DELETION_DISABLED.message
-        elif name is None and topic_id not in image.topic_names:
-            code, message = ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message
-        elif name is not None and name not in image.topics:
-            code, message = (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message,
-            )
-        else:
-            name = image.topic_names[topic_id] if name is None else name
-            return DeletedAnswer(name=name, topic_id=image.topics[name].topic_id, error_code=ErrorCode.NONE)
-        return DeletedAnswer(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
 def _hide_settings(answer: CreatedAnswer, *, tells_why: bool) -> None:
@@ -237,8 +233,7 @@ def _hide_settings(answer: CreatedAnswer, *, tells_why: bool) -> None:
         answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _refused_deletion(name: str | None, topic_id: bytes) -> DeletedAnswer:
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+def _not_deleted(name: str | None, topic_id: bytes, code: ErrorCode) -> DeletedAnswer:
     return DeletedAnswer(name=name, topic_id=topic_id, error_code=code, error_message=code.message)
 
 

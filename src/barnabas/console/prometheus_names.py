@@ -14,6 +14,7 @@ So dashboards made for Kafka behind the jmx_exporter find `kafka_server_brokerto
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from barnabas.metrics.metrics_registry import MetricName, Sample
@@ -30,15 +31,26 @@ def is_counter(sample: Sample) -> bool:
 
 def prometheus_name(sample: Sample) -> str:
     """The name, with the `_total` of a counter."""
-    name = sample.name.name
-    if is_counter(sample):
-        name = _PER_SECOND.sub("", name).removesuffix("-total") + COUNTER_SUFFIX
-    return _NOT_ALLOWED.sub("_", f"{sample.name.group}_{sample.name.type}_{name}").lower()
+    name = sample.name
+    return _name(name.group, name.type, name.name, is_counter(sample))
 
 
 def labels_of(name: MetricName) -> dict[str, str]:
     """The tags."""
-    return {_NOT_ALLOWED.sub("_", tag): value for tag, value in name.tags}
+    return {_label(tag): value for tag, value in name.tags}
+
+
+# Kept, because thousands of partitions have the same names. There are only as many as the code has.
+@cache
+def _name(group: str, kind: str, name: str, counter: bool) -> str:
+    if counter:
+        name = _PER_SECOND.sub("", name).removesuffix("-total") + COUNTER_SUFFIX
+    return _NOT_ALLOWED.sub("_", f"{group}_{kind}_{name}").lower()
+
+
+@cache
+def _label(tag: str) -> str:
+    return _NOT_ALLOWED.sub("_", tag)
 
 
 def help_of(name: MetricName) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
+
+import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.barnabas_process import BarnabasProcess
-from tests.support.raw_client import SECONDS, RawClient
+from tests.support.raw_client import SECONDS, ConnectionClosed, RawClient
 from tests.support.server_process import free_port
 
 TOPICS, PARTITIONS = 10, 20
@@ -46,3 +49,29 @@ def test_the_first_answer_of_a_new_start_tells_everything(tmp_path: Path) -> Non
         with RawClient(server) as client:
             assert client.produce_values("topic-7", b"value", partition=3) >= 0
         server.stop()
+
+
+@pytest.mark.slow
+def test_clients_that_hold_every_connection_do_not_keep_the_broker_from_starting(tmp_path: Path) -> None:
+    """They wait for it, and it for its controller, which comes over a connection like theirs."""
+    server = BarnabasProcess(tmp_path / "server", {"max.connections": "4"}, port=free_port())
+    server.start()
+    server.stop()
+    ended = threading.Event()
+    clients = [threading.Thread(target=_ask_again_and_again, args=(server, ended)) for _ in range(6)]
+    for client in clients:
+        client.start()
+    try:
+        server.start()
+    finally:
+        ended.set()
+        server.kill()
+        for client in clients:
+            client.join(SECONDS)
+
+
+def _ask_again_and_again(server: BarnabasProcess, ended: threading.Event) -> None:
+    while not ended.is_set():
+        with contextlib.suppress(OSError, ConnectionClosed), RawClient(server) as client:
+            client.call(MetadataRequest(topics=[]), 12, MetadataResponse)
+            ended.wait(SECONDS)

@@ -4,7 +4,9 @@ The controller tells this broker over the network which partitions it leads, so 
 there is anything to serve: until the gate opens, the request parser finds a table in which every API but the
 controller's three leads here. `hold` is called by whichever thread runs a request, `open` once by the main thread,
 which gives the parser the real table: nothing is left of the gate afterwards. `_lock` guards the list of those who
-wait; one connection has at most one request in it, because it is muted meanwhile.
+wait; one connection has at most one request in it, because it is muted meanwhile. Those who wait keep connections
+(`max.connections`) and memory (`queued.max.request.bytes`) that the controller may have to have before the gate can
+open: `turn_away`, by the main thread, when it takes long.
 
 Kafka has no such gate: it starts to read when the controller has been started, and answers the first requests from
 empty metadata.
@@ -54,6 +56,15 @@ class StartupGate:
             waiting, self._waiting = self._waiting, []
         for request in waiting:
             self._let_in(request)
+
+    def turn_away(self) -> int:
+        """Close the connections of those who wait, and say how many: what they hold the controller may need."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            request.close_connection()
+            request.release_buffer()
+        return len(waiting)
 
     def _let_in(self, request: Request[Any]) -> None:
         request.channel.resume(partial(self._handle, request))

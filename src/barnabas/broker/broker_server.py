@@ -88,6 +88,9 @@ logger = logging.getLogger(__name__)
 
 FATAL_EXIT_STATUS = 1
 CONTROLLER_TIMEOUT_SECONDS = 60
+PATIENCE_AT_GATE_SECONDS = 10
+"""So long clients wait for a broker that starts before they are hung up on: their connections may be what the
+controller's is missing."""
 UNROUTABLE_HOSTS = ("", "0.0.0.0", "::")
 DESCRIPTORS_FOR_LOGS = 0.75
 """Share of the descriptor limit that segment files may hold; sockets and the rest have what is left."""
@@ -352,8 +355,12 @@ class BrokerServer:
         self._registration.register()
         self._broker_epoch = lambda: self._registration.epoch
         self._controller.startup()
-        if not self._ready.wait(CONTROLLER_TIMEOUT_SECONDS):
-            raise OSError(f"no controller told this broker of the cluster within {CONTROLLER_TIMEOUT_SECONDS} s")
+        for _ in range(CONTROLLER_TIMEOUT_SECONDS // PATIENCE_AT_GATE_SECONDS):
+            if self._ready.wait(PATIENCE_AT_GATE_SECONDS):
+                return
+            if turned_away := self._startup_gate.turn_away():
+                logger.info("The controller's requests take long: %d clients that wait are turned away", turned_away)
+        raise OSError(f"no controller told this broker of the cluster within {CONTROLLER_TIMEOUT_SECONDS} s")
 
     def _follow_settings(self) -> None:
         """Have the parts of the broker take over what was changed since they were made, and what will be."""

@@ -1,11 +1,13 @@
 """Who may do what, over real sockets: an authorizer is asked with the principal of the connection, and obeyed.
 
 In this process, because there is neither SASL nor an authorizer of ours yet: both are injected. Who comes from one
-address is Alice; brokers, the controller and the test itself come as ANONYMOUS, who may do everything.
+address is Alice, from another a stranger; brokers, the controller and the test itself come as ANONYMOUS, who may do
+everything.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +20,7 @@ from barnabas.api.request import ConnectionContext
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
@@ -25,21 +28,35 @@ from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitP
 from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator
 from barnabas.transport.selector import plaintext_channel
 from barnabas.transport.transport_layer import TransportLayer
+from tests.fuzz.real_requests import TARGET, RealRequests
 from tests.support.raw_client import RawClient, make_batch
 
-ALICE, ADDRESS_OF_ALICE = "User:alice", "127.0.0.2"
+ALICE, STRANGER = "User:alice", "User:stranger"
+ADDRESSES = {ALICE: "127.0.0.2", STRANGER: "127.0.0.3"}
+OPEN_TO_ALL = {
+    ApiKey.API_VERSIONS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.UNREGISTER_BROKER,  # refused, whoever asks
+}
+"""The APIs, of those that ApiVersions lists, that Kafka asks no permission for."""
 MINE, THEIRS, UNKNOWN = "alices", "bobs", "nobodys"
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class OneTopicForAlice:
-    """Alice may read, write and describe one topic; ANONYMOUS may do everything."""
+    """Alice may read, write and describe one topic; a stranger nothing; ANONYMOUS may do everything."""
 
     ALLOWED = (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE)
+
+    def __init__(self) -> None:
+        self.asked_about_strangers: list[Action] = []
 
     def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
         if connection.principal == ANONYMOUS:
             return [True] * len(actions)
+        if connection.principal == STRANGER:
+            self.asked_about_strangers += actions
+            return [False] * len(actions)
         assert connection.principal == ALICE
         return [
             each.resource_type is ResourceType.TOPIC and each.resource_name == MINE and each.operation in self.ALLOWED
@@ -49,32 +66,35 @@ class OneTopicForAlice:
     def authorize_by_resource_type(
         self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        return connection.principal == ANONYMOUS or (resource_type is ResourceType.TOPIC and operation in self.ALLOWED)
+        if connection.principal == ALICE:
+            return resource_type is ResourceType.TOPIC and operation in self.ALLOWED
+        return connection.principal == ANONYMOUS
 
 
 def channel_of_somebody(stream_socket: Any) -> tuple[TransportLayer, Authenticator]:
     """A ChannelBuilder that knows people by their addresses."""
     transport, _ = plaintext_channel(stream_socket)
     authenticator = PlaintextAuthenticator()
-    if stream_socket.getpeername()[0] == ADDRESS_OF_ALICE:
-        authenticator.principal = ALICE
+    address = stream_socket.getpeername()[0]
+    authenticator.principal = next((who for who, place in ADDRESSES.items() if place == address), ANONYMOUS)
     return transport, authenticator
 
 
 class Sides:
     """A connection of each side, to a broker with two topics."""
 
-    def __init__(self, broker: BrokerServer) -> None:
+    def __init__(self, broker: BrokerServer, authorizer: OneTopicForAlice) -> None:
+        self.authorizer = authorizer
         (bound,) = broker.bound_endpoints
         server: Any = SimpleNamespace(host=bound.host, port=bound.port)
         self._server = server
         self.admin = RawClient(server)
         for name in (MINE, THEIRS):
             self.admin.create_topic(name)
-        self.alice = self.new_alice()
+        self.alice = self.connect(ALICE)
 
-    def new_alice(self) -> RawClient:
-        return RawClient(self._server, own_address=ADDRESS_OF_ALICE)
+    def connect(self, principal: str) -> RawClient:
+        return RawClient(self._server, own_address=ADDRESSES[principal])
 
     def close(self) -> None:
         self.alice.close()
@@ -88,14 +108,15 @@ def sides(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sides]:
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "inline.requests.enable": str(request.param == "inline").lower(),
     }
+    authorizer = OneTopicForAlice()
     broker = BrokerServer(
         KafkaConfig.parse(settings, "the test"),
-        authorizer=OneTopicForAlice(),
+        authorizer=authorizer,
         channel_builders={"PLAINTEXT": channel_of_somebody},
     )
     try:
         broker.startup()
-        both = Sides(broker)
+        both = Sides(broker, authorizer)
         yield both
         both.close()
     finally:
@@ -120,7 +141,7 @@ def test_records(sides: Sides) -> None:
 
 
 def test_a_producer_that_waits_for_no_answer(sides: Sides) -> None:
-    with sides.new_alice() as careless:
+    with sides.connect(ALICE) as careless:
         careless.send(careless.produce_request(THEIRS, make_batch([b"v"]), 9, acks=0), 9)
         assert careless.is_closed_by_broker()
     assert sides.admin.end_offset(THEIRS) == 0
@@ -144,3 +165,27 @@ def test_producer_ids(sides: Sides) -> None:
 
     assert code(sides.alice, None) == ErrorCode.NONE, "who may write to some topic may do so idempotently"
     assert code(sides.alice, "t") == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_every_request_is_authorized_before_anything_happens(sides: Sides) -> None:
+    admin, asked = sides.admin, sides.authorizer.asked_about_strangers
+    admin.create_topic(TARGET)
+    admin.produce_values(TARGET, b"v")
+    before = admin.call(MetadataRequest(None), 12, MetadataResponse)
+    requests = RealRequests(random.Random(1), admin.topic_id(TARGET))
+    unasked = set()
+    for key, (lowest, highest) in admin.supported_versions().items():
+        api_key = ApiKey(key)
+        for version in range(lowest, highest + 1):
+            request: Any = requests.make(api_key, version)
+            if api_key is ApiKey.PRODUCE:
+                request.acks = 1
+            asked.clear()
+            with sides.connect(STRANGER) as stranger:
+                stranger.send(request, version)
+                stranger.receive_frame()
+            if not asked:
+                unasked.add(api_key)
+    assert unasked == OPEN_TO_ALL
+    assert admin.call(MetadataRequest(None), 12, MetadataResponse) == before
+    assert admin.end_offset(TARGET) == 1

@@ -51,10 +51,11 @@ class ElectionsApi:
 
     @staticmethod
     def error(request: Request[ElectLeadersRequest], code: ErrorCode, message: str | None) -> ElectLeadersResponse:
-        """The same error for the whole and for every partition named."""
+        """The same error for every partition named and, from v1 on, for the whole."""
         failed = ApiError(code, message)
         response = _response(dict.fromkeys(_partitions(request.body) or (), failed))
-        response.error_code = code
+        if request.api_version >= 1:
+            response.error_code = code
         return response
 
     def _all_partitions(self) -> Sequence[TopicPartition]:

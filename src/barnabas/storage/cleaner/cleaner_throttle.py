@@ -5,6 +5,7 @@ Owned by one cleaning, in the cleaner's process; no lock. Kafka: org.apache.kafk
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from barnabas.runtime.clock import Clock
@@ -12,6 +13,9 @@ from barnabas.runtime.clock import Clock
 CHECK_INTERVAL_NS = 300_000_000
 NO_LIMIT = 1e15
 """Bytes per second that nothing reaches; the setting's default is the largest number there is."""
+
+LONGEST_SECONDS = 86_400.0
+"""Of one sleep. A rate of 0, which the setting may have, means that nothing is cleaned."""
 
 
 class CleanerThrottle:
@@ -36,8 +40,9 @@ class CleanerThrottle:
         self._bytes_so_far += size
         elapsed_ns = self._clock.nanoseconds() - self._period_start_ns
         if elapsed_ns > CHECK_INTERVAL_NS and self._bytes_so_far:
-            wanted_ns = self._bytes_so_far / self.bytes_per_second * 1e9
+            rate = self.bytes_per_second
+            wanted_ns = self._bytes_so_far / rate * 1e9 if rate else math.inf
             if wanted_ns > elapsed_ns:
-                self._sleep((wanted_ns - elapsed_ns) / 1e9)
+                self._sleep(min((wanted_ns - elapsed_ns) / 1e9, LONGEST_SECONDS))
             self._period_start_ns = self._clock.nanoseconds()
             self._bytes_so_far = 0

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.storage.cleaner.cleaner_config import CleanerConfig
-from barnabas.storage.cleaner.cleaner_throttle import CleanerThrottle
+from barnabas.storage.cleaner.cleaner_throttle import LONGEST_SECONDS, CleanerThrottle
 from barnabas.storage.cleaner.cleaning_choice import group_segments
 from barnabas.storage.cleaner.cleaning_states import ABORTED, IN_PROGRESS, CleaningState, CleaningStep
 from barnabas.storage.cleaner.log_cleaner_manager import LogCleaningAborted
@@ -100,6 +100,15 @@ def test_a_throttle_lets_through_what_it_may_per_second() -> None:
         free.add(1 << 30)
         clock.advance(400)
     assert len(slept) == count
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-300])
+def test_a_throttle_that_lets_next_to_nothing_through_sleeps(rate: float) -> None:
+    clock, slept = MockClock(), list[float]()
+    throttle = CleanerThrottle(rate, clock, slept.append)
+    clock.advance(400)
+    throttle.add(1)
+    assert slept == [LONGEST_SECONDS]
 
 
 def test_settings_are_shared_among_threads_and_checked() -> None:

@@ -16,8 +16,10 @@ from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError, RequirementFailed
 from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, usable_settings
 from barnabas.config.kafka_config import KafkaConfig, find_key
+from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.config.reconfigurable import Reconfigurable
 from barnabas.metadata.config_repository import ALL_BROKERS
+from barnabas.network.network_config import NetworkConfig
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +88,10 @@ class DynamicBrokerConfig:
             try:
                 settings = previous.with_broker(usable) if per_broker else previous.with_cluster(usable)
                 parts = self._validate_parts(previous.current, settings.current)
+                if not self._parts:
+                    # At start there are none yet, and what cannot be made of these settings would end it: a host
+                    # name that nobody knows any more.
+                    NetworkConfig.from_kafka_config(settings.current, inter_broker_listener_name_of(settings.current))
             except ConfigError as error:
                 whose = f"Per-broker configs of {entity}" if per_broker else "Cluster default configs"
                 logger.error("%s could not be applied: %s: %s", whose, sorted(stored), error.message)  # noqa: TRY400

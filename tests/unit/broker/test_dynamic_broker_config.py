@@ -102,6 +102,14 @@ def test_a_broker_starts_whatever_the_store_says(caplog: pytest.LogCaptureFixtur
     assert dynamic.current.integer("background.threads") == 5
 
 
+def test_a_host_that_is_not_known_any_more_does_not_end_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    dynamic = DynamicBrokerConfig(KafkaConfig.parse({}))
+    stored = {"max.connections.per.ip.overrides": "gone.invalid:5"}
+    dynamic.load(lambda entity: {} if entity == ALL_BROKERS else stored, 7)
+    assert not dynamic.current.is_set("max.connections.per.ip.overrides")
+    assert "gone.invalid is not known" in caplog.text
+
+
 def test_secrets_are_not_logged(caplog: pytest.LogCaptureFixture, dynamic: DynamicBrokerConfig) -> None:
     caplog.set_level("INFO")
     name = "listener.name.plaintext.ssl.keystore.password"

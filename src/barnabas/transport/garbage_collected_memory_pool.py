@@ -9,7 +9,6 @@ lock, and the next look at the pool accounts for it.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import weakref
 from collections import deque
@@ -43,7 +42,6 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
             request_expansion=request_expansion,
         )
         self.leaked = 0
-        self._numbers = itertools.count(1)
         self._in_use: dict[int, weakref.ref[MemoryLease]] = {}  # by the lease's number
         self._lost: deque[tuple[int, int]] = deque()  # number and size: appended by the garbage collector
 
@@ -60,8 +58,7 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
             self._take_back_lost()
         lease = super().try_allocate(size)
         if lease is not None:
-            number, lost = next(self._numbers), self._lost
-            lease.number = number
+            number, lost = lease.number, self._lost
             self._in_use[number] = weakref.ref(lease, lambda _: lost.append((number, size)))
         return lease
 

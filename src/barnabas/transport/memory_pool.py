@@ -25,7 +25,7 @@ class MemoryLease:
         """The memory itself, where the pool keeps buffers; None: the holder has its own."""
         self.released = False
         self.number = 0
-        """What its pool knows it by, where that matters."""
+        """What its pool knows it by."""
 
 
 class MemoryPool(Protocol):

@@ -43,6 +43,7 @@ class SimpleMemoryPool:
         self._now = now
         self._lock = threading.Lock()
         self._available = size
+        self._leases_given = 0
         self._large_bytes = large_bytes if large_bytes is not None else size
         self._large_in_use = 0
         self._waiting_bytes = 0
@@ -92,10 +93,13 @@ class SimpleMemoryPool:
                     self._depleted_since_ns = self._now()
                 return None
             self._available -= size
+            self._leases_given = number = self._leases_given + 1
             if self.is_large(size):
                 self._large_in_use += size
             self._end_dry_spell()
-        return MemoryLease(size)
+        lease = MemoryLease(size)
+        lease.number = number
+        return lease
 
     def release(self, lease: MemoryLease) -> None:
         """See MemoryPool."""

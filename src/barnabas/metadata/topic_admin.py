@@ -25,7 +25,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
 from barnabas.quota.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
-from barnabas.zk.errors import NodeExistsError, StoreUnavailableError
+from barnabas.zk.errors import BadVersionError, NodeExistsError, StoreUnavailableError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.replica_assignment import ReplicaAssignment
 
@@ -305,7 +305,12 @@ class TopicAdmin:
             grown = dict(existing)
             for index, replicas in added.items():
                 grown[TopicPartition(new.name, index)] = ReplicaAssignment(tuple(replicas))
-            self._zk.topics.set_assignment(new.name, found[0].topic_id, grown)
+            try:
+                self._zk.topics.set_assignment(new.name, found[0].topic_id, grown, expected_version=found[0].version)
+            except BadVersionError:
+                # somebody else's growth came in between; overwritten, its partitions would be lost with their records
+                self._try_to_create_partitions(new, UNBOUNDED, validate_only=False)
+                return
             logger.info("Creating %d partitions for '%s': %s", len(added), new.name, added)
 
     def _assignments_to_add(

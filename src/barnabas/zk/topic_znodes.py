@@ -62,7 +62,9 @@ class TopicZnodes:
         names = sorted(topics)
         nodes = self._access.get_many([TopicZNode.path(topic) for topic in names])
         return [
-            TopicZNode.decode(topic, node.data) for topic, node in zip(names, nodes, strict=True) if node is not None
+            TopicZNode.decode(topic, node.data)._replace(version=node.stat.version)
+            for topic, node in zip(names, nodes, strict=True)
+            if node is not None
         ]
 
     def create(
@@ -93,9 +95,14 @@ class TopicZnodes:
         topic_id: bytes | None,
         assignment: Mapping[TopicPartition, ReplicaAssignment],
         expected_controller_epoch_version: int = ANY_VERSION,
+        *,
+        expected_version: int = ANY_VERSION,
     ) -> None:
-        """Replace a topic's assignment. NoNodeError, ControllerMovedError."""
-        operation = SetData(TopicZNode.path(topic), TopicZNode.encode(topic_id, assignment))
+        """Replace a topic's assignment, if its version is still the one expected.
+
+        NoNodeError, BadVersionError, ControllerMovedError.
+        """
+        operation = SetData(TopicZNode.path(topic), TopicZNode.encode(topic_id, assignment), expected_version)
         value_of(self._access.fenced([operation], expected_controller_epoch_version)[0], Stat)
 
     def set_topic_ids(

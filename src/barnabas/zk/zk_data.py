@@ -162,11 +162,12 @@ class TopicsZNode:
 
 
 class TopicIdReplicaAssignment(NamedTuple):
-    """A topic's znode. `topic_id` is None for topics made before Kafka 2.8."""
+    """A topic's znode. `topic_id` is None for topics made before Kafka 2.8; `version`: of the znode, -1 if unknown."""
 
     topic: str
     topic_id: bytes | None
     assignment: Mapping[TopicPartition, ReplicaAssignment]
+    version: int = -1
 
 
 class TopicZNode:

@@ -15,6 +15,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
+from barnabas.quota.controller_mutation_quota import UnboundedControllerMutationQuota
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.replica_assignment import ReplicaAssignment
 from barnabas.zk.zk_data import BrokerInfo, ConfigType
@@ -245,6 +246,28 @@ def test_growth(three: Fixture) -> None:
     assert after.assignment[TopicPartition("orders", 0)] == ReplicaAssignment((1, 2))
     assert len(after.assignment[TopicPartition("orders", 1)].replicas) == 2
     assert after.assignment[TopicPartition("orders", 2)] == ReplicaAssignment((0, 1))
+
+
+class MeanwhileAnother(UnboundedControllerMutationQuota):
+    """Asked between reading a topic and writing it: somebody else is faster."""
+
+    def __init__(self, admin: TopicAdmin, count: int) -> None:
+        self._admin = admin
+        self._count = count
+
+    def record(self, permits: int) -> None:
+        assert self._admin.create_partitions([NewPartitions("orders", self._count)]) == {"orders": None}
+
+
+def test_growths_at_once_take_nothing_from_each_other(one: Fixture) -> None:
+    """What was acknowledged stays, whoever writes last: its partitions may have records by then."""
+    one.zk.topics.create("orders", random_uuid(), {0: [0]}, {})
+    late = one.admin.create_partitions([NewPartitions("orders", 3)], quota=MeanwhileAnother(one.admin, 5))["orders"]
+    assert late is not None
+    assert late.message == "Topic currently has 5 partitions, which is higher than the requested 3."
+    larger = one.admin.create_partitions([NewPartitions("orders", 9)], quota=MeanwhileAnother(one.admin, 7))
+    assert larger == {"orders": None}
+    assert len(one.zk.topics.assignments(["orders"])[0].assignment) == 9
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 
 from barnabas.config.broker_settings import BrokerSettings
-from barnabas.config.config_error import ConfigError, RequirementFailed
+from barnabas.config.config_error import ConfigError, RequirementFailed, StepTooLarge
 from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, usable_settings
 from barnabas.config.kafka_config import KafkaConfig, find_key
 from barnabas.config.listeners import inter_broker_listener_name_of
@@ -87,7 +87,7 @@ class DynamicBrokerConfig:
             previous = self._settings
             try:
                 settings = previous.with_broker(usable) if per_broker else previous.with_cluster(usable)
-                parts = self._validate_parts(previous.current, settings.current)
+                parts = self._validate_parts(previous.current, settings.current, accepted=True)
                 if not self._parts:
                     # At start there are none yet, and what cannot be made of these settings would end it: a host
                     # name that nobody knows any more.
@@ -99,14 +99,21 @@ class DynamicBrokerConfig:
             self._settings = settings
             self._reconfigure(parts, previous.current, settings.current)
 
-    def _validate_parts(self, current: KafkaConfig, proposed: KafkaConfig) -> list[Reconfigurable]:
-        """The parts that the change concerns, all of which can follow it."""
+    def _validate_parts(
+        self, current: KafkaConfig, proposed: KafkaConfig, *, accepted: bool = False
+    ) -> list[Reconfigurable]:
+        """The parts that the change concerns, all of which can follow it.
+
+        accepted: it was found good, by what the settings were then; steps may be larger now (Kafka drops it).
+        """
         names = _changed(current, proposed)
         parts = [part for part in self._parts if part.settings.intersection(names)]
         for part in parts:
             try:
                 part.validate(current, proposed)
             except ConfigError as error:
+                if accepted and isinstance(error, StepTooLarge):
+                    continue
                 # Kafka takes the one for the other's value, and its users know the message so
                 reason = f"org.apache.kafka.common.config.ConfigException: {error.message}"
                 raise ConfigError(f"Invalid value {reason} for configuration Invalid dynamic configuration") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from barnabas.config.config_error import ConfigError
+from barnabas.config.config_error import ConfigError, StepTooLarge
 from barnabas.config.kafka_config import KafkaConfig
 
 
@@ -35,13 +35,13 @@ class DynamicThreads:
 
 
 def check_thread_count(name: str, old: int, new: int) -> None:
-    """ConfigError unless a number of threads at most halves or doubles."""
+    """StepTooLarge unless a number of threads at most halves or doubles, ConfigError for none."""
     if new == old:
         return
     failed = f"Dynamic thread count update validation failed for {name}={new}"
     if new <= 0:
         raise ConfigError(f"{failed}, value should be at least 1", name)
     if new < old // 2:
-        raise ConfigError(f"{failed}, value should be at least half the current value {old}", name)
+        raise StepTooLarge(f"{failed}, value should be at least half the current value {old}", name)
     if new > old * 2:
-        raise ConfigError(f"{failed}, value should not be greater than double the current value {old}", name)
+        raise StepTooLarge(f"{failed}, value should not be greater than double the current value {old}", name)

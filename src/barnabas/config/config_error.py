@@ -29,6 +29,13 @@ class RequirementFailed(ConfigError):
     """
 
 
+class StepTooLarge(ConfigError):
+    """A value that may be reached in several changes and not in this one.
+
+    A rule for who asks: what was accepted after another change, and before that one was applied, holds all the same.
+    """
+
+
 class InvalidConfiguration(ConfigError):
     """Settings that don't make sense: a name that doesn't exist, or two that exclude each other.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.dynamic_threads import DynamicThreads
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.config_repository import ALL_BROKERS
@@ -67,6 +68,20 @@ def test_what_one_part_cannot_follow_changes_nothing(dynamic: DynamicBrokerConfi
     assert willing.seen == refusing.seen == []
     assert dynamic.current.integer("num.io.threads") == 3
     dynamic.validate({"num.io.threads": "4"}, per_broker=True)
+
+
+def test_what_was_accepted_before_another_change_was_applied_holds(dynamic: DynamicBrokerConfig) -> None:
+    resized: list[int] = []
+    dynamic.add_reconfigurable(DynamicThreads({"num.io.threads": resized.append}))
+    first, second = {"num.io.threads": "6"}, {"num.io.threads": "2", "log.retention.ms": "7"}
+    for change in (first, second):
+        dynamic.validate(change, per_broker=True)
+    for change in (first, second):
+        dynamic.entity_changed("7", change)
+    assert resized == [6, 2]
+    assert dynamic.settings.of_broker == second
+    with pytest.raises(ConfigError, match="greater than double"):
+        dynamic.validate({"num.io.threads": "5"}, per_broker=True)
 
 
 def test_a_part_that_fails_keeps_nothing_from_the_others(dynamic: DynamicBrokerConfig) -> None:

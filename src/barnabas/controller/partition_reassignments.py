@@ -32,7 +32,7 @@ from barnabas.controller.store_watches import StoreWatches
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.errors import ControllerMovedError
+from barnabas.zk.errors import BadVersionError, ControllerMovedError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
@@ -228,10 +228,22 @@ class PartitionReassignments:
             self._replicas.handle_state_changes(replicas, state)
 
     def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        topic = partition.topic
-        whole = self._context.assignment_of_topic(topic) | {partition: assignment}
-        topic_id = self._context.topic_ids.get(topic)
-        self._zk.topics.set_assignment(topic, topic_id, whole, self._context.epoch_version)
+        topics = self._zk.topics
+        while True:
+            # from the store: a growth that this thread has not heard of yet must not be undone
+            found = topics.assignments([partition.topic])
+            if not found:
+                raise StateChangeFailed(f"Cannot write the assignment of {partition}: its topic is gone")
+            (stored,) = found
+            whole = {**stored.assignment, partition: assignment}
+            epoch_version = self._context.epoch_version
+            try:
+                topics.set_assignment(
+                    partition.topic, stored.topic_id, whole, epoch_version, expected_version=stored.version
+                )
+                break
+            except BadVersionError:
+                logger.info("Topic %s has grown while %s was written", partition.topic, assignment)
         logger.info("Successfully updated assignment of partition %s to %s", partition, assignment)
 
     # -- the next leader epoch ---------------------------------------------------------------------------------------

@@ -246,6 +246,21 @@ ACTIONS = st.one_of(
 )
 
 
+def test_a_growth_that_the_controller_has_not_heard_of_is_not_undone() -> None:
+    cluster = Cluster(0)
+    topic_id = cluster.create_topic("orders", {0: [0]})
+    broker = cluster.brokers[0]
+    grown = {TopicPartition("orders", index): ReplicaAssignment((0,)) for index in range(3)}
+    broker.zk.topics.set_assignment("orders", topic_id, grown)
+    answers: list[Any] = []
+    partition = TopicPartition("orders", 0)
+    broker.controller.alter_partition_reassignments({partition: [0]}, answers.append)
+    broker.controller.run_pending()
+    assert answers == [{partition: None}]
+    cluster.settle()
+    assert len(broker.cache.image.topics["orders"].partitions) == 3
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ACTIONS, max_size=14))
 def test_whatever_happens_it_ends_where_it_was_told_to(actions: list[tuple[str, Any]]) -> None:

@@ -51,6 +51,14 @@ def test_the_first_answer_of_a_new_start_tells_everything(tmp_path: Path) -> Non
         server.stop()
 
 
+def test_limits_of_nothing_keep_clients_out_and_not_the_controller(tmp_path: Path) -> None:
+    server = BarnabasProcess(
+        tmp_path / "server", {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.9.9.9:1"}
+    )
+    with server.running(), RawClient(server) as client:
+        assert client.is_closed_by_broker()
+
+
 @pytest.mark.slow
 def test_clients_that_hold_every_connection_do_not_keep_the_broker_from_starting(tmp_path: Path) -> None:
     """They wait for it, and it for its controller, which comes over a connection like theirs."""

@@ -7,7 +7,7 @@ import click
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
 from barnabas.cli.tables import print_table
 
-broker_option = click.option("--broker", "broker_id", type=click.IntRange(min=0), metavar="ID", help="This one.")
+broker_option = click.option("--broker", "broker_id", type=click.IntRange(0, 2**31 - 1), metavar="ID", help="This one.")
 
 
 @click.group()

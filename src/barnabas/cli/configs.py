@@ -32,11 +32,13 @@ def _resource_options(command: _C) -> _C:
     for option in reversed(
         (
             click.option("-t", "--topic", metavar="NAME", help="A topic's settings."),
-            click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="A broker's settings."),
+            click.option("--broker", type=click.IntRange(0, 2**31 - 1), metavar="ID", help="A broker's settings."),
             click.option(
                 "--all-brokers", is_flag=True, help="What holds for brokers that have no setting of their own."
             ),
-            click.option("--loggers", type=click.IntRange(min=0), metavar="ID", help="The log levels of a broker."),
+            click.option(
+                "--loggers", type=click.IntRange(0, 2**31 - 1), metavar="ID", help="The log levels of a broker."
+            ),
         )
     ):
         command = option(command)

@@ -27,7 +27,7 @@ RECORDS_PER_POLL = 5000
 @bootstrap_option
 @timeout_option
 @click.option(
-    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one (repeatable)."
+    "--partition", "partitions", type=click.IntRange(0, 2**31 - 1), multiple=True, help="Only this one (repeatable)."
 )
 @click.option(
     "--from",
@@ -37,7 +37,7 @@ RECORDS_PER_POLL = 5000
     show_default=True,
     help="Where to begin: an offset, or a time such as 2026-01-31T12:00:00 (local unless it says otherwise).",
 )
-@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
+@click.option("--max-messages", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Stop after so many records.")
 @click.option("--follow", is_flag=True, help="Wait for new records instead of stopping at the end.")
 @click.option("--print-key", is_flag=True)
 @click.option("--print-timestamp", is_flag=True)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @click.command()
 @bootstrap_option
 @timeout_option
-@click.option("--broker", "brokers", type=click.IntRange(min=0), metavar="ID", multiple=True, help="This one (repeat).")
+@click.option(
+    "--broker", "brokers", type=click.IntRange(0, 2**31 - 1), metavar="ID", multiple=True, help="This one (repeat)."
+)
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only replicas of this topic (repeatable).")
 @click.option("--partitions", is_flag=True, help="A line for every replica.")
 def dirs(

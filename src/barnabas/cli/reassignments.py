@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.topic_partition import TopicPartition
 
 partition_option = click.option(
-    "--partition", "indexes", type=click.IntRange(min=0), multiple=True, help="Only this one (repeatable)."
+    "--partition", "indexes", type=click.IntRange(0, 2**31 - 1), multiple=True, help="Only this one (repeatable)."
 )
 
 
@@ -127,12 +127,20 @@ def _planned(text: str) -> dict[TopicPartition, list[int]]:
 
     try:
         return {
-            TopicPartition(str(entry["topic"]), int(entry["partition"])): [int(broker) for broker in entry["replicas"]]
+            TopicPartition(str(entry["topic"]), _number(entry["partition"])): list(map(_number, entry["replicas"]))
             for entry in json.loads(text)["partitions"]
         }
     except (KeyError, TypeError, ValueError) as error:
         example = '{"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [1, 2]}]}'
         raise ValueError(f"this is no plan ({error}); one looks like {example}") from None
+
+
+def _number(value: Any) -> int:
+    """A partition's number, or a broker's. Raises ValueError."""
+    number = int(value)
+    if not 0 <= number < 2**31:
+        raise ValueError(f"{number} is not in [0, {2**31 - 1}]")
+    return number
 
 
 def _ids(brokers: Sequence[int]) -> str:

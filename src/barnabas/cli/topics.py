@@ -34,8 +34,8 @@ topics.add_command(elect_leaders)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @bootstrap_option
 @timeout_option
-@click.option("--partitions", type=click.IntRange(min=1), help="The broker's num.partitions if left out.")
-@click.option("--replication-factor", type=click.IntRange(min=1), help="The broker's default if left out.")
+@click.option("--partitions", type=click.IntRange(1, 2**31 - 1), help="The broker's num.partitions if left out.")
+@click.option("--replication-factor", type=click.IntRange(1, 2**31 - 1), help="The broker's default if left out.")
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic (repeatable).")
 @click.option("--if-not-exists", is_flag=True, help="Say nothing about topics that exist.")
 @click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
@@ -125,7 +125,7 @@ def delete(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: floa
 @timeout_option
 @click.option("--before", required=True, metavar="OFFSET|end", help="The first offset to keep; `end` keeps none.")
 @click.option(
-    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one (repeatable)."
+    "--partition", "partitions", type=click.IntRange(0, 2**31 - 1), multiple=True, help="Only this one (repeatable)."
 )
 def delete_records(
     name: str, bootstrap_servers: str, timeout_seconds: float, before: str, partitions: tuple[int, ...]

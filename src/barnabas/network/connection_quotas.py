@@ -59,6 +59,7 @@ class ConnectionQuotas:
         self._listener_limits: dict[str, ListenerConfig] = {}
         self._total = 0
         self._stopped = False
+        self._is_starting = False
         self._changed = threading.Condition()
 
     def add_listener(self, listener: str, config: ListenerConfig) -> None:
@@ -88,12 +89,9 @@ class ConnectionQuotas:
         """
         with self._changed:
             waited_ns = self._wait_for_slot(listener)
-            self._rates.check_address(listener, address, not self._is_protected(listener), self._now_ms())
-            limit = self._config.max_connections_per_ip_overrides.get(address, self._config.max_connections_per_ip)
-            count = self._by_address.get(address, 0)
-            if count >= limit:
-                raise TooManyConnections(address, limit)
-            self._by_address[address] = count + 1
+            if not self._is_starting:
+                self._check_address(listener, address)
+            self._by_address[address] = self._by_address.get(address, 0) + 1
             self._by_listener[listener] = self._by_listener.get(listener, 0) + 1
             self._total += 1
             return waited_ns
@@ -168,7 +166,19 @@ class ConnectionQuotas:
             self._stopped = True
             self._changed.notify_all()
 
+    def starting(self, is_starting: bool) -> None:
+        """While the broker starts no address is refused: with a limit of 0 its own controller could not reach it, and
+        nobody could ever raise the limit again. Clients wait for the end of the start anyway."""
+        with self._changed:
+            self._is_starting = is_starting
+
     # -- under the lock ----------------------------------------------------------------------------------------------
+
+    def _check_address(self, listener: str, address: str) -> None:
+        self._rates.check_address(listener, address, not self._is_protected(listener), self._now_ms())
+        limit = self._config.max_connections_per_ip_overrides.get(address, self._config.max_connections_per_ip)
+        if self._by_address.get(address, 0) >= limit:
+            raise TooManyConnections(address, limit)
 
     def _wait_for_slot(self, listener: str) -> int:
         started_ns = self._now()

@@ -130,6 +130,7 @@ class SocketServer:
         early = self._config.early_start_listeners
         with self._lock:
             if not self._stopped:
+                self.connection_quotas.starting(not self._processing)
                 self._start(door for door in self._acceptors if door.listener.privileged or door.listener.name in early)
 
     def enable_request_processing(self) -> None:
@@ -137,6 +138,7 @@ class SocketServer:
         with self._lock:
             if not self._stopped:
                 self._processing = True
+                self.connection_quotas.starting(False)
                 self._start(self._acceptors)
 
     def add_listeners(self, end_points: Sequence[EndPoint]) -> list[EndPoint]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.network.connection_quotas import ConnectionQuotas, TooManyConnections
+from barnabas.network.connection_rates import ConnectionThrottled
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from tests.support.mock_clock import MockClock
 
@@ -122,3 +123,15 @@ def test_a_listener_that_comes_back_takes_over_the_connections_it_had() -> None:
     assert (quotas.total, quotas.listener_count("A")) == (0, 0)
     with pytest.raises(ValueError, match="listener A"):
         quotas.decrement("A", "10.0.0.2")
+
+
+def test_no_address_is_refused_while_the_broker_starts() -> None:
+    """With a limit of nothing its own controller could not reach it, and nobody could raise the limit again."""
+    quotas = make_quotas("A", max_connections_per_ip=0)
+    quotas.update_ip_connection_rate_quota("10.0.0.1", 0)
+    quotas.starting(True)
+    quotas.increment("A", "10.0.0.1")
+    quotas.starting(False)
+    with pytest.raises((TooManyConnections, ConnectionThrottled)):
+        quotas.increment("A", "10.0.0.1")
+    assert quotas.count("10.0.0.1") == 1

@@ -21,6 +21,9 @@ FIRST_SECOND, LAST_SECOND = 10, 40
 SMALLER_QUOTA = 300_000
 SETTLING_SECONDS, SMALLER_SECONDS = 3, 10
 """How long after a change it is looked at, and until when."""
+LEAST, MOST = {"producer": 0.9, "consumer": 0.85}, 1.1
+"""Of the quota. A consumer gets less: what would exceed the quota is not sent, and the window that Kafka measures over
+shrinks from 11 to 10 seconds each time a sample goes. Kafka 3.9 gives the Java consumer 0.894 of it, we 0.891."""
 STORED_BATCHES, BATCH_RECORDS = 1100, 90
 """More than is consumed, in batches that small fetches hold."""
 
@@ -49,7 +52,7 @@ def wait_until(is_so: Callable[[], bool], seconds: float) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("mode", MODES)
 def test_clients_settle_at_their_quotas(tmp_path: Path, mode: str) -> None:
-    """All at once, each with a quota of its own: the mean of the seconds 10 to 40 is within 10 % of it."""
+    """All at once, each with a quota of its own: the mean of the seconds 10 to 40 is near it."""
     need_apache_kafka()
     server = make_server(mode, tmp_path)
     with server.running(), RawClient(server) as client:
@@ -77,7 +80,7 @@ def test_clients_settle_at_their_quotas(tmp_path: Path, mode: str) -> None:
             for driver in drivers:
                 driver.stop()
     rates = {driver.client_id: driver.mean_rate(FIRST_SECOND, LAST_SECOND) for driver in drivers}
-    assert rates == pytest.approx(dict.fromkeys(rates, QUOTA), rel=0.1)
+    assert all(LEAST[name.partition("-")[2]] <= rate / QUOTA <= MOST for name, rate in rates.items()), rates
     waited = {driver.client_id: driver.throttle_time_ms for driver in drivers}
     assert all(waited.values()), waited
     # What they used counts against the smaller quota, so that now they wait.

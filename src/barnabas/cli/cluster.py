@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.number_types import NUMBER
 from barnabas.cli.tables import print_table
 
-broker_option = click.option("--broker", "broker_id", type=click.IntRange(0, 2**31 - 1), metavar="ID", help="This one.")
+broker_option = click.option("--broker", "broker_id", type=NUMBER, metavar="ID", help="This one.")
 
 
 @click.group()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.number_types import NUMBER
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import ConfigChange, ConfigResource
@@ -32,13 +33,11 @@ def _resource_options(command: _C) -> _C:
     for option in reversed(
         (
             click.option("-t", "--topic", metavar="NAME", help="A topic's settings."),
-            click.option("--broker", type=click.IntRange(0, 2**31 - 1), metavar="ID", help="A broker's settings."),
+            click.option("--broker", type=NUMBER, metavar="ID", help="A broker's settings."),
             click.option(
                 "--all-brokers", is_flag=True, help="What holds for brokers that have no setting of their own."
             ),
-            click.option(
-                "--loggers", type=click.IntRange(0, 2**31 - 1), metavar="ID", help="The log levels of a broker."
-            ),
+            click.option("--loggers", type=NUMBER, metavar="ID", help="The log levels of a broker."),
         )
     ):
         command = option(command)

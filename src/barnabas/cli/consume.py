@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, timeout_option
+from barnabas.cli.number_types import COUNT, NUMBER
 from barnabas.cli.record_format import RecordFormat, as_json
 
 if TYPE_CHECKING:
@@ -26,9 +27,7 @@ RECORDS_PER_POLL = 5000
 @click.argument("topic")
 @bootstrap_option
 @timeout_option
-@click.option(
-    "--partition", "partitions", type=click.IntRange(0, 2**31 - 1), multiple=True, help="Only this one (repeatable)."
-)
+@click.option("--partition", "partitions", type=NUMBER, multiple=True, help="Only this one (repeatable).")
 @click.option(
     "--from",
     "start",
@@ -37,7 +36,7 @@ RECORDS_PER_POLL = 5000
     show_default=True,
     help="Where to begin: an offset, or a time such as 2026-01-31T12:00:00 (local unless it says otherwise).",
 )
-@click.option("--max-messages", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Stop after so many records.")
+@click.option("--max-messages", type=COUNT, metavar="N", help="Stop after so many records.")
 @click.option("--follow", is_flag=True, help="Wait for new records instead of stopping at the end.")
 @click.option("--print-key", is_flag=True)
 @click.option("--print-timestamp", is_flag=True)

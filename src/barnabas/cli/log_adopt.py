@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.client_options import EXIT_USAGE, fail
+from barnabas.cli.number_types import NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,7 +32,7 @@ LARGEST_CONFIGURED_BROKER_ID = 1000
     type=click.Path(exists=True, dir_okay=False),
     help="A file of such settings, one a line.",
 )
-@click.option("--broker-id", type=click.IntRange(0, 2**31 - 1), help="For directories that don't say whose they are.")
+@click.option("--broker-id", type=NUMBER, help="For directories that don't say whose they are.")
 @click.option(
     "--metadata-dir", type=click.Path(file_okay=False), help="As metadata.log.dir; the first DIR if left out."
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.number_types import NUMBER
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import LogDir
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @bootstrap_option
 @timeout_option
-@click.option(
-    "--broker", "brokers", type=click.IntRange(0, 2**31 - 1), metavar="ID", multiple=True, help="This one (repeat)."
-)
+@click.option("--broker", "brokers", type=NUMBER, metavar="ID", multiple=True, help="This one (repeat).")
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only replicas of this topic (repeatable).")
 @click.option("--partitions", is_flag=True, help="A line for every replica.")
 def dirs(

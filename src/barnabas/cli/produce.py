@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from barnabas.cli.client_options import bootstrap_option, fail, friendly_errors, parse_pairs, timeout_option
+from barnabas.cli.number_types import NUMBER
 
 if TYPE_CHECKING:
     from barnabas.clients.producer import RecordMetadata
@@ -32,7 +33,7 @@ BATCH_SIZE_BYTES = 131_072
 @click.option("--key-separator", metavar="TEXT", help="What comes before its first occurrence in a line is the key.")
 @click.option("--null-marker", metavar="TEXT", help="A value (or key) that equals this is null: a tombstone.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record.")
-@click.option("--partition", type=click.IntRange(0, 2**31 - 1), help="Send to this partition, whatever the key.")
+@click.option("--partition", type=NUMBER, help="Send to this partition, whatever the key.")
 @click.option(
     "--compression",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),

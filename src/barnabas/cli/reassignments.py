@@ -17,6 +17,7 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
+from barnabas.cli.number_types import NUMBER
 from barnabas.cli.topic_partitions import parse_broker_ids
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.topic_partition import TopicPartition
 
 partition_option = click.option(
-    "--partition", "indexes", type=click.IntRange(0, 2**31 - 1), multiple=True, help="Only this one (repeatable)."
+    "--partition", "indexes", type=NUMBER, multiple=True, help="Only this one (repeatable)."
 )
 
 

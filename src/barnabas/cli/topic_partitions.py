@@ -12,13 +12,14 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
+from barnabas.cli.number_types import COUNT, NUMBER
 
 
 @click.command()
 @click.argument("name")
 @bootstrap_option
 @timeout_option
-@click.option("--partitions", type=click.IntRange(1, 2**31 - 1), required=True, help="How many it shall have in all.")
+@click.option("--partitions", type=COUNT, required=True, help="How many it shall have in all.")
 @click.option(
     "--assign",
     metavar="ID[,ID...]",
@@ -54,9 +55,7 @@ def alter(
 @click.argument("names", metavar="[NAME...]", nargs=-1)
 @bootstrap_option
 @timeout_option
-@click.option(
-    "--partition", "indexes", type=click.IntRange(0, 2**31 - 1), multiple=True, help="Only this one (repeatable)."
-)
+@click.option("--partition", "indexes", type=NUMBER, multiple=True, help="Only this one (repeatable).")
 @click.option(
     "--unclean", is_flag=True, help="Where no replica in sync is alive, take one that is not: records are lost."
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, parse_pairs, timeout_option
+from barnabas.cli.number_types import COUNT, NUMBER
 from barnabas.cli.tables import print_table
 from barnabas.cli.topic_partitions import alter, elect_leaders
 
@@ -34,8 +35,8 @@ topics.add_command(elect_leaders)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @bootstrap_option
 @timeout_option
-@click.option("--partitions", type=click.IntRange(1, 2**31 - 1), help="The broker's num.partitions if left out.")
-@click.option("--replication-factor", type=click.IntRange(1, 2**31 - 1), help="The broker's default if left out.")
+@click.option("--partitions", type=COUNT, help="The broker's num.partitions if left out.")
+@click.option("--replication-factor", type=COUNT, help="The broker's default if left out.")
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic (repeatable).")
 @click.option("--if-not-exists", is_flag=True, help="Say nothing about topics that exist.")
 @click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
@@ -124,9 +125,7 @@ def delete(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: floa
 @bootstrap_option
 @timeout_option
 @click.option("--before", required=True, metavar="OFFSET|end", help="The first offset to keep; `end` keeps none.")
-@click.option(
-    "--partition", "partitions", type=click.IntRange(0, 2**31 - 1), multiple=True, help="Only this one (repeatable)."
-)
+@click.option("--partition", "partitions", type=NUMBER, multiple=True, help="Only this one (repeatable).")
 def delete_records(
     name: str, bootstrap_servers: str, timeout_seconds: float, before: str, partitions: tuple[int, ...]
 ) -> None:

@@ -1,0 +1,16 @@
+"""Numbers on the command line that the protocol carries in 32 bits: more is refused by the option's name.
+
+Used by the commands' options. Immutable.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+_INT32_MAX: Final = 2**31 - 1
+NUMBER: Final = click.IntRange(0, _INT32_MAX)
+"""Of a partition or a broker."""
+COUNT: Final = click.IntRange(1, _INT32_MAX)
+"""How many."""

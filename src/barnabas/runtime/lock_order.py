@@ -19,6 +19,7 @@ ENVIRONMENT_VARIABLE = "BARNABAS_CHECK_LOCK_ORDER"
 class LockRank(IntEnum):
     """Outermost first (docs/architecture.md): a thread may only take a lock of a higher rank than those it holds."""
 
+    GROUP = 0
     REPLICA_STATE_CHANGE = 1
     PARTITION = 2
     LOG = 3

@@ -1,0 +1,16 @@
+"""A record of `__consumer_offsets`, as its coordinator writes it.
+
+Made by the services of this package and by memberships; `GroupLog` appends them. Immutable.
+Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorRecord.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class GroupRecord(NamedTuple):
+    """Key and value as they lie in the log: two bytes of version, then the message. A value of None is a tombstone."""
+
+    key: bytes
+    value: bytes | None

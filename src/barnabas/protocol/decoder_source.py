@@ -25,7 +25,7 @@ from barnabas.protocol.wire_layout import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.message import Message, Struct
+    from barnabas.protocol.messages.message import Struct, Versioned
 
 _IMPORTS = """\
 from struct import Struct, error as StructError
@@ -48,7 +48,7 @@ class DecoderSource:
     (ends), `a1`... (arrays), `t1`... (tags).
     """
 
-    def __init__(self, message: type[Message], version: int) -> None:
+    def __init__(self, message: type[Versioned], version: int) -> None:
         self._message = message
         self._version = version
         self._flexible = message.is_flexible(version)

@@ -131,10 +131,9 @@ class Struct(metaclass=StructMeta):
         raise TypeError(f"{cls.__qualname__}.{name} has no type that could be made anew")
 
 
-class Message(Struct):
-    """A request or response of one API, all its versions in one class."""
+class Versioned(Struct):
+    """Fields that differ by version, all versions in one class, with the codec of each."""
 
-    api_key: ClassVar[ApiKey]
     min_version: ClassVar[int]
     max_version: ClassVar[int]
     flexible_from: ClassVar[int | None]
@@ -144,10 +143,10 @@ class Message(Struct):
     encoders: ClassVar[EncoderTable]
     """Encoder of each version; compiles on first use. See `encoder`."""
 
-    def __init_subclass__(cls, *, api: ApiKey, versions: str, flexible: str = "none") -> None:
-        """Declare a message: its API, its versions (`0-4`), and which of them are flexible (`4+`, `none`)."""
+    @classmethod
+    def _declare(cls, versions: str, flexible: str) -> None:
+        """Note the versions (`0-4`), and which of them are flexible (`4+`, `none`)."""
         version_range, flexible_range = VersionRange.parse(versions), VersionRange.parse(flexible)
-        cls.api_key = api
         cls.min_version, cls.max_version = version_range.first, version_range.last
         cls.flexible_from = flexible_range.first if flexible_range.last >= 0 else None
         cls.decoders, cls.encoders = DecoderTable(cls), EncoderTable(cls)
@@ -183,6 +182,25 @@ class Message(Struct):
     def encoder(cls, version: int) -> Callable[..., list[Any]]:
         """The function behind `encode`: takes the message, and a bytearray to begin with if there is one."""
         return cls.encoders[version]
+
+
+class Message(Versioned):
+    """A request or response of one API."""
+
+    api_key: ClassVar[ApiKey]
+
+    def __init_subclass__(cls, *, api: ApiKey, versions: str, flexible: str = "none") -> None:
+        """Declare a message: its API, its versions (`0-4`), and which of them are flexible (`4+`, `none`)."""
+        cls.api_key = api
+        cls._declare(versions, flexible)
+
+
+class Record(Versioned):
+    """A key or a value of a log that belongs to a coordinator (Kafka: coordinator-key, coordinator-value)."""
+
+    def __init_subclass__(cls, *, versions: str, flexible: str = "none") -> None:
+        """Declare a key or a value: its versions (`0-4`), and which of them are flexible (`4+`, `none`)."""
+        cls._declare(versions, flexible)
 
 
 @functools.cache

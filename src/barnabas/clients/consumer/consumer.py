@@ -24,7 +24,7 @@ from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS, MetadataC
 from barnabas.clients.consumer.completed_fetch import CompletedFetch
 from barnabas.clients.consumer.consumer_config import ConsumerConfig, ConsumerSettings
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
-from barnabas.clients.consumer.fetch_request import FETCH_VERSIONS, FetchPosition, fetch_request
+from barnabas.clients.consumer.fetch_request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
 from barnabas.clients.errors import error_of
 from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -311,9 +311,7 @@ class Consumer:
         first = now_ms % len(positions)
         message = fetch_request(
             positions[first:] + positions[:first],
-            max_wait_ms=config.fetch_max_wait_ms,
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_max_bytes,
+            FetchLimits(config.fetch_max_wait_ms, config.fetch_min_bytes, config.fetch_max_bytes),
         )
         offsets = {position.topic_partition: position.offset for position in positions}
         request = self._client.network.new_request(

@@ -1,6 +1,7 @@
-"""Fetch requests as our consumers send them: without a session, topics by name. Pure.
+"""Fetch requests as our consumers send them: topics by name, inside a fetch session or outside. Pure.
 
-Version 12 is the last that names topics; every broker from 0.11 to 4.x answers one of 4 to 12.
+Version 12 is the last that names topics; every broker from 0.11 to 4.x answers one of 4 to 12, those before 7 without
+sessions.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.topic_partition import TopicPartition
 
 FETCH_VERSIONS = (4, 12)
-_NO_SESSION = 0
-_FINAL_EPOCH = -1
 
 
 class FetchPosition(NamedTuple):
@@ -25,10 +24,32 @@ class FetchPosition(NamedTuple):
     leader_epoch: int = -1
 
 
+class FetchLimits(NamedTuple):
+    """When an answer is due and how large it may be; isolation_level: 0 all records, 1 committed ones."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int = 0
+
+
+class FetchSessionPlace(NamedTuple):
+    """Which request of which session (KIP-227) it is; outside of any, session 0 and epoch -1."""
+
+    session_id: int
+    epoch: int
+
+
+SESSIONLESS = FetchSessionPlace(0, -1)
+
+
 def fetch_request(
-    positions: Iterable[FetchPosition], *, max_wait_ms: int, min_bytes: int, max_bytes: int, isolation_level: int = 0
+    positions: Iterable[FetchPosition],
+    limits: FetchLimits,
+    place: FetchSessionPlace = SESSIONLESS,
+    forgotten: Iterable[TopicPartition] = (),
 ) -> FetchRequest:
-    """A request for these partitions, in their order."""
+    """A request for these partitions, in their order; `forgotten`: those that leave the session."""
     topics: dict[str, list[FetchRequest.FetchPartition]] = {}
     for position in positions:
         entry = FetchRequest.FetchPartition(
@@ -38,12 +59,16 @@ def fetch_request(
             partition_max_bytes=position.max_bytes,
         )
         topics.setdefault(position.topic_partition.topic, []).append(entry)
+    left: dict[str, list[int]] = {}
+    for topic, partition in forgotten:
+        left.setdefault(topic, []).append(partition)
     return FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        isolation_level=isolation_level,
-        session_id=_NO_SESSION,
-        session_epoch=_FINAL_EPOCH,
+        max_wait_ms=limits.max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=limits.max_bytes,
+        isolation_level=limits.isolation_level,
+        session_id=place.session_id,
+        session_epoch=place.epoch,
         topics=[FetchRequest.FetchTopic(topic=name, partitions=partitions) for name, partitions in topics.items()],
+        forgotten_topics_data=[FetchRequest.ForgottenTopic(topic=name, partitions=each) for name, each in left.items()],
     )

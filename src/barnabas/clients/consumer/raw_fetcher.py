@@ -17,7 +17,7 @@ from typing import Self
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS, MetadataConfig
-from barnabas.clients.consumer.fetch_request import FETCH_VERSIONS, FetchPosition, fetch_request
+from barnabas.clients.consumer.fetch_request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
 from barnabas.clients.errors import ClientTimeout, error_of
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
@@ -79,7 +79,11 @@ class _Pending:
 
 
 class RawFetcher:
-    """One partition a request. `timeout_ms` bounds a whole `fetch`, retries included."""
+    """One partition a request. `timeout_ms` bounds a whole `fetch`, retries included.
+
+    Requests belong to no fetch session: each names its one partition anyway, with a new offset, and a session would
+    take one of the broker's slots.
+    """
 
     def __init__(
         self,
@@ -200,10 +204,7 @@ class RawFetcher:
         pending = _Pending(offset)
         message = fetch_request(
             [FetchPosition(topic_partition, offset, max_bytes)],
-            max_wait_ms=max_wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            isolation_level=self._isolation_level,
+            FetchLimits(max_wait_ms, min_bytes, max_bytes, self._isolation_level),
         )
         network = self._client.network
         request = network.new_request(node_id, message, versions=FETCH_VERSIONS, callback=pending.take)

@@ -1,0 +1,105 @@
+"""The client's side of an incremental fetch session with one broker (KIP-227). Pure.
+
+Made by the consumer's Fetcher, one for each node it fetches from, and owned by its thread. The broker remembers what
+was asked for; a request names only what is new, sought elsewhere or not wanted any more, and an answer only what has
+changed. One request is on its way at a time: `build`, then `handle_response` or `handle_error`.
+
+Kafka: org.apache.kafka.clients.FetchSessionHandler.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from barnabas.clients.consumer.fetch_request import FetchLimits, FetchPosition, FetchSessionPlace, fetch_request
+from barnabas.clients.errors import error_of
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_LAST_EPOCH = 2**31 - 1
+
+_INITIAL = FetchSessionPlace(NO_SESSION, INITIAL_EPOCH)
+
+
+class FetchSessionHandler:
+    """What the broker was told, and which session and epoch the next request belongs to."""
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._next = _INITIAL
+        self._told: dict[TopicPartition, FetchPosition] = {}
+
+    @property
+    def session_id(self) -> int:
+        """The session's id, 0 while there is none."""
+        return self._next.session_id
+
+    @property
+    def partitions(self) -> Iterable[TopicPartition]:
+        """What the broker fetches for us: after `build`, what was asked for."""
+        return self._told.keys()
+
+    def build(self, positions: Iterable[FetchPosition], limits: FetchLimits) -> FetchRequest:
+        """The request that fetches exactly `positions`, each partition once; a full one names them in this order."""
+        wanted = {position.topic_partition: position for position in positions}
+        if self._next.epoch == INITIAL_EPOCH:
+            self._told = wanted
+            return fetch_request(wanted.values(), limits, self._next)
+        told = self._told
+        changed = [position for partition, position in wanted.items() if told.get(partition) != position]
+        forgotten = [partition for partition in told if partition not in wanted]
+        self._told = wanted
+        return fetch_request(changed, limits, self._next, forgotten)
+
+    def handle_response(self, response: FetchResponse) -> bool:
+        """Take note of the answer; False if its partitions must not be looked at: it is an error, or not to the point.
+
+        What was not answered in a session has not changed.
+        """
+        error = error_of(response.error_code)
+        if error is not ErrorCode.NONE:
+            _log.info("Node %d was unable to process the fetch request with %s: %s.", self._node_id, self._next, error)
+            lost = error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            self._next = _INITIAL if lost else self._next._replace(epoch=INITIAL_EPOCH)
+            return False
+        answered = {
+            TopicPartition(topic.topic, partition.partition_index)
+            for topic in response.responses
+            for partition in topic.partitions
+        }
+        is_full = self._next.epoch == INITIAL_EPOCH
+        if is_full and not answered and response.throttle_time_ms > 0:
+            self._next = _INITIAL
+            return False  # KIP-219: above its quota, a client gets an empty answer
+        extra = answered - self._told.keys()
+        omitted = self._told.keys() - answered if is_full else set()
+        if extra or omitted:
+            _log.info("Node %d answered a fetch with %s and left out %s", self._node_id, extra or "{}", omitted or "{}")
+            self._next = _INITIAL if is_full else self._next._replace(epoch=INITIAL_EPOCH)
+            return False
+        if response.session_id == NO_SESSION:
+            self._next = _INITIAL
+        elif is_full:
+            self._next = FetchSessionPlace(response.session_id, INITIAL_EPOCH + 1)
+        else:
+            epoch = self._next.epoch
+            self._next = self._next._replace(epoch=1 if epoch == _LAST_EPOCH else epoch + 1)
+        return True
+
+    def handle_error(self) -> None:
+        """There was no answer: the next request closes the session, if the broker still has it, and begins another."""
+        self._next = self._next._replace(epoch=INITIAL_EPOCH)
+
+    def closing_request(self, limits: FetchLimits) -> FetchRequest | None:
+        """The request that ends the session, so that the broker need not remember it longer; None if there is none."""
+        place, self._next, self._told = self._next, _INITIAL, {}
+        if place.session_id == NO_SESSION:
+            return None
+        return fetch_request((), limits, place._replace(epoch=FINAL_EPOCH))

@@ -76,16 +76,18 @@ class ReplicaAppender:
             on_complete(entries)
             return
         for entry in entries:
-            self._append_to_local_log(entry, required_acks, origin)
+            self.append_locally(entry, required_acks, origin)
         if required_acks == -1:
             for entry in entries:
                 partition = entry.hosted_by
                 if partition is not None and partition.is_replicated_up_to(entry.required_offset) is not _REPLICATED:
-                    self._wait_for_replicas(entries, timeout_ms, on_complete)
+                    self.when_replicated(entries, timeout_ms, on_complete)
                     return
         on_complete(entries)
 
-    def _append_to_local_log(self, entry: PartitionAppend, required_acks: int, origin: AppendOrigin) -> None:
+    def append_locally(self, entry: PartitionAppend, required_acks: int, origin: AppendOrigin) -> None:
+        """Append one entry to the local log; what came of it is in the entry. Nobody is woken before the caller is
+        done, so it may hold a group's lock; `when_replicated` is for afterwards."""
         stats = self._stats_of(entry.topic)
         stats.total_produce_requests += 1
         records = entry.records
@@ -117,6 +119,14 @@ class ReplicaAppender:
         finally:
             entry.records = None
 
+    def when_replicated(self, entries: Sequence[PartitionAppend], timeout_ms: int, on_complete: AppendCallback) -> None:
+        """Call `on_complete(entries)` once, now or later: when the in-sync replicas have what was appended locally."""
+        operation = DelayedProduce(
+            timeout_ms, entries, self._partition_or_error, on_complete, self._waiting.produce_expirations
+        )
+        keys = [entry.hosted_by.topic_partition for entry in entries if entry.hosted_by is not None]
+        self._waiting.produces.try_complete_else_watch(operation, keys)
+
     def _note_unexpected(self, entry: PartitionAppend, stats: TopicStats, code: ErrorCode) -> None:
         """What should not happen is counted, and answered with where the log starts. Kafka: processFailedRecord.
 
@@ -128,12 +138,3 @@ class ReplicaAppender:
             entry.log_start_offset = self._partition_or_error(entry.topic, entry.partition).log.log_start_offset
         except ApiError:
             entry.log_start_offset = -1
-
-    def _wait_for_replicas(
-        self, entries: Sequence[PartitionAppend], timeout_ms: int, on_complete: AppendCallback
-    ) -> None:
-        operation = DelayedProduce(
-            timeout_ms, entries, self._partition_or_error, on_complete, self._waiting.produce_expirations
-        )
-        keys = [entry.hosted_by.topic_partition for entry in entries if entry.hosted_by is not None]
-        self._waiting.produces.try_complete_else_watch(operation, keys)

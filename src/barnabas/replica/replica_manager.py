@@ -85,8 +85,13 @@ class ReplicaManager:
         """See `LeadershipOrders.update_metadata`."""
         self.handle_log_dir_failure = orders.handle_log_dir_failure
         """See `LeadershipOrders.handle_log_dir_failure`."""
-        self.append_records = ReplicaAppender(self.partition_or_error, waiting, self.topic_stats).append_records
+        appender = ReplicaAppender(self.partition_or_error, waiting, self.topic_stats)
+        self.append_records = appender.append_records
         """See `ReplicaAppender.append_records`."""
+        self.append_locally = appender.append_locally
+        """See `ReplicaAppender.append_locally`."""
+        self.when_replicated = appender.when_replicated
+        """See `ReplicaAppender.when_replicated`."""
         self.fetch_records = ReplicaReader(
             self.partition_or_error, waiting, self.isr_updates, self.topic_stats
         ).fetch_records

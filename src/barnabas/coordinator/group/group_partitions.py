@@ -1,0 +1,162 @@
+"""Which partitions of `__consumer_offsets` this broker coordinates, and how many there are.
+
+`GroupLoader` and the coordinator change a partition's state, on scheduler and handler threads, under `_lock`, which is
+held for nothing else; everybody asks without it: `_states` is replaced, never changed. A partition's state carries the
+leader epoch of the order it follows from, so that orders that overtake each other do no harm.
+
+Kafka: GroupMetadataManager (loadingPartitions, ownedPartitions, epochForPartitionId), and
+GroupCoordinator.validateGroupStatus.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.metadata_image import MetadataImage
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.protocol.errors import ErrorCode
+
+_REMEMBERED_HASHES: Final = 1 << 16
+_MASK: Final = 0xFFFFFFFF
+
+
+class PartitionStage(Enum):
+    """How far this broker is with a partition it leads."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+
+
+class PartitionStatus(NamedTuple):
+    """Stage, and the leader epoch in which this broker was told to lead."""
+
+    stage: PartitionStage
+    leader_epoch: int
+
+
+class GroupPartitions:
+    """configured_count: `offsets.topic.num.partitions`, which holds until the topic exists."""
+
+    def __init__(self, metadata: MetadataCache, configured_count: int) -> None:
+        self._configured_count = configured_count
+        self._count = configured_count
+        self._lock = threading.Lock()
+        self._states: Mapping[int, PartitionStatus] = {}
+        self._epochs: dict[int, int] = {}
+        """The newest leader epoch that was told of each partition, also of those led elsewhere."""
+        self._is_started = False
+        self._note_count(metadata.image)
+        metadata.subscribe(self._metadata_changed)
+
+    # -- asked on every request
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition that a group's records belong to. Kafka: Utils.abs(groupId.hashCode) % partitions."""
+        return java_hash(group_id) % self._count
+
+    def check(self, group_id: str) -> ErrorCode:
+        """NONE if this broker coordinates the group now, else what its members are told."""
+        status = self._states.get(java_hash(group_id) % self._count)
+        if not self._is_started:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if status is None:
+            return ErrorCode.NOT_COORDINATOR
+        if status.stage is PartitionStage.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE
+
+    @property
+    def is_started(self) -> bool:
+        """Whether this broker's coordinator works at all."""
+        return self._is_started
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any partition is being loaded (Kafka: isLoading, for ListGroups)."""
+        return any(status.stage is PartitionStage.LOADING for status in self._states.values())
+
+    def status(self, partition: int) -> PartitionStatus | None:
+        """Of one partition; None if this broker does not coordinate it."""
+        return self._states.get(partition)
+
+    @property
+    def active(self) -> list[int]:
+        """The partitions whose groups this broker coordinates."""
+        return [partition for partition, status in self._states.items() if status.stage is PartitionStage.ACTIVE]
+
+    # -- told by the coordinator
+
+    def start(self) -> None:
+        """Answer for groups from now on."""
+        self._is_started = True
+
+    def stop(self) -> None:
+        """Answer for none any more."""
+        self._is_started = False
+
+    def begin_loading(self, partition: int, leader_epoch: int) -> bool:
+        """This broker leads the partition; False if a newer order was told before, or this one."""
+        with self._lock:
+            if leader_epoch <= self._epochs.get(partition, -1):
+                return False
+            self._epochs[partition] = leader_epoch
+            self._states = {**self._states, partition: PartitionStatus(PartitionStage.LOADING, leader_epoch)}
+            return True
+
+    def is_loading_in(self, partition: int, leader_epoch: int) -> bool:
+        """Whether the loading that began in this epoch is still wanted."""
+        return self._states.get(partition) == (PartitionStage.LOADING, leader_epoch)
+
+    def end_loading(self, partition: int, leader_epoch: int) -> bool:
+        """All groups of the partition are there; False if it is not wanted any more."""
+        with self._lock:
+            if self._states.get(partition) != (PartitionStage.LOADING, leader_epoch):
+                return False
+            self._states = {**self._states, partition: PartitionStatus(PartitionStage.ACTIVE, leader_epoch)}
+            return True
+
+    def resign(self, partition: int, leader_epoch: int | None) -> bool:
+        """This broker does not lead the partition; False if a newer order was told, or it did not. None: whatever
+        the epoch (the partition is deleted)."""
+        with self._lock:
+            known = self._epochs.get(partition, -1)
+            if leader_epoch is not None:
+                if leader_epoch < known:
+                    return False
+                self._epochs[partition] = leader_epoch
+            else:
+                self._epochs.pop(partition, None)  # a topic made anew begins with the first epoch again
+            if partition not in self._states:
+                return False
+            self._states = {number: status for number, status in self._states.items() if number != partition}
+            return True
+
+    # -- metadata
+
+    def _metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        if old.topics.get(GROUP_METADATA_TOPIC) is not new.topics.get(GROUP_METADATA_TOPIC):
+            had = GROUP_METADATA_TOPIC in old.topics
+            if not had or GROUP_METADATA_TOPIC not in new.topics:
+                self._note_count(new)
+
+    def _note_count(self, image: MetadataImage) -> None:
+        """The number counts that the topic has when it is first heard of: groups stay where they are if it grows."""
+        topic = image.topics.get(GROUP_METADATA_TOPIC)
+        self._count = self._configured_count if topic is None else len(topic.partitions)
+
+
+@lru_cache(_REMEMBERED_HASHES)
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, made positive as Kafka's Utils.abs does: what decides a group's partition."""
+    result = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(encoded), 2):
+        result = (31 * result + (encoded[position] << 8 | encoded[position + 1])) & _MASK
+    if result == 0x80000000:
+        return 0
+    return result if result < 0x80000000 else 0x100000000 - result

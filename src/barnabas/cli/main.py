@@ -17,6 +17,7 @@ COMMANDS = {
     "configs": ("barnabas.cli.configs", "Show and change settings of topics and brokers."),
     "consume": ("barnabas.cli.consume", "Print records of a topic."),
     "demo": ("barnabas.cli.demo", "Show a whole pipeline: broker, records, Spark, a picture."),
+    "groups": ("barnabas.cli.groups", "Show groups and their lag; change where they go on."),
     "log": ("barnabas.cli.log", "Look into log directories; adopt Kafka's."),
     "quotas": ("barnabas.cli.quotas", "Limit how fast users, clients and addresses may be."),
     "reassignments": ("barnabas.cli.reassignments", "Move partitions to other brokers."),

@@ -1,4 +1,4 @@
-"""Numbers on the command line that the protocol carries in 32 bits: more is refused by the option's name.
+"""Numbers on the command line that the protocol carries in 32 or 64 bits: more is refused by the option's name.
 
 Used by the commands' options. Immutable.
 """
@@ -14,3 +14,7 @@ NUMBER: Final = click.IntRange(0, _INT32_MAX)
 """Of a partition or a broker."""
 COUNT: Final = click.IntRange(1, _INT32_MAX)
 """How many."""
+_INT64_MAX: Final = 2**63 - 1
+OFFSET: Final = click.IntRange(0, _INT64_MAX)
+SHIFT: Final = click.IntRange(-_INT64_MAX, _INT64_MAX)
+"""Of offsets."""

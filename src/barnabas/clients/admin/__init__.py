@@ -4,6 +4,7 @@ from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.client_quotas import DEFAULT, QuotaEntity
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
 from barnabas.clients.admin.features import BrokerFeatures
+from barnabas.clients.admin.group_members import GroupDescription, GroupListing, GroupMember
 from barnabas.clients.admin.new_topic import (
     ClusterDescription,
     ConfigEntry,
@@ -14,6 +15,7 @@ from barnabas.clients.admin.new_topic import (
 from barnabas.clients.admin.partition_changes import ElectionType, NewPartitions, PartitionReassignment
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
 from barnabas.clients.cluster import PartitionInfo
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.config_codes import ConfigOperation
 
 __all__ = [
@@ -27,9 +29,13 @@ __all__ = [
     "ConfigResource",
     "CreatedTopic",
     "ElectionType",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
     "LogDir",
     "NewPartitions",
     "NewTopic",
+    "OffsetAndMetadata",
     "PartitionInfo",
     "PartitionReassignment",
     "ProducerState",

@@ -1,4 +1,4 @@
-"""Looks after topics, partitions, settings and quotas, and describes the cluster (Kafka: KafkaAdminClient).
+"""Looks after topics, partitions, settings, quotas and groups, and describes the cluster (Kafka: KafkaAdminClient).
 
 Any thread may call; one request at a time is under way (`admin_calls`). Answers are awaited.
 
@@ -22,6 +22,13 @@ from barnabas.clients.admin.client_quotas import (
 )
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
 from barnabas.clients.admin.features import BrokerFeatures, describe_features
+from barnabas.clients.admin.group_members import GroupDescription, GroupListing
+from barnabas.clients.admin.group_offsets import (
+    alter_offsets_of_group,
+    delete_offsets_of_group,
+    list_offsets_of_group,
+)
+from barnabas.clients.admin.groups import delete_groups, describe_groups, list_groups, remove_members
 from barnabas.clients.admin.new_topic import (
     ClusterDescription,
     ConfigEntry,
@@ -44,6 +51,7 @@ from barnabas.clients.cluster import Cluster, PartitionInfo
 from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.errors import error_of
 from barnabas.clients.leader_calls import by_topic
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.errors import ApiError
@@ -211,6 +219,53 @@ class Admin:
     ) -> None:
         """Set quotas by name (None: take it away). Raises ApiError for the first entity that is refused."""
         alter_client_quotas(self._calls, changes, validate_only=validate_only)
+
+    # -- groups ------------------------------------------------------------------------------------------------------
+
+    def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """All groups, or those in one of these states and of one of these types, sorted by id. Raises ApiError."""
+        return list_groups(self._calls, self.describe_cluster().nodes, states, types)
+
+    def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription]:
+        """State and members of groups of either protocol. Raises ApiError for the first that cannot be described."""
+        return describe_groups(self._calls, group_ids)
+
+    def delete_groups(self, group_ids: Collection[str]) -> dict[str, ApiError | None]:
+        """Delete groups with their offsets; what came of each. A group with members is refused."""
+        return delete_groups(self._calls, group_ids)
+
+    def remove_group_members(
+        self, group_id: str, instance_ids: Collection[str] | None = None, *, reason: str = ""
+    ) -> dict[str, ApiError | None]:
+        """Send static members away, by their instance ids, or all members; what came of each. Raises ApiError.
+
+        Members that are alive join again.
+        """
+        return remove_members(self._calls, group_id, instance_ids, reason)
+
+    def list_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed for these partitions, or for all; those without are left out. Raises ApiError.
+
+        `require_stable`: wait until no transaction is about to commit some.
+        """
+        return list_offsets_of_group(self._calls, group_id, partitions, require_stable=require_stable)
+
+    def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Commit offsets for a group that has no members; what each partition said (members: UNKNOWN_MEMBER_ID)."""
+        return alter_offsets_of_group(self._calls, group_id, offsets)
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Forget what a group has committed for partitions, of topics its members do not subscribe to.
+
+        What each partition said. Raises ApiError when nothing was done at all.
+        """
+        return delete_offsets_of_group(self._calls, group_id, partitions)
 
     # -- settings ----------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ Kafka: KafkaAdminClient.Call, its node providers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
+from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, ask_coordinators
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import error_of
@@ -62,15 +63,39 @@ class AdminCalls:
 
         errors: all error codes of an answer.
         """
+        return self._ask_while(
+            {ErrorCode.NOT_CONTROLLER}, request, answer_class, lambda cluster: cluster.controller, errors, versions
+        )
+
+    def ask_group_coordinator(
+        self,
+        broker_id: int,
+        request: Message,
+        answer_class: type[_A],
+        errors: Callable[[_A], Iterable[int]],
+        versions: tuple[int, int] | None = None,
+    ) -> _A:
+        """The answer of one broker about all groups it coordinates, when it has loaded them. errors: as above."""
+        return self._ask_while(
+            PASSING_ERRORS, request, answer_class, lambda cluster: cluster.nodes.get(broker_id), errors, versions
+        )
+
+    def _ask_while(
+        self,
+        passing: Collection[ErrorCode],
+        request: Message,
+        answer_class: type[_A],
+        to: Callable[[Cluster], Node | None],
+        errors: Callable[[_A], Iterable[int]],
+        versions: tuple[int, int] | None,
+    ) -> _A:
+        """Ask until the answer has none of these errors, or time is up."""
         with self._lock:
             deadline_ms = self._deadline_ms()
             while True:
-                answer = self._client.call(
-                    request, to=lambda cluster: cluster.controller, versions=versions, deadline_ms=deadline_ms
-                )
+                answer = self._client.call(request, to=to, versions=versions, deadline_ms=deadline_ms)
                 assert isinstance(answer, answer_class)
-                moved = ErrorCode.NOT_CONTROLLER in list(errors(answer))
-                if not moved or self._client.now_ms() >= deadline_ms:
+                if not any(code in passing for code in errors(answer)) or self._client.now_ms() >= deadline_ms:
                     return answer
                 self._client.metadata.request_update()
                 self._client.poll(_RETRY_MS)
@@ -84,6 +109,36 @@ class AdminCalls:
         """See `leader_calls.ask_leaders`."""
         with self._lock:
             return ask_leaders(self._client, partitions, request_for, results_in, self._deadline_ms())
+
+    def ask_coordinators(
+        self,
+        group_ids: Collection[str],
+        request_for: Callable[[Sequence[str]], Message],
+        results_in: Callable[[_A], Iterable[tuple[str, int, _V]]],
+        versions: tuple[int, int] | None = None,
+    ) -> dict[str, tuple[Node, _V]]:
+        """See `group_coordinators.ask_coordinators`."""
+        with self._lock:
+            return ask_coordinators(
+                self._client, group_ids, request_for, results_in, self._deadline_ms(), versions=versions
+            )
+
+    def ask_coordinator(
+        self,
+        group_id: str,
+        request: Message,
+        answer_class: type[_A],
+        errors: Callable[[_A], Iterable[int]],
+        versions: tuple[int, int] | None = None,
+    ) -> _A:
+        """The answer of one group's coordinator, when none of its errors is one that passes. errors: all of them."""
+
+        def results_in(answer: _A) -> Iterable[tuple[str, int, _A]]:
+            assert isinstance(answer, answer_class)
+            yield group_id, next((code for code in errors(answer) if code in PASSING_ERRORS), 0), answer
+
+        _, answer = self.ask_coordinators([group_id], lambda _groups: request, results_in, versions)[group_id]
+        return answer
 
     def lookup_offsets(self, timestamps_ms: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """See `offset_lookup.lookup_offsets`."""

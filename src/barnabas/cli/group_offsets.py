@@ -1,0 +1,239 @@
+"""`barnabas groups reset-offsets` and `delete-offsets`: where a group goes on. Main thread only."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.client_options import (
+    EXIT_FAILED,
+    bootstrap_option,
+    friendly_errors,
+    open_admin,
+    partitions_of,
+    timeout_option,
+)
+from barnabas.cli.number_types import OFFSET, SHIFT
+from barnabas.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.clients.admin import Admin
+    from barnabas.clients.admin.group_offset_reset import Reset
+    from barnabas.protocol.errors import ApiError
+    from barnabas.protocol.topic_partition import TopicPartition
+
+_INACTIVE = ("Empty", "Dead")
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+topic_option = click.option(
+    "--topic",
+    "topics",
+    metavar="NAME[:PARTITION,...]",
+    multiple=True,
+    help="Partitions of this topic, all if none are named (repeatable).",
+)
+
+
+@click.command("reset-offsets")
+@click.argument("name")
+@bootstrap_option
+@timeout_option
+@topic_option
+@click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets for.")
+@click.option("--to-earliest", is_flag=True, help="To the first record.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--to-current", is_flag=True, help="To what is committed; to the end where nothing is.")
+@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="To this offset.")
+@click.option("--shift-by", type=SHIFT, metavar="N", help="So many records on, or back when N is negative.")
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    help="To the first record since, as 2026-01-31T12:00:00 (local unless it says otherwise).",
+)
+@click.option("--by-duration", metavar="DURATION", help="To the first record since so long ago, as P7D or PT1H30M.")
+@click.option(
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="To what a file says, in lines of topic,partition,offset.",
+)
+@click.option("--execute", is_flag=True, help="Do it; without, only show what would be done.")
+@click.option("--export", is_flag=True, help="Print lines for --from-file, and nothing else.")
+def reset_offsets(
+    name: str,
+    bootstrap_servers: str,
+    timeout_seconds: float,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    execute: bool,
+    export: bool,
+    **places: Any,
+) -> None:
+    """Change where a group without members goes on. Only shows what would be done, unless told to --execute.
+
+    Offsets that a partition does not hold become the nearest that it does.
+
+    \b
+        barnabas groups reset-offsets billing --topic flights --to-earliest
+        barnabas groups reset-offsets billing --topic flights:0,3 --shift-by -100 --execute
+        barnabas groups reset-offsets billing --all-topics --to-current --export > offsets.csv
+        barnabas groups reset-offsets billing --from-file offsets.csv --execute
+    """
+    from barnabas.clients.admin.group_offset_reset import plan_reset
+
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        where = _where(places)
+        from_file = places["from_file"] is not None
+        if from_file + bool(topics) + all_topics != 1:
+            raise click.UsageError("say which partitions: --topic, --all-topics or --from-file")
+        _need_no_members(admin, name)
+        committed = {place: each.offset for place, each in admin.list_group_offsets(name).items()}
+        partitions = list(committed) if all_topics else [] if from_file else _named_partitions(admin, topics)
+        planned = plan_reset(admin, name, partitions, where)
+        results = admin.alter_group_offsets(name, planned) if execute and planned else {}
+    if export:
+        _print_csv(planned)
+    else:
+        _print_plan(planned, committed, results)
+    if not execute and not export:
+        click.echo("nothing was changed; --execute would do it", err=True)
+    _report_errors(results)
+
+
+@click.command("delete-offsets")
+@click.argument("name")
+@bootstrap_option
+@timeout_option
+@topic_option
+def delete_offsets(name: str, bootstrap_servers: str, timeout_seconds: float, topics: tuple[str, ...]) -> None:
+    """Forget what a group has committed for topics that none of its members subscribes to.
+
+    \b
+        barnabas groups delete-offsets billing --topic flights --topic planes:0,1
+    """
+    if not topics:
+        raise click.UsageError("say which partitions: --topic")
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        results = admin.delete_group_offsets(name, _named_partitions(admin, topics))
+    for place, error in sorted(results.items()):
+        if error is None:
+            click.echo(f"{place.topic}\tpartition {place.partition}\tdeleted")
+    _report_errors(results)
+
+
+def _where(places: dict[str, Any]) -> Reset:
+    """The one place that was given. click's usage error for none or several, ValueError for one that is no place."""
+    from barnabas.clients.admin.group_offset_reset import ResetTo, ShiftBy, ToOffset, ToTimestamp
+
+    given = {option: value for option, value in places.items() if value is not None and value is not False}
+    if len(given) != 1:
+        options = ", ".join("--" + option.replace("_", "-") for option in places)
+        raise click.UsageError(f"say where to, once: {options}")
+    ((option, value),) = given.items()
+    match option:
+        case "to_offset":
+            return ToOffset(value)
+        case "shift_by":
+            return ShiftBy(value)
+        case "to_datetime":
+            return ToTimestamp(_timestamp_ms(value))
+        case "by_duration":
+            return ToTimestamp(int(time.time() * 1000) - _duration_ms(value))
+        case "from_file":
+            return _read_csv(value.read_text(encoding="utf-8"))
+        case _:
+            return ResetTo[option.removeprefix("to_").upper()]
+
+
+def _timestamp_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"--to-datetime takes a time such as 2026-01-31T12:00:00, not {text!r}") from None
+    return int(moment.timestamp() * 1000)
+
+
+def _duration_ms(text: str) -> int:
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise ValueError(f"--by-duration takes a duration such as P7D or PT1H30M, not {text!r}")
+    parts = {unit: float(count) for unit, count in match.groupdict().items() if count}
+    return int(timedelta(**parts).total_seconds() * 1000)
+
+
+def _need_no_members(admin: Admin, name: str) -> None:
+    """A group that never was may get offsets; one with members keeps its own."""
+    from barnabas.protocol.errors import ApiError, ErrorCode
+
+    try:
+        state = admin.describe_groups([name])[name].state
+    except ApiError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return
+    if state not in _INACTIVE:
+        raise ApiError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"Assignments can only be reset if the group '{name}' is inactive, but the current state is {state}.",
+        )
+
+
+def _named_partitions(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartition]:
+    """Partitions of `topic` or `topic:0,3`. ValueError for one that does not exist."""
+    found = []
+    for text in topics:
+        name, separator, numbers = text.partition(":")
+        words = numbers.split(",") if separator else []
+        if not all(word.isdecimal() for word in words):
+            raise ValueError(f"--topic takes NAME or NAME:0,3, not {text!r}")
+        found += partitions_of(admin, (name,), tuple(map(int, words)))
+    return list(dict.fromkeys(found))
+
+
+def _read_csv(text: str) -> dict[TopicPartition, int]:
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    planned = {}
+    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
+        try:
+            topic, partition, offset = row
+            planned[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            raise ValueError(f"line {number} is not topic,partition,offset: {','.join(row)}") from None
+    return planned
+
+
+def _print_csv(planned: Mapping[TopicPartition, int]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for place, offset in sorted(planned.items()):
+        writer.writerow((*place, offset))
+
+
+def _print_plan(
+    planned: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, int],
+    results: Mapping[TopicPartition, ApiError | None],
+) -> None:
+    """What was done, or would be."""
+    done = [place for place in sorted(planned) if results.get(place) is None]
+    rows = [(place.topic, str(place.partition), str(committed.get(place, "-")), str(planned[place])) for place in done]
+    print_table(("topic", "partition", "before", "after"), rows)
+
+
+def _report_errors(results: Mapping[TopicPartition, ApiError | None]) -> None:
+    for place, error in sorted(results.items(), key=lambda result: result[0]):
+        if error is not None:
+            click.echo(f"barnabas: {place}: {error.message} ({error.code.name})", err=True)
+    if any(results.values()):
+        sys.exit(EXIT_FAILED)

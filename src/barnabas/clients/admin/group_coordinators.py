@@ -1,0 +1,113 @@
+"""Finds the coordinators of groups, asks them, and asks again while their errors may pass.
+
+Called by the admin client, on the thread that owns the BlockingClient.
+Kafka: CoordinatorStrategy, AdminApiDriver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TypeVar, cast
+
+from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.errors import ClientTimeout, error_of
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.message import Message
+from barnabas.rpc.client_request import UnsupportedVersion
+from barnabas.rpc.node import Node
+
+PASSING_ERRORS = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+"""Errors of coordinators that pass by themselves, or when another broker is asked."""
+
+_RETRY_MS = 100
+_GROUP = 0
+_BATCHED_VERSIONS = (4, FindCoordinatorRequest.max_version)
+_SINGLE_VERSIONS = (1, 3)
+
+A = TypeVar("A", bound=Message)
+R = TypeVar("R")
+
+
+def ask_coordinators(
+    client: BlockingClient,
+    group_ids: Collection[str],
+    request_for: Callable[[Sequence[str]], Message],
+    results_in: Callable[[A], Iterable[tuple[str, int, R]]],
+    deadline_ms: int,
+    *,
+    versions: tuple[int, int] | None = None,
+) -> dict[str, tuple[Node, R]]:
+    """Every group's coordinator and result, one request a coordinator.
+
+    results_in: takes an answer apart into (group, error code, result). Errors that pass are waited for, others are the
+    caller's. Raises ApiError when one does not pass, or no coordinator can be had; ClientTimeout.
+    """
+    client.check_usable()
+    found: dict[str, tuple[Node, R]] = {}
+    missing = list(dict.fromkeys(group_ids))
+    while missing:
+        by_coordinator, last_error = _by_coordinator(client, missing, deadline_ms)
+        for node, groups in by_coordinator.items():
+            answer = client.call(
+                request_for(groups),
+                to=lambda cluster, node=node: cluster.nodes.get(node.id),  # type: ignore[misc]
+                versions=versions,
+                deadline_ms=deadline_ms,
+            )
+            for group_id, code, result in results_in(cast("A", answer)):
+                if code in PASSING_ERRORS:
+                    last_error = error_of(code)
+                else:
+                    found[group_id] = (node, result)
+        missing = [group_id for group_id in missing if group_id not in found]
+        if missing:
+            left_ms = deadline_ms - client.now_ms()
+            if left_ms <= 0:
+                raise ApiError(last_error) if last_error else ClientTimeout("The coordinators did not answer in time")
+            client.poll(min(_RETRY_MS, left_ms))
+    return found
+
+
+def _by_coordinator(
+    client: BlockingClient, group_ids: list[str], deadline_ms: int
+) -> tuple[dict[Node, list[str]], ErrorCode]:
+    """Groups by coordinator, without those that have none as of now, and the error of one of these."""
+    by_coordinator: dict[Node, list[str]] = {}
+    last_error = ErrorCode.NONE
+    for each in _find(client, group_ids, deadline_ms):
+        error = error_of(each.error_code)
+        if error is ErrorCode.NONE:
+            by_coordinator.setdefault(Node(each.node_id, each.host, each.port), []).append(each.key)
+        elif error in PASSING_ERRORS:
+            last_error = error
+        else:
+            raise ApiError(error, f"{each.error_message or error.message} Group: {each.key}")
+    return by_coordinator, last_error
+
+
+def _find(
+    client: BlockingClient, group_ids: list[str], deadline_ms: int
+) -> Iterator[FindCoordinatorResponse.Coordinator]:
+    """Any broker's answers: one for all groups, or one each from brokers before Kafka 3.0."""
+    try:
+        request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=group_ids)
+        answer = client.call(request, versions=_BATCHED_VERSIONS, deadline_ms=deadline_ms)
+    except UnsupportedVersion:
+        for group_id in group_ids:
+            single = FindCoordinatorRequest(key=group_id, key_type=_GROUP)
+            answer = client.call(single, versions=_SINGLE_VERSIONS, deadline_ms=deadline_ms)
+            assert isinstance(answer, FindCoordinatorResponse)
+            yield FindCoordinatorResponse.Coordinator(
+                group_id, answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message
+            )
+        return
+    assert isinstance(answer, FindCoordinatorResponse)
+    yield from answer.coordinators

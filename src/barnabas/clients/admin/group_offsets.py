@@ -1,0 +1,124 @@
+"""Committed offsets of groups, as administrators read, change and delete them.
+
+Called by `Admin`. Kafka: KafkaAdminClient.listConsumerGroupOffsets, alterConsumerGroupOffsets,
+deleteConsumerGroupOffsets; the handlers of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
+from barnabas.clients.leader_calls import by_topic
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+
+_FETCH_ALL_TOPICS_SINCE = 2
+_ONE_GROUP_UNTIL = 7
+_REQUIRE_STABLE_SINCE = 7
+_COMMIT_BY_NAME_UNTIL = 9
+_COMMIT_SINCE = 2
+
+
+def list_offsets_of_group(
+    calls: AdminCalls, group_id: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """See Admin.list_group_offsets."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            OffsetFetchRequest.OffsetFetchRequestTopic(topic, indexes)
+            for topic, indexes in by_topic(partitions).items()
+        ]
+
+    answer = calls.ask_coordinator(
+        group_id,
+        OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable),
+        OffsetFetchResponse,
+        lambda answer: [answer.error_code, *(each.error_code for topic in answer.topics for each in topic.partitions)],
+        (_REQUIRE_STABLE_SINCE if require_stable else _FETCH_ALL_TOPICS_SINCE, _ONE_GROUP_UNTIL),
+    )
+    raise_error(answer.error_code, None, f"Group: {group_id}")
+    committed = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            place = TopicPartition(topic.name, each.partition_index)
+            raise_error(each.error_code, None, f"Partition: {place}")
+            if each.committed_offset >= 0:
+                committed[place] = OffsetAndMetadata(
+                    each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                )
+    return committed
+
+
+def alter_offsets_of_group(
+    calls: AdminCalls, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
+) -> dict[TopicPartition, ApiError | None]:
+    """See Admin.alter_group_offsets."""
+    topics = [
+        OffsetCommitRequest.OffsetCommitRequestTopic(
+            topic, partitions=[_committed(index, offsets[TopicPartition(topic, index)]) for index in indexes]
+        )
+        for topic, indexes in by_topic(offsets).items()
+    ]
+
+    answer = calls.ask_coordinator(
+        group_id,
+        OffsetCommitRequest(group_id=group_id, topics=topics),
+        OffsetCommitResponse,
+        lambda answer: [each.error_code for topic in answer.topics for each in topic.partitions],
+        (_COMMIT_SINCE, _COMMIT_BY_NAME_UNTIL),
+    )
+    return {
+        TopicPartition(topic.name, each.partition_index): error_in(
+            each.error_code, None, f"Partition: {topic.name}-{each.partition_index}"
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+def _committed(index: int, wanted: OffsetAndMetadata | int) -> OffsetCommitRequest.OffsetCommitRequestPartition:
+    new = OffsetAndMetadata(wanted) if isinstance(wanted, int) else wanted
+    return OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=index,
+        committed_offset=new.offset,
+        committed_leader_epoch=new.leader_epoch,
+        committed_metadata=new.metadata,
+    )
+
+
+def delete_offsets_of_group(
+    calls: AdminCalls, group_id: str, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, ApiError | None]:
+    """See Admin.delete_group_offsets."""
+    topics = [
+        OffsetDeleteRequest.OffsetDeleteRequestTopic(
+            topic, [OffsetDeleteRequest.OffsetDeleteRequestPartition(index) for index in indexes]
+        )
+        for topic, indexes in by_topic(partitions).items()
+    ]
+
+    answer = calls.ask_coordinator(
+        group_id,
+        OffsetDeleteRequest(group_id=group_id, topics=topics),
+        OffsetDeleteResponse,
+        lambda answer: (answer.error_code,),
+    )
+    raise_error(answer.error_code, None, f"Group: {group_id}")
+    return {
+        TopicPartition(topic.name, each.partition_index): error_in(
+            each.error_code, None, f"Partition: {topic.name}-{each.partition_index}"
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }

@@ -1,0 +1,145 @@
+"""Groups: list, describe and delete them, send members away.
+
+Called by `Admin`. Kafka: KafkaAdminClient.listGroups, describeConsumerGroups, deleteConsumerGroups,
+removeMembersFromConsumerGroup; DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
+from barnabas.clients.admin.group_members import (
+    GroupDescription,
+    GroupListing,
+    classic_description,
+    consumer_description,
+)
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.classic_groups import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from barnabas.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from barnabas.rpc.client_request import UnsupportedVersion
+from barnabas.rpc.node import Node
+
+DEAD = "Dead"
+_STATES_SINCE = 4
+_TYPES_SINCE = 5
+_BATCHED_LEAVE_SINCE = 3
+
+
+def list_groups(
+    calls: AdminCalls, brokers: Iterable[Node], states: Collection[str], types: Collection[str]
+) -> list[GroupListing]:
+    """See Admin.list_groups."""
+    request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+    oldest = _TYPES_SINCE if types else _STATES_SINCE if states else ListGroupsRequest.min_version
+    found = {}
+    for broker in brokers:
+        answer = calls.ask_group_coordinator(
+            broker.id,
+            request,
+            ListGroupsResponse,
+            lambda answer: (answer.error_code,),
+            (oldest, ListGroupsRequest.max_version),
+        )
+        raise_error(answer.error_code, None, f"Broker: {broker.id}")
+        for group in answer.groups:
+            found[group.group_id] = GroupListing(
+                group.group_id, group.protocol_type, group.group_state, group.group_type
+            )
+    return [found[group_id] for group_id in sorted(found)]
+
+
+def describe_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, GroupDescription]:
+    """See Admin.describe_groups. Groups that are not of the consumer protocol are asked for again as classic ones."""
+    described = _consumer_groups(calls, group_ids)
+    described |= _classic_groups(calls, [group_id for group_id in group_ids if group_id not in described])
+    return {group_id: described[group_id] for group_id in group_ids}
+
+
+def _consumer_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, GroupDescription]:
+    def results_in(
+        answer: ConsumerGroupDescribeResponse,
+    ) -> Iterator[tuple[str, int, ConsumerGroupDescribeResponse.DescribedGroup]]:
+        for group in answer.groups:
+            yield group.group_id, group.error_code, group
+
+    try:
+        answers = calls.ask_coordinators(
+            group_ids, lambda groups: ConsumerGroupDescribeRequest(group_ids=list(groups)), results_in
+        )
+    except UnsupportedVersion:
+        return {}
+    described = {}
+    for group_id, (coordinator, group) in answers.items():
+        if group.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            raise_error(group.error_code, group.error_message, f"Group: {group_id}")
+            described[group_id] = consumer_description(group, coordinator)
+    return described
+
+
+def _classic_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, GroupDescription]:
+    def results_in(answer: DescribeGroupsResponse) -> Iterator[tuple[str, int, DescribeGroupsResponse.DescribedGroup]]:
+        for group in answer.groups:
+            yield group.group_id, group.error_code, group
+
+    answers = calls.ask_coordinators(group_ids, lambda groups: DescribeGroupsRequest(groups=list(groups)), results_in)
+    described = {}
+    for group_id, (coordinator, group) in answers.items():
+        # before v6 a group that does not exist was a dead one
+        missing = group.group_state == DEAD and not group.error_code
+        code = ErrorCode.GROUP_ID_NOT_FOUND if missing else group.error_code
+        raise_error(code, group.error_message, f"Group: {group_id}")
+        described[group_id] = classic_description(group, coordinator)
+    return described
+
+
+def delete_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, ApiError | None]:
+    """See Admin.delete_groups."""
+
+    def results_in(answer: DeleteGroupsResponse) -> Iterator[tuple[str, int, int]]:
+        for result in answer.results:
+            yield result.group_id, result.error_code, result.error_code
+
+    answers = calls.ask_coordinators(
+        group_ids, lambda groups: DeleteGroupsRequest(groups_names=list(groups)), results_in
+    )
+    return {group_id: error_in(code, None, f"Group: {group_id}") for group_id, (_, code) in answers.items()}
+
+
+def remove_members(
+    calls: AdminCalls, group_id: str, instance_ids: Collection[str] | None, reason: str
+) -> dict[str, ApiError | None]:
+    """See Admin.remove_group_members."""
+    reason = f"member was removed by an admin: {reason}" if reason else "member was removed by an admin"
+    if instance_ids is None:
+        leaving = [
+            LeaveGroupRequest.MemberIdentity("" if member.instance_id else member.member_id, member.instance_id, reason)
+            for member in describe_groups(calls, [group_id])[group_id].members
+        ]
+    else:
+        leaving = [LeaveGroupRequest.MemberIdentity("", instance_id, reason) for instance_id in instance_ids]
+    if not leaving:
+        return {}
+
+    answer = calls.ask_coordinator(
+        group_id,
+        LeaveGroupRequest(group_id=group_id, members=leaving),
+        LeaveGroupResponse,
+        lambda answer: (answer.error_code,),
+        (_BATCHED_LEAVE_SINCE, LeaveGroupRequest.max_version),
+    )
+    raise_error(answer.error_code, None, f"Group: {group_id}")
+    results = {}
+    for member in answer.members:
+        who = member.group_instance_id or member.member_id
+        results[who] = error_in(member.error_code, None, f"Member: {who}")
+    return results

@@ -72,6 +72,18 @@ def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Su
     return Subscription(topics, user_data, owned, generation_id, rack_id or None, group_instance_id)
 
 
+def decode_topics(data: bytes) -> tuple[str, ...]:
+    """The topics of a member's metadata. Raises DecodeError.
+
+    A coordinator reads no more than version 0 has, which all later ones begin with (Kafka: computeSubscribedTopics).
+    """
+    reader = _Reader(data)
+    reader.version()
+    topics = tuple(reader.string() for _ in range(reader.count()))
+    reader.nullable_bytes()
+    return topics
+
+
 def encode_assignment(assignment: Assignment, version: int = LATEST_VERSION) -> bytes:
     """The assignment of a member, partitions grouped by topic in the order of their first appearance."""
     return struct.pack(">h", version) + _partitions(assignment.partitions) + _nullable_bytes(assignment.user_data)

@@ -46,6 +46,10 @@ class Membership(Protocol):
         None: not empty, or not known (then each offset's own commit time counts).
         """
 
+    @property
+    def keeps_all_offsets(self) -> bool:
+        """Whether none of its offsets may expire now: it has members, and what they read is not known or changing."""
+
     def check_offset_commit(
         self, member_id: str, group_instance_id: str | None, generation: int, *, is_transactional: bool
     ) -> ErrorCode:

@@ -59,7 +59,7 @@ class Coordinators:
         self.committed: dict[TopicPartition, int] = {}
         self.cluster.handlers |= {
             ApiKey.FIND_COORDINATOR: self.find,
-            ApiKey.LIST_GROUPS: self.list,
+            ApiKey.LIST_GROUPS: self.list_groups,
             ApiKey.DESCRIBE_GROUPS: self.describe,
             ApiKey.CONSUMER_GROUP_DESCRIBE: self.describe_consumers,
             ApiKey.DELETE_GROUPS: self.delete,
@@ -84,7 +84,7 @@ class Coordinators:
             return FindCoordinatorResponse(coordinators=found)
         return FindCoordinatorResponse(node_id=found[0].node_id, host="127.0.0.1", port=9092, error_code=error)
 
-    def list(self, request: Any) -> ListGroupsResponse:
+    def list_groups(self, request: Any) -> ListGroupsResponse:
         name = {"0": "a", "1": "b"}[request.connection_id]
         group = ListGroupsResponse.ListedGroup(name, "consumer", "Stable", "classic")
         return ListGroupsResponse(error_code=self.next_error(), groups=[group])

@@ -10,8 +10,6 @@ have members of both (`group.consumer.migration.policy=bidirectional`).
 from __future__ import annotations
 
 import random
-import select
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +17,6 @@ from typing import Any, Final
 
 from barnabas.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import decode_response_header, response_header_version
 from barnabas.protocol.messages.classic_groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -44,15 +41,14 @@ from barnabas.protocol.messages.group_admin import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from tests.compatibility.group_histories import Step
-from tests.support.raw_client import ConnectionClosed, RawClient
+from tests.compatibility.history_player import REBALANCE_MS, HistoryPlayer, Step, name_of
+from tests.support.raw_client import RawClient
 from tests.support.server_process import ServerProcess
 
 INSTANCES: Final = {"s": "one", "t": "one", "u": "two"}
@@ -61,8 +57,6 @@ CONSUMERS: Final = ("a", "b", "c", "s", "t", "u")
 CLASSICS: Final = ("x", "y")
 TOPICS: Final = {"g3": 3, "g5": 5, "other": 1}
 """Partitions of each topic, by what comes behind the player's prefix."""
-WAIT_SECONDS: Final = 1.1
-REBALANCE_MS: Final = 700
 LONG_REBALANCE_MS: Final = 45_000
 UNKNOWN_MEMBER: Final = "bm9ib2R5LTAxMjM0NTY3OA"
 
@@ -80,7 +74,7 @@ def make_history(seed: int, length: int) -> list[Step]:
     return steps
 
 
-def _next_step(chance: random.Random, actor: str, rebalance_ms: int) -> Step:  # noqa: PLR0911 - one for each kind
+def _next_step(chance: random.Random, actor: str, rebalance_ms: int) -> Step:
     draw = chance.random()
     if draw > 0.95:
         return Step("delete_group", "", 2)
@@ -107,12 +101,16 @@ def _consumer_step(chance: random.Random, actor: str, rebalance_ms: int) -> Step
     if draw < 0.28:
         how = chance.choices(["names", "regex", "neither"], [8, 2, 0.3])[0]
         subscribed = sorted(chance.sample(list(TOPICS), chance.randint(1, 3)))
-        options = {"how": how, "topics": subscribed, "assignor": chance.choice([None, None, "uniform", "range", "no"])}
+        options: dict[str, Any] = {
+            "how": how,
+            "topics": subscribed,
+            "assignor": chance.choice([None, None, "uniform", "range", "no"]),
+        }
         options |= {"rebalance": rebalance_ms, "rack": None}
         return Step("join", actor, chance.choice([1, 1, 1, 0]), options)
     if draw < 0.38:
-        options = {"topics": sorted(chance.sample(list(TOPICS), chance.randint(0, 3)))}
-        return Step("resubscribe", actor, 1, options)
+        topics = sorted(chance.sample(list(TOPICS), chance.randint(0, 3)))
+        return Step("resubscribe", actor, 1, {"topics": topics})
     if draw < 0.48:
         return Step("leave", actor, 1, {"wrong": _wrong(chance, 0.15)})
     owned = chance.choices(["same", "assigned", "fewer", "more"], [3, 10, 1, 0.5])[0]
@@ -148,28 +146,15 @@ class _Known:
     protocol: str | None = None
 
 
-@dataclass
-class _Waiting:
-    label: str
-    actor: str
-    client: RawClient
-    answer: type[Message]
-    version: int
-
-
-class ConsumerHistoryPlayer:
-    """Plays steps to one broker; after each it tells what was answered, in a form that can be compared.
+class ConsumerHistoryPlayer(HistoryPlayer):
+    """Plays to a consumer group.
 
     prefix: of the names of the topics, which exist. seed: member ids come from it.
     """
 
     def __init__(self, server: ServerProcess, group: str, prefix: str, seed: int, settle_seconds: float) -> None:
-        self._server = server
-        self._group = group
+        super().__init__(server, group, settle_seconds)
         self._prefix = prefix
-        self._settle_seconds = settle_seconds
-        self._waiting: list[_Waiting] = []
-        self._step = 0
         chance = random.Random(seed)
         ids = {name: uuid.UUID(int=chance.getrandbits(128)) for name in CONSUMERS}
         self._known = {name: _Known(str(ids[name])) for name in CONSUMERS} | {name: _Known("") for name in CLASSICS}
@@ -177,23 +162,9 @@ class ConsumerHistoryPlayer:
             self._ids = {name: client.topic_id(prefix + name) for name in TOPICS}
         self._names = {topic_id: name for name, topic_id in self._ids.items()}
 
-    def close(self) -> None:
-        """Hang up."""
-        for each in self._waiting:
-            each.client.close()
-
-    def play(self, step: Step) -> list[str]:
-        """Do one step; the answers that came, to it or to earlier ones, sorted."""
-        self._step += 1
-        if step.kind == "wait":
-            return self._answers(WAIT_SECONDS)
-        request, answer = getattr(self, f"_{step.kind}")(step)
-        self._send(step, request, answer)
-        return self._answers()
-
     # Steps
 
-    def _join(self, step: Step) -> tuple[Message, type[Message]]:
+    def _join(self, step: Step) -> list[str]:
         known, options = self._known[step.actor], step.options
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._group,
@@ -210,9 +181,9 @@ class ConsumerHistoryPlayer:
             request.subscribed_topic_names = []
             request.subscribed_topic_regex = f"{self._prefix}({'|'.join(options['topics'])})"
         known.owned = {}
-        return request, ConsumerGroupHeartbeatResponse
+        return self._ask(step, request, ConsumerGroupHeartbeatResponse)
 
-    def _beat(self, step: Step) -> tuple[Message, type[Message]]:
+    def _beat(self, step: Step) -> list[str]:
         request = self._heartbeat_as(step.actor, step.options["wrong"])
         owned = {topic: list(partitions) for topic, partitions in self._known[step.actor].owned.items()}
         if step.options["owned"] == "fewer" and owned:
@@ -225,18 +196,18 @@ class ConsumerHistoryPlayer:
                 for topic, partitions in sorted(owned.items())
                 if partitions
             ]
-        return request, ConsumerGroupHeartbeatResponse
+        return self._ask(step, request, ConsumerGroupHeartbeatResponse)
 
-    def _resubscribe(self, step: Step) -> tuple[Message, type[Message]]:
+    def _resubscribe(self, step: Step) -> list[str]:
         request = self._heartbeat_as(step.actor, "")
         request.subscribed_topic_names = [self._prefix + name for name in step.options["topics"]]
         request.subscribed_topic_regex = ""
-        return request, ConsumerGroupHeartbeatResponse
+        return self._ask(step, request, ConsumerGroupHeartbeatResponse)
 
-    def _leave(self, step: Step) -> tuple[Message, type[Message]]:
+    def _leave(self, step: Step) -> list[str]:
         request = self._heartbeat_as(step.actor, step.options["wrong"])
         request.member_epoch = -2 if step.actor in ("s", "u") else -1
-        return request, ConsumerGroupHeartbeatResponse
+        return self._ask(step, request, ConsumerGroupHeartbeatResponse)
 
     def _heartbeat_as(self, actor: str, wrong: str) -> ConsumerGroupHeartbeatRequest:
         epoch, member_id, instance = self._identity(actor, wrong)
@@ -244,27 +215,29 @@ class ConsumerHistoryPlayer:
             group_id=self._group, member_id=member_id, member_epoch=epoch, instance_id=instance
         )
 
-    def _describe(self, _: Step) -> tuple[Message, type[Message]]:
-        return ConsumerGroupDescribeRequest([self._group]), ConsumerGroupDescribeResponse
+    def _describe(self, step: Step) -> list[str]:
+        return self._ask(step, ConsumerGroupDescribeRequest([self._group]), ConsumerGroupDescribeResponse)
 
-    def _describe_classic(self, _: Step) -> tuple[Message, type[Message]]:
-        return DescribeGroupsRequest([self._group]), DescribeGroupsResponse
+    def _describe_classic(self, step: Step) -> list[str]:
+        return self._ask(step, DescribeGroupsRequest([self._group]), DescribeGroupsResponse)
 
-    def _list(self, _: Step) -> tuple[Message, type[Message]]:
-        return ListGroupsRequest(), ListGroupsResponse
+    def _list(self, step: Step) -> list[str]:
+        return self._ask(step, ListGroupsRequest(), ListGroupsResponse)
 
-    def _delete_group(self, _: Step) -> tuple[Message, type[Message]]:
-        return DeleteGroupsRequest([self._group]), DeleteGroupsResponse
+    def _delete_group(self, step: Step) -> list[str]:
+        return self._ask(step, DeleteGroupsRequest([self._group]), DeleteGroupsResponse)
 
-    def _commit(self, step: Step) -> tuple[Message, type[Message]]:
+    def _commit(self, step: Step) -> list[str]:
         epoch, member_id, instance = self._identity(step.actor, step.options["wrong"])
         place = OffsetCommitRequest.OffsetCommitRequestPartition(0, step.options["offset"], committed_metadata="m")
         wanted = OffsetCommitRequest.OffsetCommitRequestTopic(
             name=f"{self._prefix}g3", topic_id=self._ids["g3"], partitions=[place]
         )
-        return OffsetCommitRequest(self._group, epoch, member_id, instance, topics=[wanted]), OffsetCommitResponse
+        return self._ask(
+            step, OffsetCommitRequest(self._group, epoch, member_id, instance, topics=[wanted]), OffsetCommitResponse
+        )
 
-    def _fetch_offsets(self, step: Step) -> tuple[Message, type[Message]]:
+    def _fetch_offsets(self, step: Step) -> list[str]:
         epoch, member_id, _ = self._identity(step.actor, step.options["wrong"])
         wanted = OffsetFetchRequest.OffsetFetchRequestTopics(
             name=f"{self._prefix}g3", topic_id=self._ids["g3"], partition_indexes=[0, 1]
@@ -272,9 +245,9 @@ class ConsumerHistoryPlayer:
         group = OffsetFetchRequest.OffsetFetchRequestGroup(
             group_id=self._group, member_id=member_id, member_epoch=epoch, topics=[wanted]
         )
-        return OffsetFetchRequest(groups=[group]), OffsetFetchResponse
+        return self._ask(step, OffsetFetchRequest(groups=[group]), OffsetFetchResponse)
 
-    def _classic_join(self, step: Step) -> tuple[Message, type[Message]]:
+    def _classic_join(self, step: Step) -> list[str]:
         known = self._known[step.actor]
         metadata = encode_subscription(
             Subscription(topics=tuple(self._prefix + name for name in step.options["topics"])), 1
@@ -287,9 +260,9 @@ class ConsumerHistoryPlayer:
             protocol_type="consumer",
             protocols=[JoinGroupRequest.JoinGroupRequestProtocol("range", metadata)],
         )
-        return request, JoinGroupResponse
+        return self._ask(step, request, JoinGroupResponse)
 
-    def _classic_sync(self, step: Step) -> tuple[Message, type[Message]]:
+    def _classic_sync(self, step: Step) -> list[str]:
         epoch, member_id, _ = self._identity(step.actor, step.options["wrong"])
         known = self._known[step.actor]
         assignments = [
@@ -304,15 +277,15 @@ class ConsumerHistoryPlayer:
             protocol_name="range",
             assignments=assignments if known.is_leader else [],
         )
-        return request, SyncGroupResponse
+        return self._ask(step, request, SyncGroupResponse)
 
-    def _classic_beat(self, step: Step) -> tuple[Message, type[Message]]:
+    def _classic_beat(self, step: Step) -> list[str]:
         epoch, member_id, _ = self._identity(step.actor, step.options["wrong"])
-        return HeartbeatRequest(self._group, epoch, member_id), HeartbeatResponse
+        return self._ask(step, HeartbeatRequest(self._group, epoch, member_id), HeartbeatResponse)
 
-    def _classic_leave(self, step: Step) -> tuple[Message, type[Message]]:
+    def _classic_leave(self, step: Step) -> list[str]:
         member = LeaveGroupRequest.MemberIdentity(self._known[step.actor].member_id)
-        return LeaveGroupRequest(self._group, members=[member]), LeaveGroupResponse
+        return self._ask(step, LeaveGroupRequest(self._group, members=[member]), LeaveGroupResponse)
 
     def _identity(self, actor: str, wrong: str) -> tuple[int, str, str | None]:
         known, instance = self._known[actor], INSTANCES.get(actor)
@@ -328,40 +301,8 @@ class ConsumerHistoryPlayer:
 
     # Answers
 
-    def _send(self, step: Step, request: Message, answer: type[Message]) -> None:
-        client = RawClient(self._server)
-        client.send(request, step.version)
-        self._waiting.append(
-            _Waiting(f"{self._step} {step.kind} {step.actor}", step.actor, client, answer, step.version)
-        )
-
-    def _answers(self, at_least_seconds: float = 0.0) -> list[str]:
-        told = []
-        last = time.monotonic()
-        until = last + at_least_seconds
-        while self._waiting and (left := max(until, last + self._settle_seconds) - time.monotonic()) > 0:
-            ready, _, _ = select.select([each.client.socket for each in self._waiting], [], [], left)
-            for each in [each for each in self._waiting if each.client.socket in ready]:
-                self._waiting.remove(each)
-                told.append(self._take(each))
-                last = time.monotonic()
-        if (left := until - time.monotonic()) > 0:
-            time.sleep(left)
-        return sorted(told)
-
-    def _take(self, waiting: _Waiting) -> str:
-        try:
-            frame = waiting.client.receive_frame()
-        except ConnectionClosed:
-            return f"{waiting.label}: the connection was closed"
-        finally:
-            waiting.client.close()
-        header = response_header_version(waiting.answer.api_key, waiting.version)
-        _, offset = decode_response_header(frame, header)
-        answer, _ = waiting.answer.decode(frame, waiting.version, offset)
-        return f"{waiting.label}: {self._tell(self._known.get(waiting.actor), answer)}"
-
-    def _tell(self, known: _Known | None, answer: Any) -> str:  # noqa: PLR0911 - one for each answer
+    def _tell(self, actor: str, answer: Any) -> str:
+        known = self._known.get(actor)
         if isinstance(answer, ConsumerGroupHeartbeatResponse) and known is not None:
             return self._tell_heartbeat(known, answer)
         if isinstance(answer, ConsumerGroupDescribeResponse):
@@ -369,30 +310,30 @@ class ConsumerHistoryPlayer:
         if isinstance(answer, JoinGroupResponse) and known is not None:
             return self._tell_join(known, answer)
         if isinstance(answer, SyncGroupResponse):
-            return f"{_name(answer.error_code)} {answer.protocol_name} {self._tell_assigned(bytes(answer.assignment))}"
+            return (
+                f"{name_of(answer.error_code)} {answer.protocol_name} {self._tell_assigned(bytes(answer.assignment))}"
+            )
         if isinstance(answer, DescribeGroupsResponse):
             (group,) = answer.groups
-            told = f"{_name(group.error_code)} {group.group_state} {group.protocol_type} {group.protocol_data!r}"
+            told = f"{name_of(group.error_code)} {group.group_state} {group.protocol_type} {group.protocol_data!r}"
             return f"{told} {len(group.members)} members"
         if isinstance(answer, ListGroupsResponse):
             mine = [each for each in answer.groups if each.group_id == self._group]
             return str([(each.protocol_type, each.group_state, each.group_type.lower()) for each in mine])
         if isinstance(answer, DeleteGroupsResponse):
-            return str([_name(each.error_code) for each in answer.results])
+            return str([name_of(each.error_code) for each in answer.results])
         if isinstance(answer, OffsetCommitResponse):
-            return str([_name(each.error_code) for topic in answer.topics for each in topic.partitions])
+            return str([name_of(each.error_code) for topic in answer.topics for each in topic.partitions])
         if isinstance(answer, OffsetFetchResponse):
-            (group,) = answer.groups
-            parts = [
-                (each.partition_index, each.committed_offset) for topic in group.topics for each in topic.partitions
-            ]
-            return f"{_name(group.error_code)} {parts}"
+            (fetched,) = answer.groups
+            parts = [(each.partition_index, each.committed_offset) for one in fetched.topics for each in one.partitions]
+            return f"{name_of(fetched.error_code)} {parts}"
         if isinstance(answer, LeaveGroupResponse):
-            return f"{_name(answer.error_code)} {[_name(each.error_code) for each in answer.members]}"
-        return _name(answer.error_code)
+            return f"{name_of(answer.error_code)} {[name_of(each.error_code) for each in answer.members]}"
+        return name_of(answer.error_code)
 
     def _tell_heartbeat(self, known: _Known, answer: ConsumerGroupHeartbeatResponse) -> str:
-        code = _name(answer.error_code)
+        code = name_of(answer.error_code)
         if answer.error_code != ErrorCode.NONE:
             return f"{code} {self._without_names(answer.error_message)}"
         known.epoch = answer.member_epoch
@@ -419,7 +360,7 @@ class ConsumerHistoryPlayer:
             ]
             for each in group.members
         )
-        told = f"{_name(group.error_code)} {self._without_names(group.error_message)} {group.group_state}"
+        told = f"{name_of(group.error_code)} {self._without_names(group.error_message)} {group.group_state}"
         return f"{told} epoch {group.group_epoch} {group.assignment_epoch} by {group.assignor_name} {members}"
 
     def _tell_join(self, known: _Known, answer: JoinGroupResponse) -> str:
@@ -429,7 +370,7 @@ class ConsumerHistoryPlayer:
             known.epoch = answer.generation_id
             known.is_leader = answer.leader == answer.member_id
             known.members = [each.member_id for each in answer.members]
-        told = f"{_name(answer.error_code)} {answer.generation_id} {answer.protocol_name}"
+        told = f"{name_of(answer.error_code)} {answer.generation_id} {answer.protocol_name}"
         return f"{told} {answer.leader == answer.member_id} {len(answer.members)}"
 
     def _tell_assigned(self, assignment: bytes) -> object:
@@ -458,7 +399,3 @@ def _partitions_of(assignment: Any) -> Mapping[str, list[int]]:
     for each in assignment.partitions:
         by_topic.setdefault(each.topic, []).append(each.partition)
     return by_topic
-
-
-def _name(code: int) -> str:
-    return ErrorCode(code).name

@@ -10,13 +10,10 @@ of a member list) an answer is told without it: answers are compared by what the
 from __future__ import annotations
 
 import random
-import select
-import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import decode_response_header, response_header_version
 from barnabas.protocol.messages.classic_groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -27,7 +24,6 @@ from barnabas.protocol.messages.classic_groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -36,7 +32,6 @@ from barnabas.protocol.messages.group_admin import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -45,30 +40,14 @@ from barnabas.protocol.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from tests.support.raw_client import SECONDS, ConnectionClosed, RawClient
+from tests.compatibility.history_player import REBALANCE_MS, HistoryPlayer, Step, name_of
 from tests.support.server_process import ServerProcess
 
 STATIC_JOIN, STATIC_HEARTBEAT, STATIC_SYNC, STATIC_LEAVE = 5, 3, 3, 3
 """First versions that know members by a name of their own (KIP-345)."""
 SESSION_MS: Final = 20_000
-REBALANCE_MS: Final = 700
-WAIT_SECONDS: Final = 1.1
 LONG_REBALANCE_MS: Final = 20_000
 UNKNOWN_MEMBER: Final = "nobody-0123"
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step: what is done, by whom, and how."""
-
-    kind: str
-    actor: str = ""
-    version: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        words = [f"{name}={value!r}" for name, value in self.options.items()]
-        return f"{self.kind}({', '.join([self.actor, f'v{self.version}', *words])})"
 
 
 @dataclass(frozen=True)
@@ -189,56 +168,13 @@ class _Known:
     members: list[str] = field(default_factory=list)
 
 
-@dataclass
-class _Waiting:
-    """A request whose answer has not come."""
-
-    label: str
-    actor: str
-    client: RawClient
-    answer: type[Message]
-    version: int
-
-
-def wait_for_coordinator(server: ServerProcess) -> None:
-    """Have the topic of offsets made, and wait until its coordinator answers for every group."""
-    deadline = time.monotonic() + SECONDS
-    with RawClient(server) as client:
-        while True:
-            found = client.call(FindCoordinatorRequest("any"), 1, FindCoordinatorResponse)
-            listed = client.call(ListGroupsRequest(), 1, ListGroupsResponse)
-            if found.error_code == listed.error_code == ErrorCode.NONE:
-                return
-            assert time.monotonic() < deadline, (found, listed)
-            time.sleep(0.05)
-
-
-class HistoryPlayer:
-    """Plays steps to one broker; after each it tells what was answered, in a form that can be compared.
-
-    settle_seconds: how long nothing has to come before a step counts as over.
-    """
+class GroupHistoryPlayer(HistoryPlayer):
+    """Plays to a classic group. topic: of two partitions, whose offsets are committed."""
 
     def __init__(self, server: ServerProcess, group: str, topic: str, settle_seconds: float) -> None:
-        self._server = server
-        self._group = group
+        super().__init__(server, group, settle_seconds)
         self._topic = topic
-        self._settle_seconds = settle_seconds
         self._known = {name: _Known() for name in ACTORS}
-        self._waiting: list[_Waiting] = []
-        self._step = 0
-
-    def close(self) -> None:
-        """Hang up."""
-        for each in self._waiting:
-            each.client.close()
-
-    def play(self, step: Step) -> list[str]:
-        """Do one step; the answers that came, to it or to earlier ones, sorted."""
-        self._step += 1
-        if step.kind == "wait":
-            return self._answers(WAIT_SECONDS)
-        return getattr(self, f"_{step.kind}")(step)
 
     # Steps
 
@@ -260,8 +196,7 @@ class HistoryPlayer:
         )
         if step.version == 0:
             request.rebalance_timeout_ms = -1
-        self._send(step, step.actor, request, JoinGroupResponse)
-        return self._answers()
+        return self._ask(step, request, JoinGroupResponse)
 
     def _sync(self, step: Step) -> list[str]:
         told: list[str] = []
@@ -288,14 +223,12 @@ class HistoryPlayer:
                 assignments=assignments if known.is_leader else [],
             )
             # Of the followers it is not known who becomes leader: a lone sync that fails for one may not for another.
-            self._send(Step("sync", name, version), name, request, SyncGroupResponse)
-            told += self._answers()
+            told += self._ask(Step("sync", name, version), request, SyncGroupResponse)
         return sorted(told)
 
     def _heartbeat(self, step: Step) -> list[str]:
         generation, member_id, instance = self._identity(step.actor, step.options["wrong"], step.version >= 3)
-        self._send(step, step.actor, HeartbeatRequest(self._group, generation, member_id, instance), HeartbeatResponse)
-        return self._answers()
+        return self._ask(step, HeartbeatRequest(self._group, generation, member_id, instance), HeartbeatResponse)
 
     def _leave(self, step: Step) -> list[str]:
         _, member_id, instance = self._identity(step.actor, step.options["wrong"], step.version >= STATIC_LEAVE)
@@ -307,8 +240,7 @@ class HistoryPlayer:
             elif step.options["by"] == "member":
                 instance = None
             request = LeaveGroupRequest(self._group, members=[LeaveGroupRequest.MemberIdentity(member_id, instance)])
-        self._send(step, step.actor, request, LeaveGroupResponse)
-        return self._answers()
+        return self._ask(step, request, LeaveGroupResponse)
 
     def _commit(self, step: Step) -> list[str]:
         generation, member_id, instance = self._identity(step.actor, step.options["wrong"], step.version >= 7)
@@ -318,8 +250,7 @@ class HistoryPlayer:
         elsewhere = OffsetCommitRequest.OffsetCommitRequestPartition(7, 1, committed_metadata="")
         wanted = OffsetCommitRequest.OffsetCommitRequestTopic(name=self._topic, partitions=[place, elsewhere])
         request = OffsetCommitRequest(self._group, generation, member_id, instance, topics=[wanted])
-        self._send(step, step.actor, request, OffsetCommitResponse)
-        return self._answers()
+        return self._ask(step, request, OffsetCommitResponse)
 
     def _fetch_offsets(self, step: Step) -> list[str]:
         if step.version < 8:
@@ -330,26 +261,21 @@ class HistoryPlayer:
             request = OffsetFetchRequest(
                 groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self._group, topics=[wanted])]
             )
-        self._send(step, "", request, OffsetFetchResponse)
-        return self._answers()
+        return self._ask(step, request, OffsetFetchResponse)
 
     def _describe(self, step: Step) -> list[str]:
-        self._send(step, "", DescribeGroupsRequest([self._group]), DescribeGroupsResponse)
-        return self._answers()
+        return self._ask(step, DescribeGroupsRequest([self._group]), DescribeGroupsResponse)
 
     def _list(self, step: Step) -> list[str]:
-        self._send(step, "", ListGroupsRequest(), ListGroupsResponse)
-        return self._answers()
+        return self._ask(step, ListGroupsRequest(), ListGroupsResponse)
 
     def _delete_group(self, step: Step) -> list[str]:
-        self._send(step, "", DeleteGroupsRequest([self._group]), DeleteGroupsResponse)
-        return self._answers()
+        return self._ask(step, DeleteGroupsRequest([self._group]), DeleteGroupsResponse)
 
     def _delete_offsets(self, step: Step) -> list[str]:
         partition = OffsetDeleteRequest.OffsetDeleteRequestPartition(0)
         topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(self._topic, [partition])
-        self._send(step, "", OffsetDeleteRequest(self._group, [topic]), OffsetDeleteResponse)
-        return self._answers()
+        return self._ask(step, OffsetDeleteRequest(self._group, [topic]), OffsetDeleteResponse)
 
     def _identity(self, actor: str, wrong: str, may_be_static: bool) -> tuple[int, str, str | None]:
         known = self._known[actor]
@@ -364,63 +290,31 @@ class HistoryPlayer:
 
     # Answers
 
-    def _send(self, step: Step, actor: str, request: Message, answer: type[Message]) -> None:
-        client = RawClient(self._server)
-        client.send(request, step.version)
-        self._waiting.append(_Waiting(f"{self._step} {step.kind} {actor}", actor, client, answer, step.version))
-
-    def _answers(self, at_least_seconds: float = 0.0) -> list[str]:
-        """Take in what comes until nothing has come for a while."""
-        told = []
-        last = time.monotonic()
-        until = last + at_least_seconds
-        while self._waiting and time.monotonic() < max(until, last + self._settle_seconds):
-            left = max(until, last + self._settle_seconds) - time.monotonic()
-            ready, _, _ = select.select([each.client.socket for each in self._waiting], [], [], max(0.0, left))
-            for each in [each for each in self._waiting if each.client.socket in ready]:
-                self._waiting.remove(each)
-                told.append(self._take(each))
-                last = time.monotonic()
-        if at_least_seconds and time.monotonic() < until:
-            time.sleep(until - time.monotonic())
-        return sorted(told)
-
-    def _take(self, waiting: _Waiting) -> str:
-        try:
-            frame = waiting.client.receive_frame()
-        except ConnectionClosed:
-            return f"{waiting.label} v{waiting.version}: the connection was closed"
-        finally:
-            waiting.client.close()
-        header = response_header_version(waiting.answer.api_key, waiting.version)
-        _, offset = decode_response_header(frame, header)
-        answer, _ = waiting.answer.decode(frame, waiting.version, offset)
-        return f"{waiting.label} v{waiting.version}: {self._tell(waiting, answer)}"
-
-    def _tell(self, waiting: _Waiting, answer: Any) -> str:
+    def _tell(self, actor: str, answer: Any) -> str:
         if isinstance(answer, JoinGroupResponse):
-            return self._tell_join(waiting.actor, answer)
+            return self._tell_join(actor, answer)
         if isinstance(answer, SyncGroupResponse):
-            return (
-                f"{_name(answer.error_code)} {answer.protocol_type} {answer.protocol_name} {bytes(answer.assignment)!r}"
-            )
+            protocol = f"{answer.protocol_type} {answer.protocol_name}"
+            return f"{name_of(answer.error_code)} {protocol} {bytes(answer.assignment)!r}"
         if isinstance(answer, HeartbeatResponse):
-            return _name(answer.error_code)
+            return name_of(answer.error_code)
         if isinstance(answer, LeaveGroupResponse):
-            members = [f"{_name(each.error_code)} {each.group_instance_id}" for each in answer.members]
-            return f"{_name(answer.error_code)} {members}"
+            members = [f"{name_of(each.error_code)} {each.group_instance_id}" for each in answer.members]
+            return f"{name_of(answer.error_code)} {members}"
         if isinstance(answer, OffsetCommitResponse | OffsetDeleteResponse):
-            code = _name(getattr(answer, "error_code", 0))
-            parts = [(each.partition_index, _name(each.error_code)) for one in answer.topics for each in one.partitions]
+            code = name_of(getattr(answer, "error_code", 0))
+            parts = [
+                (each.partition_index, name_of(each.error_code)) for one in answer.topics for each in one.partitions
+            ]
             return f"{code} {parts}"
         if isinstance(answer, OffsetFetchResponse):
             return _tell_offsets(answer)
         if isinstance(answer, DescribeGroupsResponse):
             return self._tell_description(answer)
         if isinstance(answer, DeleteGroupsResponse):
-            return str([_name(each.error_code) for each in answer.results])
+            return str([name_of(each.error_code) for each in answer.results])
         mine = [each for each in answer.groups if each.group_id == self._group]
-        return f"{_name(answer.error_code)} {[(e.protocol_type, e.group_state, e.group_type.lower()) for e in mine]}"
+        return f"{name_of(answer.error_code)} {[(e.protocol_type, e.group_state, e.group_type.lower()) for e in mine]}"
 
     def _tell_join(self, actor: str, answer: JoinGroupResponse) -> str:
         known = self._known[actor]
@@ -428,7 +322,7 @@ class HistoryPlayer:
             known.member_id = answer.member_id
         if answer.error_code != ErrorCode.NONE:
             given = "an id" if answer.member_id not in ("", UNKNOWN_MEMBER) else repr(answer.member_id)
-            return f"{_name(answer.error_code)} {answer.generation_id} {answer.protocol_name!r} {given}"
+            return f"{name_of(answer.error_code)} {answer.generation_id} {answer.protocol_name!r} {given}"
         known.generation, known.protocol = answer.generation_id, answer.protocol_name
         known.is_leader = answer.leader == answer.member_id
         known.members = [each.member_id for each in answer.members]
@@ -443,7 +337,9 @@ class HistoryPlayer:
              bytes(each.member_metadata), bytes(each.member_assignment))
             for each in group.members
         )  # fmt: skip
-        return f"{_name(group.error_code)} {group.group_state} {group.protocol_type} {group.protocol_data!r} {members}"
+        return (
+            f"{name_of(group.error_code)} {group.group_state} {group.protocol_type} {group.protocol_data!r} {members}"
+        )
 
 
 def _tell_offsets(answer: OffsetFetchResponse) -> str:
@@ -455,13 +351,9 @@ def _tell_offsets(answer: OffsetFetchResponse) -> str:
             each.committed_offset,
             each.committed_leader_epoch,
             each.metadata,
-            _name(each.error_code),
+            name_of(each.error_code),
         )
         for topic in topics
         for each in topic.partitions
     ]
-    return f"{_name(code)} {parts}"
-
-
-def _name(code: int) -> str:
-    return ErrorCode(code).name
+    return f"{name_of(code)} {parts}"

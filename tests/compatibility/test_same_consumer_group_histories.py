@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.compatibility.consumer_group_histories import TOPICS, ConsumerHistoryPlayer, make_history
-from tests.compatibility.group_histories import Step, wait_for_coordinator
+from tests.compatibility.history_player import Step, wait_for_coordinator
 from tests.support.apache_kafka_4 import ApacheKafka4, need_apache_kafka_4
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import RawClient

@@ -11,7 +11,8 @@ import uuid
 
 import pytest
 
-from tests.compatibility.group_histories import HistoryPlayer, Step, make_history, wait_for_coordinator
+from tests.compatibility.group_histories import GroupHistoryPlayer, make_history
+from tests.compatibility.history_player import Step, wait_for_coordinator
 from tests.support.apache_kafka import need_apache_kafka
 from tests.support.raw_client import RawClient
 from tests.support.server_fixtures import SharedServers, shared_servers
@@ -55,7 +56,7 @@ def test_same_answers(servers: list[ServerProcess], seed: int) -> None:
 def difference_between(servers: list[ServerProcess], history: list[Step], settle_seconds: float) -> str:
     """The first step that ours and Kafka's answer differently, in words; "" when there is none."""
     group = f"histories-{uuid.uuid4().hex[:8]}"
-    ours, theirs = (HistoryPlayer(server, group, TOPIC, settle_seconds) for server in servers)
+    ours, theirs = (GroupHistoryPlayer(server, group, TOPIC, settle_seconds) for server in servers)
     told = []
     try:
         for step in history:

@@ -28,6 +28,7 @@ class ConsumerGroupConfig:
     assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: str = "bidirectional"
     is_enabled: bool = True
+    regex_refresh_interval_ms: int = 600_000
 
     @classmethod
     def from_kafka_config(cls, config: KafkaConfig) -> ConsumerGroupConfig:

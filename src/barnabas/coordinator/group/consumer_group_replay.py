@@ -1,0 +1,105 @@
+"""Applies records to consumer groups: when they have just been appended, and when a partition is loaded (KIP-848).
+
+Called by `ConsumerGroupService` under the group's lock, and by the loader, whose groups nobody else knows yet. Pure.
+Compaction may have dropped any record that a later one of the same key replaced, so every record says all it has to
+say, and the order of records of different keys tells nothing. Kafka: GroupMetadataManager.replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from barnabas.coordinator.group.consumer_group import NO_EPOCH, ConsumerGroup
+from barnabas.coordinator.group.consumer_group_member import LEAVE_GROUP_EPOCH, ConsumerGroupMember
+from barnabas.coordinator.group.consumer_group_records import (
+    AnyKey,
+    AnyValue,
+    ConsumerGroupKind,
+    CurrentMemberAssignmentValue,
+    GroupMetadataValue,
+    MemberKey,
+    MemberMetadataValue,
+    RegularExpressionKey,
+    RegularExpressionValue,
+    TargetAssignmentMemberValue,
+    TargetAssignmentMetadataValue,
+    decode_key,
+    decode_value,
+)
+from barnabas.coordinator.group.subscribed_topics import ResolvedRegularExpression
+
+# What was resolved before this broker started is resolved again: versions of the metadata begin anew with each start.
+_VERSION_BEFORE_ANY = -1
+
+
+def replay(group: ConsumerGroup, key: bytes, value: bytes | None) -> None:
+    """Apply one record of the group; value None: a tombstone. Raises DecodeError."""
+    kind, decoded_key = decode_key(key)
+    if value is None:
+        _remove(group, kind, decoded_key)
+    else:
+        _put(group, decoded_key, decode_value(kind, value))
+
+
+def restore_consumer_groups(latest: Iterable[tuple[bytes, bytes]]) -> dict[str, ConsumerGroup]:
+    """The groups that the newest record of each key makes, tombstones left out; in any order. Raises DecodeError."""
+    groups: dict[str, ConsumerGroup] = {}
+    for key, value in latest:
+        _, decoded = decode_key(key)
+        group_id = decoded.group_id
+        group = groups.get(group_id)
+        if group is None:
+            group = groups[group_id] = ConsumerGroup(group_id)
+        replay(group, key, value)
+    for group in groups.values():
+        for regex, resolved in list(group.topics.resolved.items()):
+            group.topics.resolve(regex, replace(resolved, version=_VERSION_BEFORE_ANY))
+    return groups
+
+
+def _put(group: ConsumerGroup, key: AnyKey, value: AnyValue) -> None:
+    if isinstance(value, MemberMetadataValue) and isinstance(key, MemberKey):
+        member = group.members.get(key.member_id) or ConsumerGroupMember(key.member_id)
+        group.put_member(member.with_metadata(value))
+    elif isinstance(value, CurrentMemberAssignmentValue) and isinstance(key, MemberKey):
+        member = group.members.get(key.member_id) or ConsumerGroupMember(key.member_id)
+        group.put_member(member.with_assignment(value))
+    elif isinstance(value, TargetAssignmentMemberValue) and isinstance(key, MemberKey):
+        group.put_target(key.member_id, {topic.topic_id: topic.partitions for topic in value.topic_partitions})
+    elif isinstance(value, RegularExpressionValue) and isinstance(key, RegularExpressionKey):
+        found = ResolvedRegularExpression(frozenset(value.topics), value.version, value.timestamp)
+        group.topics.resolve(key.regular_expression, found)
+    elif isinstance(value, GroupMetadataValue):
+        group.group_epoch = value.epoch
+        group.metadata_hash = value.metadata_hash
+    elif isinstance(value, TargetAssignmentMetadataValue):
+        group.assignment_epoch = value.assignment_epoch
+        group.assignment_timestamp_ms = value.assignment_timestamp
+    else:
+        group.has_partition_metadata = True
+
+
+def _remove(group: ConsumerGroup, kind: ConsumerGroupKind, key: AnyKey) -> None:
+    if isinstance(key, MemberKey):
+        if kind is ConsumerGroupKind.MEMBER_METADATA:
+            group.remove_member(key.member_id)
+        elif kind is ConsumerGroupKind.TARGET_ASSIGNMENT_MEMBER:
+            group.remove_target(key.member_id)
+        elif key.member_id in group.members:
+            gone = replace(
+                group.members[key.member_id],
+                member_epoch=LEAVE_GROUP_EPOCH,
+                previous_member_epoch=LEAVE_GROUP_EPOCH,
+                assigned_partitions={},
+                partitions_pending_revocation={},
+            )
+            group.put_member(gone)
+    elif isinstance(key, RegularExpressionKey):
+        group.topics.resolve(key.regular_expression, None)
+    elif kind is ConsumerGroupKind.PARTITION_METADATA:
+        group.has_partition_metadata = False
+    elif kind is ConsumerGroupKind.TARGET_ASSIGNMENT_METADATA:
+        group.assignment_epoch = NO_EPOCH
+        group.assignment_timestamp_ms = 0
+    # A tombstone of the group itself (kind 3) removes it from the table, which is the affair of who wrote it.

@@ -29,10 +29,14 @@ class WaitForSyncs(NamedTuple):
 
 
 class StoreGroup(NamedTuple):
-    """Append `record`; then, under the group's lock again, tell `on_stored` how that ended."""
+    """Append `record`; then, under the group's lock again, tell `on_stored` how that ended.
+
+    completes_rebalance: it is a leader's assignment.
+    """
 
     record: GroupRecord
     on_stored: Callable[[ErrorCode], None]
+    completes_rebalance: bool = False
 
 
 class ClassicActions:

@@ -37,7 +37,6 @@ from barnabas.coordinator.group.classic_terms import (
 from barnabas.coordinator.group.group_record import GroupRecord
 from barnabas.coordinator.group.membership import GroupType
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE as CONSUMER
-from barnabas.protocol.consumer_protocol import decode_topics
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
@@ -162,6 +161,7 @@ class ClassicGroup:
             delay_ms = min(wait.step_ms, wait.remaining_ms)
             wait.remaining_ms = max(wait.remaining_ms - wait.delay_ms, 0)
             wait.delay_ms = delay_ms
+            self._begin_round()
             self._wait_for_joins(delay_ms)
             return
         self._finish_joins()
@@ -235,6 +235,10 @@ class ClassicGroup:
     def forget_pending(self, member_id: str) -> None:
         """A promised place is not needed any more; the joins may be complete without it."""
         self.end_session(self.members.pending.pop(member_id))
+        self.complete_joins()
+
+    def complete_joins(self) -> None:
+        """Whoever was waited for may be there now, or gone."""
         if self.state is ClassicState.PREPARING_REBALANCE:
             self._move(ClassicEvent.MEMBERS_CHANGED)
 
@@ -310,28 +314,14 @@ class ClassicGroup:
         self._move(ClassicEvent.MEMBERS_CHANGED, initial_delay_ms=initial_delay_ms)
 
     def end(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """The group is no longer here: whoever waits is told why."""
-        self._move(ClassicEvent.ENDED, error=error)
+        """The group is no longer here, or no longer this: whoever waits is told why."""
+        if self.state is not ClassicState.DEAD:
+            self._move(ClassicEvent.ENDED, error=error)
 
     def take_actions(self) -> ClassicActions:
         """What has to be done by now; it is the caller's from here on."""
         actions, self.actions = self.actions, ClassicActions()
         return actions
-
-    def find_subscribed_topics(self) -> frozenset[str] | None:
-        """What the members read, by their metadata; None if that is not known."""
-        if self.kind != CONSUMER:
-            return None
-        if not self.members.by_id:
-            return frozenset()
-        if self.protocol_name is None:
-            return None
-        try:
-            metadata = [member.metadata(self.protocol_name) for member in self.members.by_id.values()]
-            return frozenset().union(*map(decode_topics, metadata))
-        except DecodeError as error:
-            logger.warning("What group %s is subscribed to cannot be read: %s", self.group_id, error)
-            return None
 
     def assignment_of(self, member: ClassicMember) -> SyncAnswer:
         """The member's part, of a stable group."""
@@ -343,7 +333,13 @@ class ClassicGroup:
         if not self.members.pending_syncs:
             self.actions.syncs_over = True
 
-    def store(self, assignments: Mapping[str, bytes], on_stored: Callable[[ErrorCode], None]) -> None:
+    def store(
+        self,
+        assignments: Mapping[str, bytes],
+        on_stored: Callable[[ErrorCode], None],
+        *,
+        completes_rebalance: bool = False,
+    ) -> None:
         """Have the group written to the log with these assignments, one for each member."""
         record = classic_group_record(
             self.group_id,
@@ -355,7 +351,7 @@ class ClassicGroup:
             members=self.members.by_id.values(),
             assignments=assignments,
         )
-        self.actions.stores.append(StoreGroup(record, on_stored))
+        self.actions.stores.append(StoreGroup(record, on_stored, completes_rebalance))
 
     def on_assignment_stored(self, generation: int, assignments: Mapping[str, bytes], error: ErrorCode) -> None:
         """The leader's assignment is in the log, or could not be put there; meanwhile all may have become different."""
@@ -368,6 +364,20 @@ class ClassicGroup:
         for member in self.members.by_id.values():
             member.assignment = assignments.get(member.member_id, NO_ASSIGNMENT)
         self._move(ClassicEvent.ASSIGNMENT_STORED)
+
+    def find_subscribed_topics(self) -> None:
+        """Look into the members' metadata for what they read."""
+        self.subscribed_topics = None
+        if self.kind == CONSUMER:
+            try:
+                self.subscribed_topics = self.members.subscribed_topics(self.protocol_name)
+            except DecodeError as error:
+                logger.warning("What group %s is subscribed to cannot be read: %s", self.group_id, error)
+
+    def restore_member(self, member: ClassicMember) -> None:
+        """A member that is known already, to this broker or an earlier one."""
+        self.members.add(member)
+        self.actions.sessions_begun.append(member.session)
 
     # The table's effects.
 
@@ -422,23 +432,31 @@ class ClassicGroup:
     def _wait_for_first_members(self, initial_delay_ms: int) -> None:
         remaining_ms = max(self.members.rebalance_timeout_ms - initial_delay_ms, 0)
         self._first_wait = _FirstWait(initial_delay_ms, remaining_ms)
-        self._wait_for_joins(initial_delay_ms)
-        if initial_delay_ms <= 0:
-            self.joins_expired(self.join_round)
+        self._begin_round()
+        if initial_delay_ms > 0:
+            self._wait_for_joins(initial_delay_ms)
+        else:
+            self._finish_joins()
 
     def _wait_for_joins_of_all(self) -> None:
         delay_ms = self.members.rebalance_timeout_ms
-        self._wait_for_joins(delay_ms)
-        if delay_ms <= 0 or self.members.all_have_joined:
+        self._begin_round()
+        if delay_ms > 0 and not self.members.all_have_joined:
+            self._wait_for_joins(delay_ms)
+        else:
             self._finish_joins()
 
     def _wait_once_more(self) -> None:
+        self._begin_round()
         self._wait_for_joins(max(self.members.rebalance_timeout_ms, SHORTEST_FURTHER_WAIT_MS))
 
-    def _wait_for_joins(self, delay_ms: int) -> None:
+    def _begin_round(self) -> None:
+        """Whatever was waited for before is over."""
         self.members.pending_syncs.clear()
-        self.actions.syncs_over = self.actions.joins_over = True  # whatever was waited for before
+        self.actions.syncs_over = self.actions.joins_over = True
         self.join_round += 1
+
+    def _wait_for_joins(self, delay_ms: int) -> None:
         self.actions.waits.append(WaitForJoins(self.join_round, delay_ms))
 
     def _complete_joins(self) -> None:
@@ -478,7 +496,7 @@ class ClassicGroup:
         self.join_round += 1
         self.generation += 1
         self.protocol_name = protocol_name
-        self.subscribed_topics = self.find_subscribed_topics()
+        self.find_subscribed_topics()
         self.members.pending_syncs.clear()
         logger.info("Group %s: generation %d with %d members", self.group_id, self.generation, len(self.members))
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from barnabas.coordinator.group.classic_member import ClassicMember, JoinReply
 from barnabas.coordinator.group.classic_session import Session
 from barnabas.coordinator.group.classic_terms import Protocols
+from barnabas.protocol.consumer_protocol import decode_topics
 from barnabas.protocol.errors import ErrorCode
 
 
@@ -117,6 +118,14 @@ class ClassicMembers:
                 return False
             self.leader_id = joined.member_id
         return True
+
+    def subscribed_topics(self, protocol_name: str | None) -> frozenset[str] | None:
+        """What the members of a consumer group read; None while no protocol is chosen. Raises DecodeError."""
+        if not self.by_id:
+            return frozenset()
+        if protocol_name is None:
+            return None
+        return frozenset().union(*(decode_topics(each.metadata(protocol_name)) for each in self.by_id.values()))
 
     def select_protocol(self) -> str:
         """The protocol that most members like best, of those that all of them can; there is at least one."""

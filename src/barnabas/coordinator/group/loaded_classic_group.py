@@ -46,8 +46,7 @@ def loaded_classic_group(key: bytes, value: bytes, clock: Clock) -> ClassicGroup
             group.new_session(each.member_id, each.session_timeout),
             bytes(each.assignment),
         )
-        group.members.add(member)
-        group.actions.sessions_begun.append(member.session)
+        group.restore_member(member)
     group.members.leader_id = stored.leader
-    group.subscribed_topics = group.find_subscribed_topics()
+    group.find_subscribed_topics()
     return group

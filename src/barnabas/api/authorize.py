@@ -147,6 +147,7 @@ SUPPORTED_OPERATIONS: Final = {
         AclOperation.DESCRIBE_CONFIGS,
         AclOperation.ALTER_CONFIGS,
     ),
+    ResourceType.GROUP: (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE),
     ResourceType.CLUSTER: (
         AclOperation.CREATE,
         AclOperation.ALTER,

@@ -83,6 +83,12 @@ class GroupOffsets:
         """Whether nothing is committed, nor about to be."""
         return not (self._topics or self._waiting or self._transactional)
 
+    @property
+    def partitions(self) -> list[PartitionKey]:
+        """Every partition of which something is committed, or about to be: what a deleted group leaves in the log."""
+        committed = [(topic, partition) for topic, partitions in self._topics.items() for partition in partitions]
+        return list(dict.fromkeys([*committed, *self.unstable, *(self._waiting or ())]))
+
     def is_waiting(self, topic: str, partition: int) -> bool:
         """Whether a commit of the partition waits for replicas."""
         return self._waiting is not None and (topic, partition) in self._waiting

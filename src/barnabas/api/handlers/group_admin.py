@@ -1,0 +1,207 @@
+"""ListGroups: v0-5. DescribeGroups: v0-6. DeleteGroups: v0-2. ConsumerGroupDescribe: v0-1 (KIP-848).
+
+Not brief: there may be many groups, and of one many members. ListGroups v4: filter by state (KIP-518); v5: by type
+(KIP-848). DescribeGroups v3: authorized operations (KIP-430); v4: group instance ids; v6: a group that does not exist
+is an error (KIP-1043), before that it is Dead. ConsumerGroupDescribe v1: which protocol a member speaks (KIP-1099).
+Whoever may not describe a group does not see it listed; who may not describe a topic sees no group that reads it.
+
+Kafka: KafkaApis.handleListGroupsRequest, handleDescribeGroupsRequest, handleDeleteGroupsRequest,
+handleConsumerGroupDescribe (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from barnabas.api.authorize import (
+    CLUSTER_NAME,
+    AclOperation,
+    Authorizer,
+    ResourceType,
+    authorized_operations,
+    is_allowed,
+    permitted,
+)
+from barnabas.api.request import Request
+from barnabas.coordinator.group.group_admin_service import GroupAdminService
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from barnabas.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+MISSING_IS_AN_ERROR_SINCE: Final = 6
+"""DescribeGroups v6."""
+
+Described = DescribeGroupsResponse.DescribedGroup
+DescribedConsumerGroup = ConsumerGroupDescribeResponse.DescribedGroup
+Deleted = DeleteGroupsResponse.DeletableGroupResult
+
+
+class GroupAdminApi:
+    """Lists, describes and deletes groups."""
+
+    def __init__(self, groups: GroupAdminService, authorizer: Authorizer | None) -> None:
+        self._groups = groups
+        self._authorizer = authorizer
+
+    # -- ListGroups
+
+    def list_groups(self, request: Request[ListGroupsRequest]) -> None:
+        """Those that the caller may describe; all, if he may describe the cluster."""
+        sees_all = is_allowed(
+            self._authorizer,
+            request,
+            AclOperation.DESCRIBE,
+            ResourceType.CLUSTER,
+            CLUSTER_NAME,
+            log_if_denied=False,
+        )
+        error, groups = self._groups.list_groups(request.body.states_filter, request.body.types_filter)
+        if not sees_all:
+            visible = self._permitted(
+                request, AclOperation.DESCRIBE, (group.group_id for group in groups), log_if_denied=False
+            )
+            groups = [group for group in groups if group.group_id in visible]
+        request.respond(ListGroupsResponse(error_code=error, groups=groups))
+
+    @staticmethod
+    def listing_error(request: Request[ListGroupsRequest], code: ErrorCode, message: str | None) -> ListGroupsResponse:
+        """A top-level error."""
+        return ListGroupsResponse(error_code=code)
+
+    # -- DescribeGroups
+
+    def describe_groups(self, request: Request[DescribeGroupsRequest]) -> None:
+        """Classic groups: those that the caller may not describe first, as Kafka answers."""
+        body = request.body
+        allowed = self._permitted(request, AclOperation.DESCRIBE, body.groups)
+        refused = [
+            Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            for group_id in body.groups
+            if group_id not in allowed
+        ]
+        described = self._groups.describe_groups(
+            [group_id for group_id in body.groups if group_id in allowed],
+            tells_missing=request.api_version >= MISSING_IS_AN_ERROR_SINCE,
+        )
+        if body.include_authorized_operations:
+            for group in described:
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = self._operations(request, group.group_id)
+        request.respond(DescribeGroupsResponse(groups=[*refused, *described]))
+
+    @staticmethod
+    def description_error(
+        request: Request[DescribeGroupsRequest], code: ErrorCode, message: str | None
+    ) -> DescribeGroupsResponse:
+        """The same error for every group."""
+        return DescribeGroupsResponse(
+            groups=[Described(group_id=group_id, error_code=code) for group_id in request.body.groups]
+        )
+
+    # -- ConsumerGroupDescribe
+
+    def consumer_group_describe(self, request: Request[ConsumerGroupDescribeRequest]) -> None:
+        """Groups of KIP-848. ApiError UNSUPPORTED_VERSION: `group.coordinator.rebalance.protocols` leaves them out."""
+        if not self._groups.serves_consumer_groups:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        body = request.body
+        allowed = self._permitted(request, AclOperation.DESCRIBE, body.group_ids)
+        refused = [
+            DescribedConsumerGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            for group_id in body.group_ids
+            if group_id not in allowed
+        ]
+        described = self._groups.describe_consumer_groups(
+            [group_id for group_id in body.group_ids if group_id in allowed]
+        )
+        if body.include_authorized_operations:
+            for group in described:
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = self._operations(request, group.group_id)
+        request.respond(ConsumerGroupDescribeResponse(groups=self._without_hidden_topics(request, refused + described)))
+
+    @staticmethod
+    def consumer_group_error(
+        request: Request[ConsumerGroupDescribeRequest], code: ErrorCode, message: str | None
+    ) -> ConsumerGroupDescribeResponse:
+        """The same error for every group."""
+        return ConsumerGroupDescribeResponse(
+            groups=[
+                DescribedConsumerGroup(group_id=group_id, error_code=code, error_message=message)
+                for group_id in request.body.group_ids
+            ]
+        )
+
+    def _without_hidden_topics(
+        self, request: Request[Any], groups: list[DescribedConsumerGroup]
+    ) -> list[DescribedConsumerGroup]:
+        """A group that reads a topic which the caller may not describe is not described to him."""
+        if self._authorizer is None:
+            return groups
+        topics = [set(_topics_of(group)) for group in groups]
+        names = set().union(*topics)
+        visible = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+        return [
+            group
+            if read <= visible
+            else DescribedConsumerGroup(
+                group_id=group.group_id,
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                error_message="The group has described topic(s) that the client is not authorized to describe.",
+            )
+            for group, read in zip(groups, topics, strict=True)
+        ]
+
+    # -- DeleteGroups
+
+    def delete_groups(self, request: Request[DeleteGroupsRequest]) -> None:
+        """Delete those that the caller may delete; a group that is named twice is answered once."""
+        names = list(dict.fromkeys(request.body.groups_names))
+        allowed = self._permitted(request, AclOperation.DELETE, names)
+
+        def answer(errors: Mapping[str, ErrorCode]) -> None:
+            deleted = [Deleted(group_id=group_id, error_code=error) for group_id, error in errors.items()]
+            refused = [
+                Deleted(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+                for group_id in names
+                if group_id not in allowed
+            ]
+            request.respond(DeleteGroupsResponse(results=deleted + refused))
+
+        self._groups.delete_groups([name for name in names if name in allowed], request.deferred(answer))
+
+    @staticmethod
+    def deletion_error(
+        request: Request[DeleteGroupsRequest], code: ErrorCode, message: str | None
+    ) -> DeleteGroupsResponse:
+        """The same error for every group."""
+        return DeleteGroupsResponse(
+            results=[
+                Deleted(group_id=group_id, error_code=code) for group_id in dict.fromkeys(request.body.groups_names)
+            ]
+        )
+
+    # -- both
+
+    def _permitted(
+        self, request: Request[Any], operation: AclOperation, names: Iterable[str], *, log_if_denied: bool = True
+    ) -> frozenset[str]:
+        return permitted(self._authorizer, request, operation, ResourceType.GROUP, names, log_if_denied=log_if_denied)
+
+    def _operations(self, request: Request[Any], group_id: str) -> int:
+        return authorized_operations(self._authorizer, request, ResourceType.GROUP, group_id)
+
+
+def _topics_of(group: DescribedConsumerGroup) -> Iterable[str]:
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            for topic in assignment.topic_partitions:
+                yield topic.topic_name

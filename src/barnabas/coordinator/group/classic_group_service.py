@@ -210,6 +210,10 @@ class ClassicGroupService:
         if isinstance(group.membership, ClassicGroup):
             self._end(group, group.membership, ErrorCode.NOT_COORDINATOR)
 
+    def removed(self, group: Group) -> None:
+        """The group was deleted, or had nothing left that it was kept for. Without any lock."""
+        self.unloaded(group)
+
     def replaced(self, group: Group, old: ClassicGroup) -> None:
         """The group speaks another protocol now (KIP-848): whoever waits has to join again. Without any lock."""
         self._end(group, old, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -231,8 +235,11 @@ class ClassicGroupService:
         self._carry_out(follow_up)
 
     def shutdown(self) -> None:
-        """Nobody is given up any more, and nothing waits."""
+        """Nobody is given up any more, and nobody waits. The coordinator answers for no group by now."""
         self._is_active = False
+        for group in self._table.groups():
+            if group.membership.has_members:
+                self.unloaded(group)
         self._heartbeats.shutdown()
         self._rebalances.shutdown()
 

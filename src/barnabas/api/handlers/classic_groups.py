@@ -1,0 +1,195 @@
+"""JoinGroup: v0-9; SyncGroup: v0-5; Heartbeat: v0-4; LeaveGroup: v0-5. The classic group protocol.
+
+Brief: a group is a small thing, and whoever has to wait for other members waits in a purgatory, on no thread.
+JoinGroup v1: a rebalance timeout of its own. v4: new members are told their id first (KIP-394). v5: static members
+(KIP-345). v7: the protocol's type and name (KIP-559). v8: a reason (KIP-800). v9: a static leader that comes back to a
+stable group is told to assign nothing (KIP-814). SyncGroup v3, Heartbeat v3: static members. SyncGroup v5: the
+protocol's type and name, which must be there. LeaveGroup v3: several members. v5: a reason.
+All need READ on the group.
+
+Kafka: KafkaApis.handleJoinGroupRequest and its siblings, GroupCoordinatorAdapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed
+from barnabas.api.request import Request
+from barnabas.coordinator.group.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.classic_terms import (
+    UNKNOWN_MEMBER_ID,
+    JoinAnswer,
+    JoinTerms,
+    LeaveAnswer,
+    LeavingMember,
+    LeftMember,
+    SyncAnswer,
+    SyncTerms,
+)
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.classic_groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+REBALANCE_TIMEOUT_SINCE = 1
+KNOWN_MEMBER_ID_SINCE = 4
+NULLABLE_PROTOCOL_SINCE = 7
+SKIP_ASSIGNMENT_SINCE = 9
+PROTOCOL_IN_SYNC_SINCE = 5
+SEVERAL_LEAVE_SINCE = 3
+
+
+class ClassicGroupsApi:
+    """Members of classic groups."""
+
+    def __init__(self, groups: ClassicGroupService, authorizer: Authorizer | None) -> None:
+        self._groups = groups
+        self._authorizer = authorizer
+
+    # JoinGroup
+
+    def join_group(self, request: Request[JoinGroupRequest]) -> None:
+        """Join; answered when the group has agreed on a generation."""
+        body, version = request.body, request.api_version
+        self._require_permission(request, body.group_id)
+
+        def answer(joined: JoinAnswer) -> None:
+            request.respond(_join_response(joined, version))
+
+        terms = JoinTerms(
+            group_id=body.group_id,
+            member_id=body.member_id,
+            group_instance_id=body.group_instance_id,
+            client_id=request.header.client_id or "",
+            client_host=f"/{request.connection.client_address}",
+            session_timeout_ms=body.session_timeout_ms,
+            rebalance_timeout_ms=(
+                body.rebalance_timeout_ms if version >= REBALANCE_TIMEOUT_SINCE else body.session_timeout_ms
+            ),
+            protocol_type=body.protocol_type,
+            protocols=tuple((each.name, bytes(each.metadata)) for each in body.protocols),
+            needs_known_member_id=version >= KNOWN_MEMBER_ID_SINCE and body.group_instance_id is None,
+            can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
+            reason=body.reason,
+        )
+        self._groups.join_group(terms, request.deferred(answer))
+
+    @staticmethod
+    def join_error(request: Request[JoinGroupRequest], code: ErrorCode, message: str | None) -> JoinGroupResponse:
+        """Nobody, of no generation."""
+        return _join_response(JoinAnswer(code, UNKNOWN_MEMBER_ID), request.api_version)
+
+    # SyncGroup
+
+    def sync_group(self, request: Request[SyncGroupRequest]) -> None:
+        """Give or get the assignment; answered when the leader's is stored."""
+        body = request.body
+        if request.api_version >= PROTOCOL_IN_SYNC_SINCE and (body.protocol_type is None or body.protocol_name is None):
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        self._require_permission(request, body.group_id)
+
+        def answer(synced: SyncAnswer) -> None:
+            request.respond(
+                SyncGroupResponse(
+                    error_code=synced.error,
+                    protocol_type=synced.protocol_type,
+                    protocol_name=synced.protocol_name,
+                    assignment=synced.assignment,
+                )
+            )
+
+        terms = SyncTerms(
+            group_id=body.group_id,
+            generation=body.generation_id,
+            member_id=body.member_id,
+            group_instance_id=body.group_instance_id,
+            protocol_type=body.protocol_type,
+            protocol_name=body.protocol_name,
+            assignments={each.member_id: bytes(each.assignment) for each in body.assignments},
+        )
+        self._groups.sync_group(terms, request.deferred(answer))
+
+    @staticmethod
+    def sync_error(request: Request[SyncGroupRequest], code: ErrorCode, message: str | None) -> SyncGroupResponse:
+        """No assignment."""
+        return SyncGroupResponse(error_code=code)
+
+    # Heartbeat
+
+    def heartbeat(self, request: Request[HeartbeatRequest]) -> None:
+        """The member lives."""
+        body = request.body
+        self._require_permission(request, body.group_id)
+        error = self._groups.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+        request.respond(HeartbeatResponse(error_code=error))
+
+    @staticmethod
+    def heartbeat_error(request: Request[HeartbeatRequest], code: ErrorCode, message: str | None) -> HeartbeatResponse:
+        """The error."""
+        return HeartbeatResponse(error_code=code)
+
+    # LeaveGroup
+
+    def leave_group(self, request: Request[LeaveGroupRequest]) -> None:
+        """Members leave, or an administrator removes them."""
+        body = request.body
+        self._require_permission(request, body.group_id)
+
+        def answer(left: LeaveAnswer) -> None:
+            request.respond(_leave_response(left, request.api_version))
+
+        self._groups.leave_group(body.group_id, _leaving(request), request.deferred(answer))
+
+    @staticmethod
+    def leave_error(request: Request[LeaveGroupRequest], code: ErrorCode, message: str | None) -> LeaveGroupResponse:
+        """The error of the whole."""
+        return LeaveGroupResponse(error_code=code)
+
+    def _require_permission(self, request: Request[Any], group_id: str) -> None:
+        if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, group_id):
+            raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def _join_response(joined: JoinAnswer, version: int) -> JoinGroupResponse:
+    protocol_name = joined.protocol_name
+    if protocol_name is None and version < NULLABLE_PROTOCOL_SINCE:
+        protocol_name = ""
+    return JoinGroupResponse(
+        error_code=joined.error,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=protocol_name,
+        leader=joined.leader or "",
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[
+            JoinGroupResponse.JoinGroupResponseMember(each.member_id, each.group_instance_id, each.metadata)
+            for each in joined.members
+        ],
+    )
+
+
+def _leaving(request: Request[LeaveGroupRequest]) -> Sequence[LeavingMember]:
+    body = request.body
+    if request.api_version < SEVERAL_LEAVE_SINCE:
+        return [LeavingMember(body.member_id)]
+    return [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in body.members]
+
+
+def _leave_response(left: LeaveAnswer, version: int) -> LeaveGroupResponse:
+    if version < SEVERAL_LEAVE_SINCE:
+        return LeaveGroupResponse(error_code=left.error or left.members[0].error)
+    return LeaveGroupResponse(error_code=left.error, members=[_left_member(each) for each in left.members])
+
+
+def _left_member(left: LeftMember) -> LeaveGroupResponse.MemberResponse:
+    return LeaveGroupResponse.MemberResponse(left.member_id, left.group_instance_id, left.error)

@@ -53,6 +53,12 @@ class FuzzCampaign:
             log_retention_bytes="100000000",
             log_segment_bytes="10000000",
             log_retention_check_interval_ms="5000",
+            # What mutants do to groups is over within a minute.
+            group_max_session_timeout_ms="10000",
+            group_consumer_session_timeout_ms="10000",
+            group_consumer_min_session_timeout_ms="10000",
+            offsets_retention_minutes="1",
+            offsets_retention_check_interval_ms="5000",
         )
         self.outcomes: Counter[str] = Counter()
         self.reached_body: Counter[ApiVersion] = Counter()

@@ -31,6 +31,8 @@ MAY_STAY_SILENT: Final = {
         ApiKey.CREATE_TOPICS,
         ApiKey.DELETE_TOPICS,
         ApiKey.CREATE_PARTITIONS,
+        ApiKey.JOIN_GROUP,  # a mutant may join where others are, who have their time to join again
+        ApiKey.SYNC_GROUP,
     )
 }
 """API keys, as they stand in a frame, of which a mutant may ask for no acknowledgement, or for a wait of days."""

@@ -1,7 +1,8 @@
 """A valid request of every API and version that a broker of one node takes, and that leaves nothing behind.
 
 The fuzz campaign mutates them. They name a topic that exists, so that handlers get to work; those that create or delete
-are refused for a reason no single mutation removes, or only validate. Orders of a controller come from one that was
+are refused for a reason no single mutation removes, or only validate; groups are the exception: their members time out,
+and their offsets expire. Orders of a controller come from one that was
 deposed long ago, are about partitions that are not here, and keep their epochs (`PROTECTED_FIELDS_BYTES`): who may send
 a higher epoch may depose the real controller, mutant or not.
 
@@ -15,7 +16,14 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.consumer_protocol import Subscription, encode_subscription
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.classic_groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
 from barnabas.protocol.messages.cluster import DescribeClusterRequest, UnregisterBrokerRequest
 from barnabas.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -23,8 +31,10 @@ from barnabas.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
 )
+from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from barnabas.protocol.messages.inter_broker import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -38,6 +48,7 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, OffsetFo
 from barnabas.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import DescribeTopicPartitionsRequest, MetadataRequest
+from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.messages.quotas import (
     AlterClientQuotasRequest,
@@ -77,6 +88,10 @@ PROTECTED_FIELDS_BYTES: Final = {
 _TOPIC, _BROKER = 2, 4
 _LARGE_VALUE_BYTES = 200_000
 _OTHER_TOPIC = "no-such-topic"
+_SESSION_TIMEOUT_MS, _REBALANCE_TIMEOUT_MS = 6000, 1000
+_BY_TOPIC_ID_SINCE = 10
+"""OffsetCommit and OffsetFetch."""
+_SUBSCRIPTION = encode_subscription(Subscription((TARGET,)))
 
 
 class RealRequests:
@@ -256,6 +271,103 @@ class RealRequests:
     def push_telemetry(self, _version: int) -> PushTelemetryRequest:
         return PushTelemetryRequest(self._random.randbytes(16), 1, terminating=False, compression_type=0, metrics=b"m")
 
+    # -- groups ------------------------------------------------------------------------------------------------------
+
+    def join_group(self, version: int) -> JoinGroupRequest:
+        # A group of its own: nobody else's join is waited for.
+        chance = self._random
+        return JoinGroupRequest(
+            group_id=f"join-{chance.randrange(10**9)}",
+            session_timeout_ms=_SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS,
+            member_id="",
+            group_instance_id=chance.choice([None, "instance"]) if version >= 5 else None,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name, _SUBSCRIPTION) for name in ("range", "sticky")],
+            reason="why not" if version >= 8 else None,
+        )
+
+    def sync_group(self, version: int) -> SyncGroupRequest:
+        return SyncGroupRequest(
+            group_id=self._group(),
+            generation_id=1,
+            member_id="m0",
+            group_instance_id=self._random.choice([None, "instance"]) if version >= 3 else None,
+            protocol_type="consumer" if version >= 5 else None,
+            protocol_name="range" if version >= 5 else None,
+            assignments=[SyncGroupRequest.SyncGroupRequestAssignment(f"m{number}", b"yours") for number in range(3)],
+        )
+
+    def heartbeat(self, version: int) -> HeartbeatRequest:
+        instance_id = self._random.choice([None, "instance"]) if version >= 3 else None
+        return HeartbeatRequest(self._group(), 1, "m0", instance_id)
+
+    def leave_group(self, version: int) -> LeaveGroupRequest:
+        if version < 3:
+            return LeaveGroupRequest(self._group(), "m0")
+        leaving = [LeaveGroupRequest.MemberIdentity("m0"), LeaveGroupRequest.MemberIdentity("", "instance")]
+        return LeaveGroupRequest(self._group(), members=leaving)
+
+    def offset_commit(self, version: int) -> OffsetCommitRequest:
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 7, committed_metadata="where I am")
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(partitions=[partition])
+        if version >= _BY_TOPIC_ID_SINCE:
+            topic.topic_id = self._target_id
+        else:
+            topic.name = TARGET
+        return OffsetCommitRequest(self._group(), topics=[topic])
+
+    def offset_fetch(self, version: int) -> OffsetFetchRequest:
+        everything = version >= 2 and self._random.random() < 0.3
+        if version < 8:
+            topic = OffsetFetchRequest.OffsetFetchRequestTopic(TARGET, [0, 1])
+            return OffsetFetchRequest(self._group(), None if everything else [topic])
+        asked = OffsetFetchRequest.OffsetFetchRequestTopics(partition_indexes=[0, 1])
+        if version >= _BY_TOPIC_ID_SINCE:
+            asked.topic_id = self._target_id
+        else:
+            asked.name = TARGET
+        groups = [
+            OffsetFetchRequest.OffsetFetchRequestGroup(self._group(), topics=None if everything else [asked])
+            for _ in range(2)
+        ]
+        return OffsetFetchRequest(groups=groups, require_stable=self._random.random() < 0.5)
+
+    def offset_delete(self, _version: int) -> OffsetDeleteRequest:
+        partitions = [OffsetDeleteRequest.OffsetDeleteRequestPartition(number) for number in (0, 1)]
+        return OffsetDeleteRequest(self._group(), [OffsetDeleteRequest.OffsetDeleteRequestTopic(TARGET, partitions)])
+
+    def describe_groups(self, version: int) -> DescribeGroupsRequest:
+        return DescribeGroupsRequest([self._group(), "no-such-group"], version >= 3 and self._random.random() < 0.5)
+
+    def list_groups(self, version: int) -> ListGroupsRequest:
+        states = ["Stable", "Empty"] if version >= 4 and self._random.random() < 0.5 else []
+        return ListGroupsRequest(states, ["consumer"] if version >= 5 and self._random.random() < 0.5 else [])
+
+    def delete_groups(self, _version: int) -> DeleteGroupsRequest:
+        return DeleteGroupsRequest([self._group(), "no-such-group"])
+
+    def consumer_group_heartbeat(self, version: int) -> ConsumerGroupHeartbeatRequest:
+        # Members of one group, which come and go; a heartbeat in between is of no epoch that there is.
+        chance = self._random
+        regex = "targ.*" if version >= 1 and chance.random() < 0.3 else None
+        return ConsumerGroupHeartbeatRequest(
+            group_id="consumers",
+            member_id=f"member-{chance.randrange(5)}",
+            member_epoch=chance.choice([0, 0, -1, 1]),
+            rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS,
+            subscribed_topic_names=None if regex else [TARGET, _OTHER_TOPIC],
+            subscribed_topic_regex=regex,
+            server_assignor=chance.choice([None, "uniform", "range"]),
+            topic_partitions=[],
+        )
+
+    def consumer_group_describe(self, _version: int) -> ConsumerGroupDescribeRequest:
+        return ConsumerGroupDescribeRequest(["consumers", self._group()], self._random.random() < 0.5)
+
+    def _group(self) -> str:
+        return f"group-{self._random.randrange(10)}"
+
     # -- brokers among themselves ------------------------------------------------------------------------------------
 
     def leader_and_isr(self, version: int) -> LeaderAndIsrRequest:
@@ -313,7 +425,15 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.STOP_REPLICA: RealRequests.stop_replica,
     ApiKey.UPDATE_METADATA: RealRequests.update_metadata,
     ApiKey.CONTROLLED_SHUTDOWN: RealRequests.controlled_shutdown,
+    ApiKey.OFFSET_COMMIT: RealRequests.offset_commit,
+    ApiKey.OFFSET_FETCH: RealRequests.offset_fetch,
     ApiKey.FIND_COORDINATOR: RealRequests.find_coordinator,
+    ApiKey.JOIN_GROUP: RealRequests.join_group,
+    ApiKey.HEARTBEAT: RealRequests.heartbeat,
+    ApiKey.LEAVE_GROUP: RealRequests.leave_group,
+    ApiKey.SYNC_GROUP: RealRequests.sync_group,
+    ApiKey.DESCRIBE_GROUPS: RealRequests.describe_groups,
+    ApiKey.LIST_GROUPS: RealRequests.list_groups,
     ApiKey.API_VERSIONS: RealRequests.api_versions,
     ApiKey.CREATE_TOPICS: RealRequests.create_topics,
     ApiKey.DELETE_TOPICS: RealRequests.delete_topics,
@@ -325,10 +445,12 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: RealRequests.alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: RealRequests.describe_log_dirs,
     ApiKey.CREATE_PARTITIONS: RealRequests.create_partitions,
+    ApiKey.DELETE_GROUPS: RealRequests.delete_groups,
     ApiKey.ELECT_LEADERS: RealRequests.elect_leaders,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: RealRequests.incremental_alter_configs,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: RealRequests.alter_partition_reassignments,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: RealRequests.list_partition_reassignments,
+    ApiKey.OFFSET_DELETE: RealRequests.offset_delete,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: RealRequests.describe_client_quotas,
     ApiKey.ALTER_CLIENT_QUOTAS: RealRequests.alter_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: RealRequests.describe_user_scram_credentials,
@@ -338,6 +460,8 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.DESCRIBE_PRODUCERS: RealRequests.describe_producers,
     ApiKey.UNREGISTER_BROKER: RealRequests.unregister_broker,
     ApiKey.ALLOCATE_PRODUCER_IDS: RealRequests.allocate_producer_ids,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: RealRequests.consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: RealRequests.consumer_group_describe,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: RealRequests.get_telemetry_subscriptions,
     ApiKey.PUSH_TELEMETRY: RealRequests.push_telemetry,
     ApiKey.LIST_CONFIG_RESOURCES: RealRequests.list_config_resources,

@@ -14,9 +14,11 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import Authorizer
+from barnabas.api.fetch_session_cache import FetchSessionCache
 from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.startup_gate import StartupGate
@@ -273,6 +275,9 @@ class BrokerServer:
         elections = LeaderElections(self._controller, self._metadata, self._timer, self._clock)
         self._metadata.subscribe(elections.metadata_changed)
         register_purgatory(self.metrics, elections.purgatory)
+        slots = config.integer("max.incremental.fetch.session.cache.slots")
+        fetch_sessions = FetchSessionCache(slots, self._clock, Random())
+        fetch_sessions.register(self.metrics)
         families = build_handler_families(
             self._dynamic,
             self._broker_id,
@@ -284,6 +289,7 @@ class BrokerServer:
             lambda: self._broker_epoch(),  # noqa: PLW0108 - registration comes later
             self._controller,
             elections,
+            fetch_sessions=fetch_sessions,
             authorizer=self._authorizer,
         )
         registry = build_registry(families, config.optional_string("broker.emulate.version"))

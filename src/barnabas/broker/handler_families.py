@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.api.authorize import Authorizer
+from barnabas.api.fetch_session_cache import FetchSessionCache
+from barnabas.api.fetch_sessions import FetchSessions
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.cluster import ClusterApi
 from barnabas.api.handlers.config_resources import ConfigResourcesApi
@@ -64,6 +66,7 @@ def build_handler_families(  # noqa: PLR0913 - the parts of a whole broker, once
     controller: Controller,
     elections: LeaderElections,
     *,
+    fetch_sessions: FetchSessionCache,
     authorizer: Authorizer | None,
 ) -> HandlerFamilies:
     """One object per family, each with exactly what it touches. broker_epoch: of the registration in force."""
@@ -83,7 +86,9 @@ def build_handler_families(  # noqa: PLR0913 - the parts of a whole broker, once
         ),
         elections=ElectionsApi(elections, metadata, authorizer),
         features=FeaturesApi(broker_id, metadata, authorizer),
-        fetch=FetchApi(replicas, metadata, config.integer("fetch.max.bytes"), clock, authorizer),
+        fetch=FetchApi(
+            replicas, metadata, FetchSessions(fetch_sessions), config.integer("fetch.max.bytes"), clock, authorizer
+        ),
         find_coordinator=FindCoordinatorApi(authorizer),
         inter_broker=InterBrokerApi(replicas, authorizer, broker_epoch),
         list_offsets=ListOffsetsApi(replicas, clock, authorizer),

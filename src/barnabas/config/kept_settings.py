@@ -134,7 +134,6 @@ _BY_REASON: Final = (
         """,
     ),
     ("records are always kept in format 2", "log.message.format.version"),
-    ("there are no incremental fetch sessions yet", "max.incremental.fetch.session.cache.slots"),
     ("nobody receives clients' metrics", "telemetry.max.bytes"),
     ("nothing in development is offered", "unstable.api.versions.enable unstable.feature.versions.enable"),
 )

@@ -69,6 +69,11 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         "MemoryPoolAvgDepletedPercent": "Share of time without memory for requests",
         "MemoryPoolDepletedTimeTotal": "Milliseconds without memory for requests",
     },
+    "FetchSessionCache": {
+        "NumIncrementalFetchSessions": "Incremental fetch sessions kept for clients (KIP-227)",
+        "NumIncrementalFetchPartitionsCached": "Partitions in them",
+        "IncrementalFetchSessionEvictionsPerSec": "Fetch sessions that made room for others",
+    },
     "BrokerTopicMetrics": {
         "MessagesInPerSec": "Records appended",
         "BytesInPerSec": "Bytes appended",

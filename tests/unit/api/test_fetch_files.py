@@ -18,6 +18,7 @@ from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.records.compression import Codec
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
+from tests.support.fetch_sessions import fetch_sessions
 from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
@@ -52,7 +53,7 @@ class Broker:
             self.replicas.lead(partition=partition)
             self.replicas.append(("topic", partition, batch(3, codec=codec)))
             self.replicas.announce("topic", partition, 0)
-        self.api = FetchApi(self.replicas.manager, self.replicas.metadata, 1 << 20, MockClock(), None)
+        self.api = FetchApi(self.replicas.manager, self.replicas.metadata, fetch_sessions(), 1 << 20, MockClock(), None)
         registry = Registry([Handler(ApiKey.FETCH, 0, 18, self.api.fetch, self.api.error, brief=True)])
         self.parser = RequestParser(registry)
         self.apis = Apis(self.replicas.actions, lambda: 1)

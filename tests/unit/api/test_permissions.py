@@ -47,6 +47,7 @@ from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.topics import DeleteRecordsRequest
 from barnabas.protocol.messages.transactions import DescribeProducersRequest
+from tests.support.fetch_sessions import fetch_sessions
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
 
@@ -150,7 +151,7 @@ class Broker:
         metadata, manager, clock = self.replicas.metadata, self.replicas.manager, self.replicas.clock
         admin: Any = self.topics
         produce = ProduceApi(manager, metadata, self.permissions)
-        fetch = FetchApi(manager, metadata, 1 << 20, clock, self.permissions)
+        fetch = FetchApi(manager, metadata, fetch_sessions(), 1 << 20, clock, self.permissions)
         offsets = ListOffsetsApi(manager, clock, self.permissions)
         known = MetadataApi(metadata, admin, lambda: True, self.permissions)
         coordinator = FindCoordinatorApi(self.permissions)

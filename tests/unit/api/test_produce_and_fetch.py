@@ -21,6 +21,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.errors import CorruptRecord
 from barnabas.storage.index_file import CorruptIndex
+from tests.support.fetch_sessions import fetch_sessions
 from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.support.simulated_files import SimulatedFile
@@ -36,7 +37,7 @@ class Broker:
         self.replicas.lead()
         self.replicas.announce("topic", 0, 0)
         produce = ProduceApi(self.replicas.manager, self.replicas.metadata, None)
-        fetch = FetchApi(self.replicas.manager, self.replicas.metadata, 1 << 20, MockClock(), None)
+        fetch = FetchApi(self.replicas.manager, self.replicas.metadata, fetch_sessions(), 1 << 20, MockClock(), None)
         registry = Registry(
             [
                 Handler(ApiKey.PRODUCE, 0, 13, produce.produce, produce.error, brief=True),

@@ -2,10 +2,9 @@
 
 Brief from v4 on; runs on the Processor's thread or a handler's, its answer perhaps on the thread that completes a long
 poll. v0-3: messages of magic 0 and 1, converted while they are sent (`LazyDownConversionRecords`). v3: limit of the
-whole answer. v4: isolation level. v5: log start offset. v6: KAFKA_STORAGE_ERROR. v7: sessions (KIP-227; none is created
-yet: every fetch is answered as a full one, which the protocol allows). v9: leader epoch. v10: zstd. v11: consumers may
-read from followers (KIP-392). v12: flexible, last fetched epoch. v13: topic ids. v15: replica state. v16: the current
-leader in errors, node endpoints (KIP-951).
+whole answer. v4: isolation level. v5: log start offset. v6: KAFKA_STORAGE_ERROR. v7: sessions (KIP-227,
+`api.fetch_sessions`). v9: leader epoch. v10: zstd. v11: consumers may read from followers (KIP-392). v12: flexible,
+last fetched epoch. v13: topic ids. v15: replica state. v16: the current leader in errors, node endpoints (KIP-951).
 
 Kafka: KafkaApis.handleFetchRequest.
 """
@@ -18,6 +17,8 @@ from typing import Any, Final
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.current_leader import CurrentLeaders
+from barnabas.api.fetch_session import FINAL_EPOCH, NO_SESSION, Refused
+from barnabas.api.fetch_sessions import TOPIC_IDS, FetchSessions, FullFetch, IncrementalFetch
 from barnabas.api.registry import Throttle
 from barnabas.api.request import Request
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -36,11 +37,10 @@ logger = logging.getLogger(__name__)
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = FetchResponse.PartitionData
 
-NO_SESSION: Final = 0
 LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
-FOLLOWER_FETCH, TOPIC_IDS, REPLICA_STATE, CURRENT_LEADER = 11, 13, 15, 16
+FOLLOWER_FETCH, REPLICA_STATE, CURRENT_LEADER = 11, 15, 16
 ZSTD_SINCE, STORAGE_ERROR_SINCE = 10, 6
 LAST_CONVERTED: Final = 3
 """Versions from which on, or up to which, something holds."""
@@ -52,7 +52,8 @@ ANSWER_BYTES, TOPIC_BYTES, PARTITION_BYTES = 22, 6, 50
 """What an answer has besides records and names, more or less: the layouts differ by a few bytes from version to
 version. This is what quotas are charged for."""
 
-Refused = tuple[str, bytes, int, ErrorCode]
+Context = FullFetch | IncrementalFetch | None
+"""What a fetch is in terms of sessions; None outside of them."""
 
 
 class FetchApi:
@@ -65,11 +66,13 @@ class FetchApi:
         self,
         replicas: ReplicaManager,
         metadata: MetadataCache,
+        sessions: FetchSessions,
         max_bytes: int,
         clock: Clock,
         authorizer: Authorizer | None,
     ) -> None:
         self._now = clock.nanoseconds
+        self._sessions = sessions
         self._replicas = replicas
         self._metadata = metadata
         self._max_bytes = max_bytes
@@ -81,14 +84,22 @@ class FetchApi:
         Raises ApiError for the whole request: an isolation level that does not exist.
         """
         body = request.body
-        if body.session_id != NO_SESSION:
-            request.respond(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-            return
         version = request.api_version
         terms = self._terms(body, version)
-        topics = body.topics
-        if self._authorizer is None:
-            fetches, refused = self._partitions_asked_for(topics, version)
+        context: Context = None
+        if body.session_epoch != FINAL_EPOCH or body.session_id != NO_SESSION:
+            try:
+                context = self._sessions.begin(
+                    body, version, is_from_follower=terms.is_from_follower, brief=request.brief
+                )
+            except ApiError as error:
+                request.respond(FetchResponse(error_code=error.code))
+                return
+        fetches: Sequence[PartitionFetch]
+        if isinstance(context, IncrementalFetch):
+            fetches, refused = self._partitions_in_session(request, context, is_follower=terms.is_from_follower)
+        elif self._authorizer is None:
+            fetches, refused = self._partitions_asked_for(body.topics, version)
         else:
             topics, unauthorized = self._readable(request, is_follower=terms.is_from_follower)
             fetches, refused = self._partitions_asked_for(topics, version)
@@ -100,13 +111,13 @@ class FetchApi:
         def answer(results: Sequence[PartitionFetch]) -> None:
             # What Request.deferred does, without its call.
             try:
-                if throttle is not None and self._is_throttled(request, throttle, terms, results, refused):
+                if throttle is not None and self._is_throttled(request, context, throttle, terms, results, refused):
                     return
                 on_disk = [fetch.records for fetch in results if _waits_for_disk(fetch.records)]
                 if on_disk:
-                    request.channel.resume(lambda: self._read_and_respond(request, on_disk, results, refused))
+                    request.channel.resume(lambda: self._read_and_respond(request, context, on_disk, results, refused))
                     return
-                response = self._response(request, results, refused)
+                response = self._response(request, context, results, refused)
             except Exception as error:  # noqa: BLE001 - `fail` logs it
                 _give_up(request, results, error)
             else:
@@ -202,9 +213,32 @@ class FetchApi:
                 )
         return fetches, refused
 
+    def _partitions_in_session(
+        self, request: Request[FetchRequest], context: IncrementalFetch, *, is_follower: bool
+    ) -> tuple[Sequence[PartitionFetch], list[Refused]]:
+        """The same for all partitions of a session, with those refused that the sender may not read."""
+        fetches, refused = context.partitions(self._metadata.image)
+        if self._authorizer is None:
+            return fetches, refused
+        if is_follower:
+            cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            readable = frozenset[str]()
+            if is_allowed(self._authorizer, request, *cluster):
+                return fetches, refused
+        else:
+            asked = [each.topic for each in fetches] + [name for name, _, _, _ in refused if name]
+            readable = permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, asked)
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        hidden = [(each.topic, each.topic_id, each.partition, code) for each in fetches if each.topic not in readable]
+        hidden += [
+            each if each[0] in readable or not (each[0] or is_follower) else (*each[:3], code) for each in refused
+        ]
+        return [each for each in fetches if each.topic in readable], hidden
+
     def _is_throttled(
         self,
         request: Request[FetchRequest],
+        context: Context,
         throttle: Throttle,
         terms: FetchTerms,
         results: Sequence[PartitionFetch],
@@ -217,9 +251,10 @@ class FetchApi:
         if terms.is_from_follower:
             throttle.charge_nobody(request)
             return False
-        names = {fetch.topic for fetch in results}
+        news = results if context is None else context.news(results)
+        names = {fetch.topic for fetch in news}
         size = ANSWER_BYTES + sum(len(name) + TOPIC_BYTES for name in names)
-        size += PARTITION_BYTES * (len(results) + len(refused)) + sum(len(fetch.records) for fetch in results)
+        size += PARTITION_BYTES * (len(news) + len(refused)) + sum(len(fetch.records) for fetch in news)
         throttle_time_ms = throttle.charge_fetch(request, size)
         if throttle_time_ms <= 0:
             return False
@@ -227,12 +262,19 @@ class FetchApi:
             if fetch.records:
                 self._replicas.topic_stats.topic(fetch.topic).bytes_out -= len(fetch.records)
             fetch.release()
-        request.respond(FetchResponse(throttle_time_ms=throttle_time_ms, session_id=NO_SESSION))
+        response = FetchResponse(throttle_time_ms=throttle_time_ms, session_id=NO_SESSION)
+        if context is not None:
+            response.session_id = context.session_id
+            if not context.is_last():
+                response.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            context.end()
+        request.respond(response)
         return True
 
     def _read_and_respond(
         self,
         request: Request[FetchRequest],
+        context: Context,
         on_disk: Sequence[FileRecords],
         results: Sequence[PartitionFetch],
         refused: Sequence[Refused],
@@ -244,14 +286,36 @@ class FetchApi:
         except OSError as error:
             logger.warning("reading ahead of a fetch failed: %s", error)  # whoever sends it meets it again
         try:
-            response = self._response(request, results, refused)
+            response = self._response(request, context, results, refused)
         except Exception as error:  # noqa: BLE001 - `fail` logs it
             _give_up(request, results, error)
         else:
             request.respond(response)
 
     def _response(
-        self, request: Request[FetchRequest], results: Sequence[PartitionFetch], refused: Sequence[Refused]
+        self,
+        request: Request[FetchRequest],
+        context: Context,
+        results: Sequence[PartitionFetch],
+        refused: Sequence[Refused],
+    ) -> FetchResponse:
+        if context is None:
+            return self._answer(request, NO_SESSION, results, refused)
+        told = context.answered(results, refused)
+        if told is None:
+            for fetch in results:
+                fetch.release()
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=context.session_id)
+        response = self._answer(request, context.session_id, told, refused)
+        context.end()
+        return response
+
+    def _answer(
+        self,
+        request: Request[FetchRequest],
+        session_id: int,
+        results: Sequence[PartitionFetch],
+        refused: Sequence[Refused],
     ) -> FetchResponse:
         version = request.api_version
         topics: dict[Any, TopicAnswer] = {}
@@ -267,7 +331,7 @@ class FetchApi:
             self._topic_answer(topics, fetch.topic, fetch.topic_id).partitions.append(answer)
         for name, topic_id, partition, code in refused:
             self._topic_answer(topics, name, topic_id).partitions.append(_refusal(partition, code))
-        response = FetchResponse(error_code=ErrorCode.NONE, session_id=NO_SESSION, responses=list(topics.values()))
+        response = FetchResponse(error_code=ErrorCode.NONE, session_id=session_id, responses=list(topics.values()))
         if leaders is not None:
             response.node_endpoints = [FetchResponse.NodeEndpoint(*node) for node in leaders.nodes()]
         return response

@@ -1,0 +1,224 @@
+"""An incremental fetch session (KIP-227): which partitions a client reads, from where, and what it was told of each.
+
+Made and kept by `api.fetch_session_cache`, used by the two contexts of `api.fetch_sessions` on whichever thread begins
+or answers a fetch. `lock` guards everything but what the docstring gives to the cache; nothing else is locked and
+nobody is called while it is held. A client has one request of a session on its way; one that has more is answered, for
+all but the last, INVALID_FETCH_SESSION_EPOCH, and gets its partitions as copies, for the first may still be read.
+
+Kafka: FetchSession, CachedPartition.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from barnabas.metadata.metadata_image import MetadataImage
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.replica.partition_fetch import PartitionFetch
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+"""Of a request that wants a session, and of one that wants none. The session it may name is closed by both."""
+LAST_EPOCH: Final = 2**31 - 1
+NOT_ANSWERED: Final = -1
+
+Refused: TypeAlias = tuple[str, bytes, int, ErrorCode]
+"""Topic ("" if unknown), its id (b"" where topics are named), partition, and why it is not read."""
+Key: TypeAlias = tuple[str | bytes, int]
+"""Topic id (from v13 on) or name, and partition."""
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch after one of a session: from 1 on, and around."""
+    return 1 if epoch == LAST_EPOCH else epoch + 1
+
+
+class SessionPartition(PartitionFetch):
+    """A partition of a session: what the client asked for last, and, while a fetch is under way, what was read.
+
+    answered_high_watermark, answered_log_start_offset: what the client was told last; -1 after an error.
+    """
+
+    __slots__ = ("answered_high_watermark", "answered_log_start_offset")
+
+    def __init__(self, topic: str, topic_id: bytes, partition: int, asked: FetchRequest.FetchPartition) -> None:
+        super().__init__(topic, partition, 0, 0, topic_id=topic_id)
+        self.answered_high_watermark = NOT_ANSWERED
+        self.answered_log_start_offset = NOT_ANSWERED
+        self.ask(asked)
+
+    def ask(self, asked: FetchRequest.FetchPartition) -> None:
+        """Read from where this says, from now on."""
+        self.fetch_offset = asked.fetch_offset
+        self.max_bytes = asked.partition_max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset_of_follower = asked.log_start_offset
+        self.forget()
+
+    @property
+    def key(self) -> Key:
+        """By which its session knows it."""
+        return (self.topic_id or self.topic, self.partition)
+
+    def copy(self) -> SessionPartition:
+        """The same with nothing read."""
+        asked = FetchRequest.FetchPartition(
+            partition=self.partition,
+            current_leader_epoch=self.current_leader_epoch,
+            fetch_offset=self.fetch_offset,
+            last_fetched_epoch=self.last_fetched_epoch,
+            log_start_offset=self.log_start_offset_of_follower,
+            partition_max_bytes=self.max_bytes,
+        )
+        copied = SessionPartition(self.topic, self.topic_id, self.partition, asked)
+        copied.answered_high_watermark = self.answered_high_watermark
+        copied.answered_log_start_offset = self.answered_log_start_offset
+        return copied
+
+    def must_be_answered(self) -> bool:
+        """Whether what was read is news to the client."""
+        return (
+            self.high_watermark != self.answered_high_watermark
+            or self.log_start_offset != self.answered_log_start_offset
+            or self.error is not ErrorCode.NONE
+            or len(self.records) > 0
+            or self.preferred_read_replica >= 0
+            or self.diverging_epoch is not None
+        )
+
+    def note_answer(self) -> None:
+        """The client is told what was read. An error is told again and again, and so is that it is over."""
+        failed = self.error is not ErrorCode.NONE
+        self.answered_high_watermark = NOT_ANSWERED if failed else self.high_watermark
+        self.answered_log_start_offset = self.log_start_offset
+
+
+class FetchSession:
+    """Its partitions, in the order in which they are read: those that had records last come last.
+
+    epoch: of the next request. is_privileged: a follower's. in_flight: a request was begun and not answered yet.
+    last_used_ms, cached_size and is_old belong to the cache, and its lock.
+    """
+
+    __slots__ = (
+        "cached_size",
+        "created_ms",
+        "epoch",
+        "id",
+        "in_flight",
+        "is_old",
+        "is_privileged",
+        "known_in_version",
+        "last_used_ms",
+        "lock",
+        "partitions",
+        "uses_topic_ids",
+    )
+
+    def __init__(self, session_id: int, size: int, now_ms: int, *, is_privileged: bool, uses_topic_ids: bool) -> None:
+        self.id = session_id
+        self.is_privileged = is_privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.cached_size = size
+        self.is_old = False
+        self.lock = threading.Lock()
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.partitions: dict[Key, SessionPartition] = {}
+        self.in_flight = False
+        self.known_in_version = -1
+        """Version of the metadata that knows every partition of the session, -1 if none was seen."""
+
+    def begin(self, body: FetchRequest, *, by_id: bool) -> int:
+        """Take a request's differences over; returns the session's epoch from now on, -1 if no partition is left.
+
+        Raises ApiError: INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        with self.lock:
+            if body.session_epoch != self.epoch:
+                raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            if by_id != self.uses_topic_ids:
+                raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            if self.in_flight:
+                self.partitions = {key: partition.copy() for key, partition in self.partitions.items()}
+            self._update(body)
+            if not self.partitions:
+                return FINAL_EPOCH
+            self.in_flight = True
+            self.epoch = next_epoch(self.epoch)
+            return self.epoch
+
+    def _update(self, body: FetchRequest) -> None:
+        partitions, by_id = self.partitions, self.uses_topic_ids
+        for topic in body.topics:
+            name = "" if by_id else topic.topic
+            topic_id = topic.topic_id if by_id else b""
+            for asked in topic.partitions:
+                key: Key = (topic_id or name, asked.partition)
+                known = partitions.get(key)
+                if known is not None:
+                    known.ask(asked)
+                    continue
+                partitions[key] = SessionPartition(name, topic_id, asked.partition, asked)
+                self.known_in_version = -1
+        for forgotten in body.forgotten_topics_data:
+            for number in forgotten.partitions:
+                partitions.pop((forgotten.topic_id if by_id else forgotten.topic, number), None)
+
+    def known_and_unknown(self, image: MetadataImage) -> tuple[list[SessionPartition], list[Refused]]:
+        """What can be read, and what the metadata does not know. An id's name, once known, stays (Kafka's rule)."""
+        with self.lock:
+            if self.known_in_version == image.version:
+                return list(self.partitions.values()), []
+            known: list[SessionPartition] = []
+            unknown: list[Refused] = []
+            topics, names = image.topics, image.topic_names
+            for partition in self.partitions.values():
+                name = partition.topic or (names.get(partition.topic_id) if self.uses_topic_ids else "")
+                topic = None if name is None else topics.get(name)
+                if topic is None or topic.partition(partition.partition) is None:
+                    code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    unknown.append((name or "", partition.topic_id, partition.partition, code))
+                    continue
+                partition.topic = topic.name
+                known.append(partition)
+            if not unknown:
+                self.known_in_version = image.version
+            return known, unknown
+
+    def select(
+        self, epoch: int, read: Sequence[SessionPartition], refused: Sequence[Refused]
+    ) -> list[SessionPartition] | None:
+        """What of `read` the client is about to be told, and note that; None if it has sent another request since."""
+        with self.lock:
+            if epoch != self.epoch:
+                return None
+            partitions = self.partitions
+            told = []
+            for partition in read:
+                if not partition.must_be_answered():
+                    continue
+                told.append(partition)
+                partition.note_answer()
+                if len(partition.records):
+                    # Whoever had records comes last next time, for an answer may be full before everybody's turn.
+                    key = partition.key
+                    del partitions[key]
+                    partitions[key] = partition
+            for name, topic_id, number, _ in refused:
+                partitions[topic_id or name, number].answered_high_watermark = NOT_ANSWERED
+            return told
+
+    def end(self, epoch: int, told: Sequence[SessionPartition]) -> None:
+        """The answer of that request is made: what was read belongs to it, or was dropped."""
+        with self.lock:
+            for partition in told:
+                partition.records = b""
+                partition.aborted_transactions = None
+            if epoch == self.epoch:
+                self.in_flight = False

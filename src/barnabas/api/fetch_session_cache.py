@@ -1,0 +1,149 @@
+"""The fetch sessions that a broker keeps, a limited number of them, and which one makes room for another (KIP-227).
+
+Made by `broker`, called through `api.fetch_sessions` by every thread that begins or answers fetches. `_lock` guards the
+tables and the sessions' fields that say so; it is held for moments, and no session's lock is taken under it. There is
+one table, where Kafka's KRaft brokers have eight shards: what one saves in waiting is less than what the choice costs,
+and a full cache throws out the right session.
+
+Kafka: FetchSessionCacheShard.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from random import Random
+from typing import Final
+
+from barnabas.api.fetch_session import LAST_EPOCH, FetchSession
+from barnabas.metrics.meter import Meter
+from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+EVICTION_MS: Final = 120_000
+"""How long a session is safe from others that want its place, and how long it may rest (Kafka's figure)."""
+
+_EvictableKey = tuple[bool, int, int]
+"""Is privileged, partitions, id: the smallest goes first."""
+
+
+class FetchSessionCache:
+    """At most `max_sessions` (`max.incremental.fetch.session.cache.slots`). random: chooses ids, 1 to 2**31 - 2."""
+
+    def __init__(self, max_sessions: int, clock: Clock, random: Random, eviction_ms: int = EVICTION_MS) -> None:
+        self._max_sessions = max_sessions
+        self._nanoseconds = clock.nanoseconds
+        self._random = random
+        self._eviction_ms = eviction_ms
+        self._lock = threading.Lock()
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        """By id, the one that has rested longest first."""
+        self._evictable_by_all: list[_EvictableKey] = []
+        """Sorted: the sessions that are no longer new."""
+        self._evictable_by_privileged: list[_EvictableKey] = []
+        """Sorted: those, and all of consumers."""
+        self._partition_count = 0
+        self.evictions = Meter()
+
+    def register(self, registry: MetricsRegistry) -> None:
+        """Make its metrics known."""
+        kind = "FetchSessionCache"
+        registry.gauge("kafka.server", kind, "NumIncrementalFetchSessions", lambda: self.session_count)
+        registry.gauge("kafka.server", kind, "NumIncrementalFetchPartitionsCached", lambda: self.partition_count)
+        registry.meter("kafka.server", kind, "IncrementalFetchSessionEvictionsPerSec", self.evictions)
+
+    @property
+    def session_count(self) -> int:
+        """Sessions there are."""
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions in all sessions."""
+        return self._partition_count
+
+    def find(self, session_id: int) -> FetchSession | None:
+        """The session of this id."""
+        with self._lock:
+            return self._sessions.get(session_id)
+
+    def create(self, size: int, *, is_privileged: bool, uses_topic_ids: bool) -> FetchSession | None:
+        """A new session for `size` partitions, which it does not have yet; None if there is no room for it."""
+        now_ms = self._now_ms()
+        with self._lock:
+            if len(self._sessions) >= self._max_sessions and not self._evict((is_privileged, size, 0), now_ms):
+                return None
+            session_id = 0
+            while session_id == 0 or session_id in self._sessions:
+                session_id = self._random.randrange(1, LAST_EPOCH)
+            session = FetchSession(session_id, size, now_ms, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids)
+            self._sessions[session_id] = session
+            self._partition_count += size
+            self._make_evictable(session)
+            return session
+
+    def touch(self, session: FetchSession, size: int) -> None:
+        """It was used just now, and has `size` partitions. Nothing, if it was evicted meanwhile."""
+        now_ms = self._now_ms()
+        with self._lock:
+            if self._sessions.get(session.id) is not session:
+                return
+            self._sessions.move_to_end(session.id)
+            session.last_used_ms = now_ms
+            is_old = now_ms - session.created_ms > self._eviction_ms
+            if size != session.cached_size or is_old != session.is_old:
+                self._make_unevictable(session)
+                self._partition_count += size - session.cached_size
+                session.cached_size = size
+                session.is_old = is_old
+                self._make_evictable(session)
+
+    def remove(self, session_id: int) -> None:
+        """The client wants it closed; one that does not exist is no error."""
+        with self._lock:
+            session = self._sessions.get(session_id)
+            if session is not None:
+                self._remove(session)
+
+    def _evict(self, wanted: _EvictableKey, now_ms: int) -> bool:
+        """Make room for a session: one that has rested too long goes, else the least one if that is less than it.
+
+        Less is a consumer's beside a follower's, then one of fewer partitions. New ones are safe from consumers, and a
+        follower's from everybody.
+        """
+        if not self._sessions:
+            return False
+        longest_unused = next(iter(self._sessions.values()))
+        if now_ms - longest_unused.last_used_ms > self._eviction_ms:
+            victim = longest_unused
+        else:
+            candidates = self._evictable_by_privileged if wanted[0] else self._evictable_by_all
+            if not candidates or wanted < candidates[0]:
+                return False
+            victim = self._sessions[candidates[0][2]]
+        self._remove(victim)
+        self.evictions.count += 1
+        return True
+
+    def _remove(self, session: FetchSession) -> None:
+        self._make_unevictable(session)
+        del self._sessions[session.id]
+        self._partition_count -= session.cached_size
+
+    def _make_evictable(self, session: FetchSession) -> None:
+        key = (session.is_privileged, session.cached_size, session.id)
+        if session.is_old:
+            insort(self._evictable_by_all, key)
+        if session.is_old or not session.is_privileged:
+            insort(self._evictable_by_privileged, key)
+
+    def _make_unevictable(self, session: FetchSession) -> None:
+        key = (session.is_privileged, session.cached_size, session.id)
+        if session.is_old:
+            del self._evictable_by_all[bisect_left(self._evictable_by_all, key)]
+        if session.is_old or not session.is_privileged:
+            del self._evictable_by_privileged[bisect_left(self._evictable_by_privileged, key)]
+
+    def _now_ms(self) -> int:
+        return self._nanoseconds() // NANOSECONDS_PER_MILLISECOND

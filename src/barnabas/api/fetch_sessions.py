@@ -1,0 +1,161 @@
+"""Which session a fetch belongs to, and what follows from it: what is read, and what of that is answered (KIP-227).
+
+Made by `broker`, called by the Fetch handler: `FetchSessions.begin` when a request is taken, the context that comes of
+it when it is answered, perhaps on another thread. A context belongs to one request. Fetches outside of sessions, which
+is what most clients of other languages send, never get here.
+
+Kafka: FetchManager, FullFetchContext, IncrementalFetchContext.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+from barnabas.api.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    Key,
+    Refused,
+    SessionPartition,
+)
+from barnabas.api.fetch_session_cache import FetchSessionCache
+from barnabas.api.request import WorksLong
+from barnabas.metadata.metadata_image import MetadataImage
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.replica.partition_fetch import PartitionFetch
+
+TOPIC_IDS: Final = 13
+"""Fetch names topics by their ids from this version on."""
+
+BRIEF_PARTITIONS: Final = 250
+"""A short request may stand for any number of partitions; with more than a brief request could name (8 KiB of them)
+a request handler reads them."""
+
+
+class FullFetch:
+    """A fetch that names all its partitions and wants a session for the next ones."""
+
+    __slots__ = ("_body", "_by_id", "_cache", "_is_from_follower", "session_id")
+
+    def __init__(self, cache: FetchSessionCache, body: FetchRequest, *, by_id: bool, is_from_follower: bool) -> None:
+        self._cache = cache
+        self._body = body
+        self._by_id = by_id
+        self._is_from_follower = is_from_follower
+        self.session_id = NO_SESSION
+        """Of the session that is made for it, once it is answered; 0 if the cache has no room."""
+
+    def answered(self, results: Sequence[PartitionFetch], refused: Sequence[Refused]) -> Sequence[PartitionFetch]:
+        """What the client is to be told: everything. Make the session."""
+        session = self._cache.create(
+            len(results) + len(refused), is_privileged=self._is_from_follower, uses_topic_ids=self._by_id
+        )
+        if session is not None:
+            session.partitions = self._partitions(results)
+            self.session_id = session.id
+        return results
+
+    def news(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
+        """What `answered` will return."""
+        return results
+
+    def is_last(self) -> bool:
+        """Whether the client sent no other request of this session since."""
+        return True
+
+    def end(self) -> None:
+        """The answer is made."""
+
+    def _partitions(self, results: Sequence[PartitionFetch]) -> dict[Key, SessionPartition]:
+        read = {(each.topic_id or each.topic, each.partition): each for each in results}
+        partitions: dict[Key, SessionPartition] = {}
+        for topic in self._body.topics:
+            topic_id = topic.topic_id if self._by_id else b""
+            for asked in topic.partitions:
+                name = "" if self._by_id else topic.topic
+                key: Key = (topic_id or name, asked.partition)
+                result = read.get(key)
+                partition = SessionPartition(result.topic if result else name, topic_id, asked.partition, asked)
+                if result is not None and result.error is ErrorCode.NONE:
+                    partition.answered_high_watermark = result.high_watermark
+                    partition.answered_log_start_offset = result.log_start_offset
+                partitions[key] = partition
+        return partitions
+
+
+class IncrementalFetch:
+    """A fetch of a session's partitions, of which only what is new is answered."""
+
+    __slots__ = ("_epoch", "_session", "_told", "session_id")
+
+    def __init__(self, session: FetchSession, epoch: int) -> None:
+        self._session = session
+        self._epoch = epoch
+        self._told: Sequence[SessionPartition] = ()
+        self.session_id = session.id
+
+    def partitions(self, image: MetadataImage) -> tuple[list[SessionPartition], list[Refused]]:
+        """What is to be read, and what cannot be."""
+        return self._session.known_and_unknown(image)
+
+    def answered(
+        self, results: Sequence[PartitionFetch], refused: Sequence[Refused]
+    ) -> Sequence[PartitionFetch] | None:
+        """What of `results` (those of `partitions`) the client is to be told; None if it is not waiting for this."""
+        told = self._session.select(self._epoch, cast("Sequence[SessionPartition]", results), refused)
+        if told is not None:
+            self._told = told
+        return told
+
+    def news(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
+        """What `answered` would return now."""
+        if not self.is_last():
+            return ()
+        return [each for each in cast("Sequence[SessionPartition]", results) if each.must_be_answered()]
+
+    def is_last(self) -> bool:
+        """Whether the client sent no other request of this session since."""
+        return self._session.epoch == self._epoch
+
+    def end(self) -> None:
+        """The answer is made; what was read is in it, or was dropped."""
+        self._session.end(self._epoch, self._told)
+
+
+class FetchSessions:
+    """The sessions of a broker, as the Fetch handler sees them."""
+
+    def __init__(self, cache: FetchSessionCache) -> None:
+        self._cache = cache
+
+    def begin(
+        self, body: FetchRequest, version: int, *, is_from_follower: bool, brief: bool
+    ) -> FullFetch | IncrementalFetch | None:
+        """What the request is in terms of sessions; None: nothing, it names all its partitions and wants no session.
+
+        Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR; and
+        WorksLong, before anything is done, for a `brief` request that stands for many partitions.
+        """
+        cache = self._cache
+        by_id = version >= TOPIC_IDS
+        if body.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if body.session_id != NO_SESSION:
+                cache.remove(body.session_id)
+            if body.session_epoch == FINAL_EPOCH:
+                return None
+            return FullFetch(cache, body, by_id=by_id, is_from_follower=is_from_follower)
+        session = cache.find(body.session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if brief and len(session.partitions) > BRIEF_PARTITIONS:
+            raise WorksLong
+        epoch = session.begin(body, by_id=by_id)
+        if epoch == FINAL_EPOCH:
+            cache.remove(session.id)
+            return None
+        cache.touch(session, len(session.partitions))
+        return IncrementalFetch(session, epoch)

@@ -1,0 +1,1 @@
+"""Exams of consumer groups with other people's clients."""

@@ -1,0 +1,81 @@
+"""Builds the members that are not written in Python, once, into the cache of counterparts (tests/support/maven.py).
+
+Called by member_libraries.py. Each is built in a directory named after what it is built from, and appears there whole:
+two processes may build at once, the loser drops its copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from tests.support.maven import CounterpartMissing, counterparts_directory, fetch_jars, find_java
+
+SOURCES = Path(__file__).with_name("members")
+CLIENT_JARS = Path(__file__).parent.parent / "wire" / "kafka-clients-4.xml"
+BUILD_SECONDS = 600
+
+
+def find_program(name: str, *elsewhere: str) -> str:
+    """The path of a build tool. Raises CounterpartMissing."""
+    found = shutil.which(name) or next((path for path in elsewhere if Path(path).exists()), None)
+    if found is None:
+        raise CounterpartMissing(f"no {name} found")
+    return found
+
+
+@cache
+def franz_go_member() -> list[str]:
+    """The command that runs the member written in Go."""
+    go = find_program("go", "/usr/local/go/bin/go")
+    built = _built("franz_go", lambda place: _run([go, "build", "-o", "member", "."], place))
+    return [str(built / "member")]
+
+
+@cache
+def kafkajs_member() -> list[str]:
+    """The command that runs the member written in JavaScript."""
+    node, npm = find_program("node"), find_program("npm")
+    built = _built("kafkajs", lambda place: _run([npm, "ci", "--no-audit", "--no-fund"], place))
+    return [node, str(built / "member.js")]
+
+
+@cache
+def java_member() -> list[str]:
+    """The command that runs the member written in Java, with the client of Kafka 4."""
+    java, javac = find_java(), find_program("javac", str(Path(find_java()).with_name("javac")))
+    jars = fetch_jars(CLIENT_JARS)
+    built = _built("java", lambda place: _run([javac, "-cp", f"{jars}/*", "GroupMember.java"], place))
+    small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    return [java, *small, "-cp", f"{built}:{jars}/*", "GroupMember"]
+
+
+def _built(name: str, build: Callable[[Path], None]) -> Path:
+    source = SOURCES / name
+    digest = hashlib.sha256()
+    for path in sorted(source.iterdir()):
+        digest.update(path.name.encode() + path.read_bytes())
+    target = counterparts_directory() / f"group-member-{name}-{digest.hexdigest()[:12]}"
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}-", dir=target.parent))
+    try:
+        shutil.copytree(source, scratch, dirs_exist_ok=True)
+        build(scratch)
+        if not target.is_dir():
+            scratch.rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return target
+
+
+def _run(command: list[str], place: Path) -> None:
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
+    if done.returncode != 0:
+        raise CounterpartMissing(f"{command[0]} failed: {done.stdout[-1000:]}{done.stderr[-1000:]}")

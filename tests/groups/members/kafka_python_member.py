@@ -1,0 +1,124 @@
+"""kafka-python as a member of a group (see talk.py)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.errors import KafkaError
+
+from tests.groups.members.talk import (
+    BATCH_RECORDS,
+    POLL_MS,
+    Commands,
+    Positions,
+    Settings,
+    Taken,
+    tell,
+    tell_committed,
+    tell_records,
+)
+
+SECONDS = 60
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, positions: Positions) -> None:
+        self._positions = positions
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        tell("assigned", partitions=[(place.topic, place.partition) for place in assigned])
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        self._gone(revoked, is_lost=False)
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        self._gone(lost, is_lost=True)
+
+    def _gone(self, places: Iterable[Any], *, is_lost: bool) -> None:
+        gone = [(place.topic, place.partition) for place in places]
+        self._positions.forget(gone)
+        tell("revoked", partitions=gone, lost=is_lost)
+
+
+class KafkaPythonMember:
+    """One consumer, on one thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._positions = Positions()
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=settings.bootstrap,
+            group_id=settings.group,
+            group_instance_id=settings.instance or None,
+            client_id="kafka-python",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=POLL_MS,
+            max_poll_records=BATCH_RECORDS,
+            metadata_max_age_ms=3000,
+            session_timeout_ms=settings.session_ms,
+            heartbeat_interval_ms=settings.heartbeat_ms,
+            partition_assignment_strategy=[ASSIGNORS[settings.assignor]],
+            reconnect_backoff_max_ms=1000,
+        )
+        self._producer: Any = KafkaProducer(bootstrap_servers=settings.bootstrap, acks="all", retries=100)
+
+    def run(self) -> None:
+        """Work until told to close."""
+        commands = Commands()
+        self._consumer.subscribe(self._settings.topics.split(","), listener=_Listener(self._positions))
+        while (command := commands.next()) != "close":
+            if command == "commit":
+                self._commit()
+            polled = self._consumer.poll(timeout_ms=POLL_MS)
+            self._work_on([_taken(record) for some in polled.values() for record in some])
+        self._consumer.close()
+        tell("closed")
+
+    def _work_on(self, records: list[Taken]) -> None:
+        if not records:
+            return
+        if self._settings.sink:
+            futures = [self._producer.send(self._settings.sink, record.value) for record in records]
+            for future in futures:
+                future.get(SECONDS)
+        time.sleep(self._settings.pause_ms / 1000)
+        tell_records(records)
+        self._positions.worked_on(records)
+        if self._settings.commit == "batch":
+            self._commit()
+
+    def _commit(self) -> None:
+        offsets = self._positions.take()
+        try:
+            self._consumer.commit(
+                {TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
+            )
+        except KafkaError as refused:
+            tell("commit_refused", reason=repr(refused))
+        else:
+            tell_committed(offsets)
+
+
+def _taken(record: Any) -> Taken:
+    return Taken(record.topic, record.partition, record.offset, record.value)
+
+
+if __name__ == "__main__":
+    try:
+        KafkaPythonMember(Settings.of_command_line()).run()
+    except KafkaError as failure:
+        tell("failed", reason=repr(failure))
+        sys.exit(1)

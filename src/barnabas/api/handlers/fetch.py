@@ -96,7 +96,7 @@ class FetchApi:
                 request.respond(FetchResponse(error_code=error.code))
                 return
         fetches: Sequence[PartitionFetch]
-        if isinstance(context, IncrementalFetch):
+        if context is not None and isinstance(context, IncrementalFetch):
             fetches, refused = self._partitions_in_session(request, context, is_follower=terms.is_from_follower)
         elif self._authorizer is None:
             fetches, refused = self._partitions_asked_for(body.topics, version)
@@ -117,7 +117,11 @@ class FetchApi:
                 if on_disk:
                     request.channel.resume(lambda: self._read_and_respond(request, context, on_disk, results, refused))
                     return
-                response = self._response(request, context, results, refused)
+                response = (
+                    self._answer(request, NO_SESSION, results, refused)
+                    if context is None
+                    else self._answer_in_session(request, context, results, refused)
+                )
             except Exception as error:  # noqa: BLE001 - `fail` logs it
                 _give_up(request, results, error)
             else:
@@ -286,21 +290,24 @@ class FetchApi:
         except OSError as error:
             logger.warning("reading ahead of a fetch failed: %s", error)  # whoever sends it meets it again
         try:
-            response = self._response(request, context, results, refused)
+            response = (
+                self._answer(request, NO_SESSION, results, refused)
+                if context is None
+                else self._answer_in_session(request, context, results, refused)
+            )
         except Exception as error:  # noqa: BLE001 - `fail` logs it
             _give_up(request, results, error)
         else:
             request.respond(response)
 
-    def _response(
+    def _answer_in_session(
         self,
         request: Request[FetchRequest],
-        context: Context,
+        context: FullFetch | IncrementalFetch,
         results: Sequence[PartitionFetch],
         refused: Sequence[Refused],
     ) -> FetchResponse:
-        if context is None:
-            return self._answer(request, NO_SESSION, results, refused)
+        """What is new to the client, or everything to whom the session is new."""
         told = context.answered(results, refused)
         if told is None:
             for fetch in results:

@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeConfigs, and FindCoordinator while there are no groups."""
+"""DescribeCluster and DescribeConfigs."""
 
 import pytest
 
@@ -6,7 +6,6 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient
@@ -135,15 +134,3 @@ def test_resources_that_cannot_be_described(
 def test_describe_configs_of_an_unknown_topic(client: RawClient, topic: str) -> None:
     (result,) = _describe(client, 2, Resource(TOPIC, topic, None))
     assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-@pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka has groups")
-@each_version(ApiKey.FIND_COORDINATOR)
-def test_no_coordinator_yet(client: RawClient, version: int) -> None:
-    request = FindCoordinatorRequest("group") if version < 4 else FindCoordinatorRequest(coordinator_keys=["group"])
-    answer = client.call(request, version, FindCoordinatorResponse)
-    if version < 4:
-        codes = [(answer.error_code, answer.node_id, answer.port)]
-    else:
-        codes = [(each.error_code, each.node_id, each.port) for each in answer.coordinators]
-    assert codes == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)]

@@ -22,7 +22,13 @@ AGAINST_KAFKA = os.environ.get(AGAINST_VARIABLE) == "apache-kafka"
 MODES = ("apache-kafka",) if AGAINST_KAFKA else ("inline", "queue")
 """Brief requests run at once on the network thread, or every request goes through the queue."""
 
-SERVER_PROPERTIES = {"num.partitions": "2", "log.message.timestamp.after.max.ms": "9223372036854775807"}
+SERVER_PROPERTIES = {
+    "num.partitions": "2",
+    "log.message.timestamp.after.max.ms": "9223372036854775807",
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
 
 Server = BarnabasProcess | ApacheKafka
 

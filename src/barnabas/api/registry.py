@@ -44,6 +44,7 @@ THROTTLED_BY: Final[Mapping[ApiKey, ThrottledBy]] = {
     ApiKey.CREATE_PARTITIONS: ThrottledBy.CONTROLLER_MUTATION,
     ApiKey.DELETE_TOPICS: ThrottledBy.CONTROLLER_MUTATION,
     ApiKey.METADATA: ThrottledBy.CREATION,
+    ApiKey.FIND_COORDINATOR: ThrottledBy.CREATION,
     ApiKey.LEADER_AND_ISR: ThrottledBy.NOTHING,
     ApiKey.STOP_REPLICA: ThrottledBy.NOTHING,
     ApiKey.UPDATE_METADATA: ThrottledBy.NOTHING,

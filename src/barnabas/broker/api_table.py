@@ -26,6 +26,7 @@ from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.log_dirs import LogDirsApi
 from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochApi
+from barnabas.api.handlers.offsets import OffsetsApi
 from barnabas.api.handlers.partitions import PartitionsApi
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.producers import ProducersApi
@@ -61,6 +62,7 @@ class HandlerFamilies:
     log_dirs: LogDirsApi
     metadata: MetadataApi
     offset_for_leader_epoch: OffsetForLeaderEpochApi
+    offsets: OffsetsApi
     partitions: PartitionsApi
     produce: ProduceApi
     producers: ProducersApi
@@ -82,6 +84,7 @@ def build_registry(api: HandlerFamilies, emulated_release: str | None = None) ->
     handlers = [
         Handler(ApiKey.API_VERSIONS, 0, 4, versions.api_versions, versions.error, brief=True),
         *_record_apis(api),
+        *_group_apis(api),
         *_inter_broker_apis(api),
         *_topic_apis(api),
         *_cluster_apis(api),
@@ -117,14 +120,17 @@ def _record_apis(api: HandlerFamilies) -> list[Handler]:
             brief=True,
         ),
         Handler(ApiKey.DESCRIBE_PRODUCERS, 0, 0, api.producers.describe_producers, api.producers.error),
-        Handler(
-            ApiKey.FIND_COORDINATOR,
-            0,
-            6,
-            api.find_coordinator.find_coordinator,
-            api.find_coordinator.error,
-            brief=True,
-        ),
+    ]
+
+
+def _group_apis(api: HandlerFamilies) -> list[Handler]:
+    """Groups and their offsets."""
+    find, offsets = api.find_coordinator, api.offsets
+    return [
+        Handler(ApiKey.FIND_COORDINATOR, 0, 6, find.find_coordinator, find.error, brief=True),
+        Handler(ApiKey.OFFSET_COMMIT, 0, 10, offsets.offset_commit, offsets.commit_error, brief=True),
+        Handler(ApiKey.OFFSET_FETCH, 0, 10, offsets.offset_fetch, offsets.fetch_error, brief=True),
+        Handler(ApiKey.OFFSET_DELETE, 0, 0, offsets.offset_delete, offsets.delete_error),
     ]
 
 

@@ -31,6 +31,7 @@ from barnabas.broker.broker_state import BrokerState
 from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.controlled_shutdown import ControlledShutdown, ShutdownTerms
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.group_coordination import build_group_coordinator
 from barnabas.broker.handler_families import build_handler_families
 from barnabas.broker.handler_pools import HandlerPools
 from barnabas.broker.log_dir_failures import LogDirFailures
@@ -151,6 +152,7 @@ class BrokerServer:
         self._serve_controller()
         self._join_cluster()
         self._follow_settings()
+        self._groups.startup()
         self._startup_gate.open()
         self._sockets.enable_request_processing()
         self._on_stop("controlled shutdown", self._shut_down_controlled)
@@ -257,6 +259,16 @@ class BrokerServer:
         )
         self._replicas.startup()
         self._on_stop("replicas", self._replicas.shutdown)
+        self._groups = build_group_coordinator(
+            self._dynamic.current,
+            self._clock,
+            self._timer,
+            self._scheduler,
+            self._actions,
+            self._replicas,
+            self._metadata,
+        )
+        self._on_stop("group coordinator", self._groups.shutdown)
         register_broker_metrics(self.metrics, self._replicas, self._log_manager, self._scheduler, self._clock)
         self._log_dir_failures.start(
             self._replicas.handle_log_dir_failure,
@@ -289,6 +301,7 @@ class BrokerServer:
             lambda: self._broker_epoch(),  # noqa: PLW0108 - registration comes later
             self._controller,
             elections,
+            self._groups,
             fetch_sessions=fetch_sessions,
             authorizer=self._authorizer,
         )

@@ -26,6 +26,7 @@ from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.log_dirs import LogDirsApi
 from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochApi
+from barnabas.api.handlers.offsets import OffsetsApi
 from barnabas.api.handlers.partitions import PartitionsApi
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.producers import ProducersApi
@@ -41,6 +42,8 @@ from barnabas.broker.client_quotas import is_address
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.controller.controller import Controller
 from barnabas.controller.delayed_elect_leader import LeaderElections
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions
 from barnabas.metadata.client_quota_store import ClientQuotaStore
 from barnabas.metadata.client_quotas import ClientQuotaAdmin
@@ -54,7 +57,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 
-def build_handler_families(  # noqa: PLR0913 - the parts of a whole broker, once
+def build_handler_families(  # noqa: PLR0913, PLR0917 - the parts of a whole broker, once
     dynamic: DynamicBrokerConfig,
     broker_id: int,
     clock: Clock,
@@ -65,6 +68,7 @@ def build_handler_families(  # noqa: PLR0913 - the parts of a whole broker, once
     broker_epoch: Callable[[], int],
     controller: Controller,
     elections: LeaderElections,
+    groups: GroupCoordinator,
     *,
     fetch_sessions: FetchSessionCache,
     authorizer: Authorizer | None,
@@ -72,6 +76,7 @@ def build_handler_families(  # noqa: PLR0913 - the parts of a whole broker, once
     """One object per family, each with exactly what it touches. broker_epoch: of the registration in force."""
     config = dynamic.current  # for what cannot change while the broker runs
     topic_admin = TopicAdmin(zk_client, metadata, TopicAdminConfig.from_kafka_config(config, lambda: dynamic.current))
+    creation = AutoTopicCreation(topic_admin, metadata, InternalTopicsConfig.from_kafka_config(config))
     repository = ConfigRepository(zk_client)
     quota_store = ClientQuotaStore(zk_client)
     return HandlerFamilies(
@@ -89,12 +94,13 @@ def build_handler_families(  # noqa: PLR0913 - the parts of a whole broker, once
         fetch=FetchApi(
             replicas, metadata, FetchSessions(fetch_sessions), config.integer("fetch.max.bytes"), clock, authorizer
         ),
-        find_coordinator=FindCoordinatorApi(authorizer),
+        find_coordinator=FindCoordinatorApi(metadata, groups.partition_for, creation, authorizer),
         inter_broker=InterBrokerApi(replicas, authorizer, broker_epoch),
         list_offsets=ListOffsetsApi(replicas, clock, authorizer),
         log_dirs=LogDirsApi(replicas, authorizer),
-        metadata=MetadataApi(metadata, topic_admin, lambda: config.boolean("auto.create.topics.enable"), authorizer),
+        metadata=MetadataApi(metadata, creation, lambda: config.boolean("auto.create.topics.enable"), authorizer),
         offset_for_leader_epoch=OffsetForLeaderEpochApi(replicas, authorizer),
+        offsets=OffsetsApi(groups, metadata, authorizer),
         partitions=PartitionsApi(topic_admin, topic_changes, controller, authorizer),
         produce=ProduceApi(replicas, metadata, authorizer),
         producers=ProducersApi(replicas, metadata, authorizer),

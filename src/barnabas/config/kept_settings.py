@@ -55,9 +55,6 @@ _BY_REASON: Final = (
         group.share.max.session.timeout.ms group.share.max.size group.share.min.heartbeat.interval.ms
         group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
         group.share.partition.max.record.locks group.share.record.lock.duration.ms group.share.session.timeout.ms
-        offset.metadata.max.bytes offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
-        offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
-        offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes
         """,
     ),
     (

@@ -27,6 +27,7 @@ from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
 from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
 from barnabas.replica.hosted_partitions import HostedPartitions
+from barnabas.replica.leadership_changes import LeadershipChange, LeadershipListeners
 from barnabas.replica.partition import Partition, PartitionState
 from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.replica.waiting_requests import WaitingRequests
@@ -62,6 +63,7 @@ class LeadershipOrders:
         self._stats = stats
         self._state_change_lock = ranked_lock(LockRank.REPLICA_STATE_CHANGE)
         self._controller_epoch = 0
+        self.listeners = LeadershipListeners()
 
     def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Become leader or follower of the partitions the controller names.
@@ -71,6 +73,7 @@ class LeadershipOrders:
         """
         changed: list[TopicPartition] = []
         opened: dict[TopicPartition, Partition | None] = {}
+        led: list[LeadershipChange] = []
         with self._state_change_lock:
             if request.controller_epoch < self._controller_epoch:
                 logger.warning(
@@ -84,7 +87,7 @@ class LeadershipOrders:
             response = LeaderAndIsrResponse(error_code=ErrorCode.NONE)
             for topic_state in request.topic_states:
                 errors = [
-                    self._apply_partition_state(topic_state, state, request.controller_epoch, changed, opened)
+                    self._apply_partition_state(topic_state, state, request.controller_epoch, changed, opened, led)
                     for state in topic_state.partition_states
                 ]
                 response.topics.append(
@@ -92,6 +95,7 @@ class LeadershipOrders:
                 )
             self._hosted.publish(opened)
         self._waiting.wake_all(changed)
+        self.listeners.tell(led)
         return response
 
     def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
@@ -101,6 +105,7 @@ class LeadershipOrders:
         """
         stopped: list[TopicPartition] = []
         deleted: dict[TopicPartition, Partition | None] = {}
+        led: list[LeadershipChange] = []
         with self._state_change_lock:
             if request.controller_epoch < self._controller_epoch:
                 return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -111,6 +116,8 @@ class LeadershipOrders:
                     error = self._stop_replica(topic_state.topic_name, state)
                     if error is ErrorCode.NONE:
                         stopped.append(key := TopicPartition(topic_state.topic_name, state.partition_index))
+                        epoch = state.leader_epoch if state.leader_epoch >= 0 else None
+                        led.append(LeadershipChange(key, False, epoch))
                         if state.delete_partition:
                             deleted[key] = None
                     response.partition_errors.append(
@@ -120,6 +127,7 @@ class LeadershipOrders:
                     )
             self._hosted.publish(deleted)
         self._waiting.wake_all(stopped)
+        self.listeners.tell(led)
         self._forget_topics(deleted)
         return response
 
@@ -139,6 +147,7 @@ class LeadershipOrders:
         controller_epoch: int,
         changed: list[TopicPartition],
         opened: dict[TopicPartition, Partition | None],
+        led: list[LeadershipChange],
     ) -> LeaderAndIsrResponse.LeaderAndIsrPartitionError:
         key = TopicPartition(topic_state.topic_name, state.partition_index)
         error = ErrorCode.NONE
@@ -147,10 +156,13 @@ class LeadershipOrders:
             partition = hosted or self._open_partition(key, topic_state.topic_id, is_new=state.is_new)
             if hosted is None:
                 opened[key] = partition
+            was_leader = partition.is_leader
             if state.leader == self._environment.broker_id:
                 partition.make_leader(state, controller_epoch)
             else:
                 partition.make_follower(state, controller_epoch)
+            if partition.is_leader is not was_leader:
+                led.append(LeadershipChange(key, partition.is_leader, state.leader_epoch))
             changed.append(key)  # a smaller ISR may complete a produce just as a lost leadership does
         except ApiError as refused:
             error = refused.code
@@ -231,6 +243,7 @@ class LeadershipOrders:
             self._hosted.publish(dict.fromkeys(keys))
         self._log_manager.fail_log_dir(log_dir)
         self._waiting.wake_all(keys)
+        self.listeners.tell([LeadershipChange(key, False, None) for key in keys])
         self._forget_topics(keys)
         logger.warning("Stopped serving replicas in dir %s", log_dir)
 

@@ -83,6 +83,8 @@ class ReplicaManager:
         """See `LeadershipOrders.stop_replicas`."""
         self.update_metadata = orders.update_metadata
         """See `LeadershipOrders.update_metadata`."""
+        self.leadership_listeners = orders.listeners
+        """Those told which partitions this broker leads, and which not any more."""
         self.handle_log_dir_failure = orders.handle_log_dir_failure
         """See `LeadershipOrders.handle_log_dir_failure`."""
         appender = ReplicaAppender(self.partition_or_error, waiting, self.topic_stats)

@@ -30,6 +30,7 @@ from barnabas.api.request_parser import RequestParser
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.topic_admin import CreateTopicResult, NewTopic
 from barnabas.protocol.api_keys import ApiKey
@@ -153,8 +154,9 @@ class Broker:
         produce = ProduceApi(manager, metadata, self.permissions)
         fetch = FetchApi(manager, metadata, fetch_sessions(), 1 << 20, clock, self.permissions)
         offsets = ListOffsetsApi(manager, clock, self.permissions)
-        known = MetadataApi(metadata, admin, lambda: True, self.permissions)
-        coordinator = FindCoordinatorApi(self.permissions)
+        creation = AutoTopicCreation(admin, metadata, InternalTopicsConfig(50, 1, 1 << 20))
+        known = MetadataApi(metadata, creation, lambda: True, self.permissions)
+        coordinator = FindCoordinatorApi(metadata, len, creation, self.permissions)
         ids = InitProducerIdApi(admin, self.permissions)
         cluster = ClusterApi(metadata, self.permissions)
         changes = TopicChanges(metadata, self.replicas.timer)

@@ -1,18 +1,24 @@
 """FindCoordinator: v0-6.
 
-Brief. v1: key type (KIP-98). v3: flexible. v4: several keys (KIP-699). v6: share groups (KIP-932). There are no
-coordinators yet, so every key that may be asked for is answered with COORDINATOR_NOT_AVAILABLE, which clients retry;
-the API is advertised all the same because librdkafka enables lz4 only where it is.
+Brief: it reads the metadata image; the topic whose leaders coordinate is created, on a handler thread, when somebody
+first asks, and clients are told to ask again. v1: key type (KIP-98). v3: flexible. v4: several keys (KIP-699). v6:
+share groups (KIP-932). There are no coordinators of transactions and share groups yet: COORDINATOR_NOT_AVAILABLE, which
+clients retry.
 
 Kafka: KafkaApis.handleFindCoordinatorRequest.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.request import Request
+from barnabas.api.throttle import mutation_quota
+from barnabas.metadata.auto_topic_creation import AutoTopicCreation
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -20,42 +26,84 @@ NO_NODE: Final = -1
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Types of keys (Kafka: CoordinatorType)."""
 SHARE_SINCE: Final = 6
+NEVER_REFUSED: Final = 1 << 15
+"""No version has the creation of the topic refused for a quota: it is only counted."""
+
+
+class _Found(NamedTuple):
+    """A coordinator, or why there is none."""
+
+    error: ErrorCode
+    node_id: int = NO_NODE
+    host: str = ""
+    port: int = NO_NODE
+
+
+_NOT_AVAILABLE: Final = _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class FindCoordinatorApi:
-    """Which broker coordinates a group or a transactional id."""
+    """Which broker coordinates a group or a transactional id. group_partition_for: of `__consumer_offsets`."""
 
-    def __init__(self, authorizer: Authorizer | None) -> None:
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        group_partition_for: Callable[[str], int],
+        creation: AutoTopicCreation,
+        authorizer: Authorizer | None,
+    ) -> None:
+        self._metadata = metadata
+        self._group_partition_for = group_partition_for
+        self._creation = creation
         self._authorizer = authorizer
 
     def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> None:
-        """No coordinator is available to those who may ask for it."""
+        """Answer from the image; create the topic first if there is none."""
         body = request.body
-        if request.api_version < 4:
-            code = self._error_of(request, body.key)
-            request.respond(self.error(request, code, code.message))
+        keys = [body.key] if request.api_version < 4 else body.coordinator_keys
+        found = [self._find(request, key) for key in keys]
+        if (
+            GROUP_METADATA_TOPIC not in self._metadata.image.topics
+            and _NOT_AVAILABLE in found
+            and body.key_type == GROUP
+        ):
+            # Creating a topic writes to the store and may block: never on the processor's thread.
+            request.channel.resume(request.deferred(lambda: self._create_and_answer(request, keys, found)))
             return
-        codes = [(key, self._error_of(request, key)) for key in body.coordinator_keys]
-        request.respond(
-            FindCoordinatorResponse(coordinators=[_no_coordinator(key, code, code.message) for key, code in codes])
-        )
+        request.respond(_answer(request, keys, found))
 
-    def _error_of(self, request: Request[FindCoordinatorRequest], key: str) -> ErrorCode:
+    def _create_and_answer(
+        self, request: Request[FindCoordinatorRequest], keys: list[str], found: list[_Found]
+    ) -> None:
+        self._creation.create([GROUP_METADATA_TOPIC], mutation_quota(request, NEVER_REFUSED))
+        request.respond(_answer(request, keys, found))
+
+    def _find(self, request: Request[FindCoordinatorRequest], key: str) -> _Found:
         kind = request.body.key_type
         describe = AclOperation.DESCRIBE
-        if kind == GROUP and not is_allowed(self._authorizer, request, describe, ResourceType.GROUP, key):
-            return ErrorCode.GROUP_AUTHORIZATION_FAILED
-        if kind == TRANSACTION and not is_allowed(
-            self._authorizer, request, describe, ResourceType.TRANSACTIONAL_ID, key
-        ):
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if kind == SHARE:
-            if request.api_version < SHARE_SINCE:
-                return ErrorCode.INVALID_REQUEST
+        if kind == GROUP:
+            if not is_allowed(self._authorizer, request, describe, ResourceType.GROUP, key):
+                return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            return self._leader_of(request, GROUP_METADATA_TOPIC, self._group_partition_for(key))
+        if kind == TRANSACTION:
+            if not is_allowed(self._authorizer, request, describe, ResourceType.TRANSACTIONAL_ID, key):
+                return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return _NOT_AVAILABLE
+        if kind == SHARE and request.api_version >= SHARE_SINCE:
             cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
             if not is_allowed(self._authorizer, request, *cluster):
-                return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+                return _Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return _NOT_AVAILABLE
+        return _Found(ErrorCode.INVALID_REQUEST)
+
+    def _leader_of(self, request: Request[FindCoordinatorRequest], topic: str, partition: int) -> _Found:
+        image = self._metadata.image
+        known = image.topics.get(topic)
+        leader = None if known is None else known.partition(partition)
+        if leader is None:
+            return _NOT_AVAILABLE
+        endpoint = image.endpoint(leader.leader, request.connection.listener_name)
+        return _NOT_AVAILABLE if endpoint is None else _Found(ErrorCode.NONE, leader.leader, *endpoint)
 
     @staticmethod
     def error(
@@ -67,11 +115,26 @@ class FindCoordinatorApi:
                 error_code=code, error_message=message, node_id=NO_NODE, host="", port=NO_NODE
             )
         return FindCoordinatorResponse(
-            coordinators=[_no_coordinator(key, code, message) for key in request.body.coordinator_keys]
+            coordinators=[
+                FindCoordinatorResponse.Coordinator(
+                    key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=code, error_message=message
+                )
+                for key in request.body.coordinator_keys
+            ]
         )
 
 
-def _no_coordinator(key: str, code: ErrorCode, message: str | None) -> FindCoordinatorResponse.Coordinator:
-    return FindCoordinatorResponse.Coordinator(
-        key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=code, error_message=message
+def _answer(request: Request[FindCoordinatorRequest], keys: list[str], found: list[_Found]) -> FindCoordinatorResponse:
+    if request.api_version < 4:
+        error, node_id, host, port = found[0]
+        return FindCoordinatorResponse(
+            error_code=error, error_message=error.message, node_id=node_id, host=host, port=port
+        )
+    return FindCoordinatorResponse(
+        coordinators=[
+            FindCoordinatorResponse.Coordinator(
+                key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=error.message
+            )
+            for key, (error, node_id, host, port) in zip(keys, found, strict=True)
+        ]
     )

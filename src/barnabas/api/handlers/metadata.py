@@ -27,9 +27,9 @@ from barnabas.api.authorize import (
 from barnabas.api.encoded_answers import EncodedAnswers
 from barnabas.api.request import Request, WorksLong
 from barnabas.api.throttle import mutation_quota
+from barnabas.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
-from barnabas.metadata.topic_admin import NewTopic, TopicAdmin
 from barnabas.metadata.topic_name import is_internal
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -63,12 +63,12 @@ class MetadataApi:
     def __init__(
         self,
         metadata: MetadataCache,
-        topic_admin: TopicAdmin,
+        creation: AutoTopicCreation,
         auto_create: Callable[[], bool],
         authorizer: Authorizer | None,
     ) -> None:
         self._metadata = metadata
-        self._topic_admin = topic_admin
+        self._creation = creation
         self._auto_create = auto_create
         self._authorizer = authorizer
         self._all_topics = EncodedAnswers()
@@ -175,11 +175,8 @@ class MetadataApi:
         self, request: Request[MetadataRequest], names: list[str], refused: dict[str, ErrorCode]
     ) -> None:
         quota = mutation_quota(request, NEVER_REFUSED)
-        results = self._topic_admin.create_topics([NewTopic(name) for name in names], quota=quota)
-        errors = dict(refused)
-        for result in results:
-            code = ErrorCode.NONE if result.error is None else result.error.code
-            errors[result.name] = CREATED_SOON.get(code, code)
+        created = self._creation.create(names, quota)
+        errors = refused | {name: CREATED_SOON.get(code, code) for name, code in created.items()}
         request.respond(self._response(request, self._metadata.image, errors))
 
     def _response(

@@ -1,0 +1,360 @@
+"""OffsetCommit v0-10, OffsetFetch v0-10, OffsetDelete v0.
+
+Commit and fetch are brief: a commit is one append to the local log. Commit: v1 timestamp, generation and member; v2-4
+retention; v6 leader epoch; v7 static members; v8 flexible; v9 member epochs (KIP-848); v10 topic ids. Fetch: v2 all
+topics, an error of the whole; v5 leader epochs; v6 flexible; v7 require_stable (KIP-447); v8 several groups (KIP-709);
+v9 member epochs; v10 topic ids.
+
+Kafka: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffsetDeleteRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.request import Request, WorksLong
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group.offset_terms import (
+    CommitTerms,
+    FetchedOffset,
+    FetchedOffsets,
+    FetchTerms,
+    OffsetToCommit,
+)
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from barnabas.protocol.uuid import ZERO_UUID
+
+CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+FetchTopics = OffsetFetchRequest.OffsetFetchRequestTopics
+FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+FetchedTopics = OffsetFetchResponse.OffsetFetchResponseTopics
+FetchedPartitions = OffsetFetchResponse.OffsetFetchResponsePartitions
+
+BY_TOPIC_ID_SINCE: Final = 10
+MISSING_GROUPS_SINCE: Final = 9
+SEVERAL_GROUPS_SINCE: Final = 8
+GROUP_ERROR_SINCE: Final = 2
+MANY_OFFSETS: Final = 500
+"""To tell of so many takes about a millisecond: a handler's work, not the network thread's."""
+NO_OFFSET: Final = -1
+
+
+class OffsetsApi:
+    """Committed offsets of groups."""
+
+    def __init__(self, coordinator: GroupCoordinator, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._authorizer = authorizer
+
+    # -- commit
+
+    def offset_commit(self, request: Request[OffsetCommitRequest]) -> None:
+        """Commit what the sender may commit, of partitions that exist."""
+        body = request.body
+        if self._authorizer is not None and not is_allowed(
+            self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id
+        ):
+            request.respond(self.commit_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None))
+            return
+        answers: list[CommittedTopic] = []
+        offsets: list[OffsetToCommit] = []
+        undecided: list[CommittedPartition] = []
+        names = self._commit_topic_names(request)
+        readable = self._readable_topics(request, [name for name in names if name is not None])
+        topics = self._metadata.image.topics
+        for topic, name in zip(body.topics, names, strict=True):
+            partitions: list[CommittedPartition] = []
+            answers.append(CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
+            error = _commit_refusal(name, readable)
+            known = None if name is None else topics.get(name)
+            for partition in topic.partitions:
+                index = partition.partition_index
+                if error is ErrorCode.NONE and known is not None and known.partition(index) is not None:
+                    answer = CommittedPartition(partition_index=index, error_code=ErrorCode.NONE)
+                    undecided.append(answer)
+                    offsets.append(
+                        OffsetToCommit(
+                            known.name,
+                            index,
+                            partition.committed_offset,
+                            partition.committed_leader_epoch,
+                            partition.committed_metadata or "",
+                            partition.commit_timestamp,
+                        )
+                    )
+                else:
+                    code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    answer = CommittedPartition(partition_index=index, error_code=code)
+                partitions.append(answer)
+        response = OffsetCommitResponse(topics=answers)
+        if not offsets:
+            request.respond(response)
+            return
+
+        def committed(errors: Sequence[ErrorCode]) -> None:
+            for answer, error in zip(undecided, errors, strict=True):
+                answer.error_code = error
+            request.respond(response)
+
+        terms = CommitTerms(
+            body.group_id,
+            body.member_id,
+            body.group_instance_id,
+            body.generation_id_or_member_epoch,
+            body.retention_time_ms,
+            request.api_version >= MISSING_GROUPS_SINCE,
+        )
+        self._coordinator.commit_offsets(terms, offsets, request.deferred(committed))
+
+    def _commit_topic_names(self, request: Request[OffsetCommitRequest]) -> list[str | None]:
+        """Of each topic; None for an id that nobody knows."""
+        if request.api_version < BY_TOPIC_ID_SINCE:
+            return [topic.name for topic in request.body.topics]
+        names = self._metadata.image.topic_names
+        return [names.get(topic.topic_id) for topic in request.body.topics]
+
+    def _readable_topics(self, request: Request[OffsetCommitRequest], names: list[str]) -> frozenset[str] | None:
+        """Those that the sender may read; None: all."""
+        if self._authorizer is None:
+            return None
+        return permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, names)
+
+    @staticmethod
+    def commit_error(
+        request: Request[OffsetCommitRequest], code: ErrorCode, message: str | None
+    ) -> OffsetCommitResponse:
+        """The error for every partition: there is no other place."""
+        return OffsetCommitResponse(
+            topics=[
+                CommittedTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        CommittedPartition(partition_index=partition.partition_index, error_code=code)
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.body.topics
+            ]
+        )
+
+    # -- fetch
+
+    def offset_fetch(self, request: Request[OffsetFetchRequest]) -> None:
+        """What is committed, of each group asked for; topics that the sender may not describe are not told of."""
+        groups = _groups_asked_for(request)
+        if request.brief:
+            self._leave_much_to_a_handler(groups)
+        answers = [self._fetch_group(request, group) for group in groups]
+        request.respond(_fetch_response(request, answers))
+
+    def _leave_much_to_a_handler(self, groups: Sequence[FetchGroup]) -> None:
+        """Raise WorksLong when everything is asked for, and that is much."""
+        left = MANY_OFFSETS
+        for group in groups:
+            if group.topics is None:
+                known = self._coordinator.environment.table.get(group.group_id)
+                left -= 0 if known is None else len(known.offsets)
+                if left < 0:
+                    raise WorksLong
+
+    def _fetch_group(self, request: Request[OffsetFetchRequest], group: FetchGroup) -> FetchedGroup:
+        authorizer, describe = self._authorizer, AclOperation.DESCRIBE
+        if not is_allowed(authorizer, request, describe, ResourceType.GROUP, group.group_id):
+            return FetchedGroup(group_id=group.group_id, topics=[], error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        image = self._metadata.image
+        by_id = request.api_version >= BY_TOPIC_ID_SINCE
+        refused: list[FetchedTopics] = []
+        asked: list[tuple[str, Sequence[int]]] | None = None
+        if group.topics is not None:
+            asked = []
+            named = [(image.topic_names.get(topic.topic_id) if by_id else topic.name, topic) for topic in group.topics]
+            seen = permitted(authorizer, request, describe, ResourceType.TOPIC, [name for name, _ in named if name])
+            for name, topic in named:
+                if name is None:
+                    refused.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                elif name not in seen and authorizer is not None:
+                    refused.append(_refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                else:
+                    asked.append((name, topic.partition_indexes))
+        found = self._coordinator.fetch_offsets(
+            FetchTerms(group.group_id, asked, request.body.require_stable, group.member_id, group.member_epoch)
+        )
+        if found.error is not ErrorCode.NONE:
+            return FetchedGroup(group_id=group.group_id, topics=[], error_code=found.error)
+        topics = self._fetched_topics(request, found, by_id=by_id)
+        if asked is None and authorizer is not None:
+            names = [topic for topic, _ in found.topics]
+            seen = permitted(authorizer, request, describe, ResourceType.TOPIC, names, log_if_denied=False)
+            topics = [topic for topic in topics if topic.name in seen]
+        return FetchedGroup(group_id=group.group_id, topics=topics + refused, error_code=ErrorCode.NONE)
+
+    def _fetched_topics(
+        self, request: Request[OffsetFetchRequest], found: FetchedOffsets, *, by_id: bool
+    ) -> list[FetchedTopics]:
+        """In the version's words; with topic ids, without the topics that have none any more."""
+        topics = self._metadata.image.topics
+        answers = []
+        for name, offsets in found.topics:
+            topic_id = ZERO_UUID
+            if by_id:
+                known = topics.get(name)
+                if known is None:
+                    continue
+                topic_id = known.topic_id
+            answers.append(
+                FetchedTopics(
+                    name=name, topic_id=topic_id, partitions=[_fetched_partition(offset) for offset in offsets]
+                )
+            )
+        return answers
+
+    @staticmethod
+    def fetch_error(request: Request[OffsetFetchRequest], code: ErrorCode, message: str | None) -> OffsetFetchResponse:
+        """The error for every group; before v2 for every partition."""
+        groups = [
+            FetchedGroup(group_id=group.group_id, topics=[], error_code=code) for group in _groups_asked_for(request)
+        ]
+        return _fetch_response(request, groups)
+
+    # -- delete
+
+    def offset_delete(self, request: Request[OffsetDeleteRequest]) -> None:
+        """Forget what is committed of partitions whose topics no member reads (KIP-496)."""
+        body = request.body
+        if not is_allowed(self._authorizer, request, AclOperation.DELETE, ResourceType.GROUP, body.group_id):
+            request.respond(self.delete_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None))
+            return
+        names = [topic.name for topic in body.topics]
+        readable = permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, names)
+        topics = self._metadata.image.topics
+        answers: dict[tuple[str, int], ErrorCode] = {}
+        for topic in body.topics:
+            known = topics.get(topic.name)
+            for partition in topic.partitions:
+                key = (topic.name, partition.partition_index)
+                if topic.name not in readable:
+                    answers[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif known is None or known.partition(partition.partition_index) is None:
+                    answers[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    answers[key] = ErrorCode.NONE
+        deleted = [key for key, error in answers.items() if error is ErrorCode.NONE]
+
+        def on_deleted(error: ErrorCode, errors: Sequence[ErrorCode]) -> None:
+            if error is not ErrorCode.NONE:
+                request.respond(self.delete_error(request, error, None))
+                return
+            answers.update(zip(deleted, errors, strict=True))
+            request.respond(_delete_response(answers))
+
+        self._coordinator.delete_offsets(body.group_id, deleted, request.deferred(on_deleted))
+
+    @staticmethod
+    def delete_error(
+        request: Request[OffsetDeleteRequest], code: ErrorCode, message: str | None
+    ) -> OffsetDeleteResponse:
+        """The error of the whole."""
+        return OffsetDeleteResponse(error_code=code, topics=[])
+
+
+def _commit_refusal(name: str | None, readable: frozenset[str] | None) -> ErrorCode:
+    """Why nothing is committed of a topic, or NONE. (Whether its partitions exist is looked at for each.)"""
+    if name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if readable is not None and name not in readable:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
+
+
+def _groups_asked_for(request: Request[OffsetFetchRequest]) -> Sequence[FetchGroup]:
+    """As v8 and later say it."""
+    body = request.body
+    if request.api_version >= SEVERAL_GROUPS_SINCE:
+        return body.groups
+    topics = body.topics
+    return [
+        FetchGroup(
+            group_id=body.group_id,
+            topics=None
+            if topics is None
+            else [FetchTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
+        )
+    ]
+
+
+def _refused_topic(topic: FetchTopics, error: ErrorCode) -> FetchedTopics:
+    return FetchedTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            FetchedPartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error)
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _fetched_partition(found: FetchedOffset) -> FetchedPartitions:
+    return FetchedPartitions(
+        partition_index=found.partition,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+        error_code=found.error,
+    )
+
+
+def _fetch_response(request: Request[OffsetFetchRequest], groups: list[FetchedGroup]) -> OffsetFetchResponse:
+    """In the words of the request's version."""
+    if request.api_version >= SEVERAL_GROUPS_SINCE:
+        return OffsetFetchResponse(groups=groups)
+    group = groups[0]
+    topics = group.topics
+    if group.error_code != ErrorCode.NONE and request.api_version < GROUP_ERROR_SINCE:
+        error = ErrorCode(group.error_code)
+        topics = [_refused_topic(topic, error) for asked in _groups_asked_for(request) for topic in asked.topics or ()]
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponse.OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponse.OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )
+
+
+def _delete_response(answers: dict[tuple[str, int], ErrorCode]) -> OffsetDeleteResponse:
+    topics: dict[str, OffsetDeleteResponse.OffsetDeleteResponseTopic] = {}
+    for (name, partition), error in answers.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=name, partitions=[])
+        topic.partitions.append(
+            OffsetDeleteResponse.OffsetDeleteResponsePartition(partition_index=partition, error_code=error)
+        )
+    return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(topics.values()))

@@ -1,0 +1,238 @@
+"""Reads the groups of partitions of `__consumer_offsets` that this broker has begun to lead, and gives up others.
+
+One partition at a time, by a task of the scheduler that does a slice of work and schedules itself again
+(`loading_pace`): a broker that starts with very many offsets serves everything else meanwhile, and the groups of what
+is being loaded answer COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a slice. `_lock` guards the queue and the
+flag that says whether the task is scheduled; what is being loaded belongs to the task.
+
+Kafka: GroupMetadataManager.scheduleLoadGroupAndOffsets, doLoadGroupsAndOffsets, removeGroupsForPartition.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_environment import GroupEnvironment, MembershipService
+from barnabas.coordinator.group.group_offsets import GroupOffsets
+from barnabas.coordinator.group.group_replay import PartitionReplay
+from barnabas.coordinator.group.loading_pace import SLICE_NS, LoadingPace
+from barnabas.coordinator.group.membership import GroupType, Membership
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.protocol.errors import ApiError
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.file_records import FileRecords
+from barnabas.replica.partition import Partition
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
+from barnabas.storage.fetch_data import FetchIsolation
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES: Final = 512 * 1024
+"""Read at a time at most: more would make slices longer. (`offsets.load.buffer.size` may say less.)"""
+GROUPS_PER_STEP: Final = 20
+
+
+class RestoreMemberships(Protocol):
+    """Makes memberships of the records that are not committed offsets."""
+
+    def __call__(self, records: Mapping[bytes, bytes]) -> Iterator[Mapping[str, Membership]]:
+        """records: the newest of each key. Yields, in steps, memberships by group id."""
+
+
+class LoadTimes(NamedTuple):
+    """What one loading took (Kafka: partition-load-time). ended_ns: monotonic time."""
+
+    partition: int
+    milliseconds: int
+    record_count: int
+    ended_ns: int
+
+
+class GroupLoader:
+    """partition_or_error: a hosted partition. restore: see RestoreMemberships. services: by the type of membership.
+
+    on_loaded: told when nothing is left to load. cpu_times: CPU time of the thread and of the process, in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        environment: GroupEnvironment,
+        partition_or_error: Callable[[str, int], Partition],
+        restore: RestoreMemberships,
+        services: Mapping[GroupType, MembershipService],
+        on_loaded: Callable[[], None] = lambda: None,
+        cpu_times: tuple[Callable[[], int], Callable[[], int]] = (time.thread_time_ns, time.process_time_ns),
+    ) -> None:
+        self._environment = environment
+        self._partition_or_error = partition_or_error
+        self._restore = restore
+        self._services = services
+        self._on_loaded = on_loaded
+        self._thread_ns, self._process_ns = cpu_times
+        self._lock = threading.Lock()
+        self._queue: deque[tuple[int, int]] = deque()
+        self._is_scheduled = False
+        self._is_shut_down = False
+        self._work: Iterator[None] = iter(())
+        self._pace = LoadingPace()
+        self._measured: tuple[int, int] | None = None
+        self.load_times: deque[LoadTimes] = deque(maxlen=1024)
+        """The newest last."""
+
+    def load(self, partition: int, leader_epoch: int) -> None:
+        """Begin to load the partition's groups, unless a newer order was told. Any thread."""
+        if self._environment.partitions.status(partition) is not None:
+            self.unload(partition, None)
+        if not self._environment.partitions.begin_loading(partition, leader_epoch):
+            logger.info("Not loading groups of partition %d: epoch %d is not the newest", partition, leader_epoch)
+            return
+        with self._lock:
+            self._queue.append((partition, leader_epoch))
+            if self._is_scheduled or self._is_shut_down:
+                return
+            self._is_scheduled = True
+            self._measured = None
+        self._environment.scheduler.schedule("load-groups", self._run_slice)
+
+    def unload(self, partition: int, leader_epoch: int | None) -> None:
+        """Give the partition's groups up, unless a newer order was told. Any thread; it holds no lock."""
+        environment = self._environment
+        if not environment.partitions.resign(partition, leader_epoch):
+            return
+        groups = environment.table.take_all(partition)
+        logger.info("Unloading %d groups of %s-%d", len(groups), GROUP_METADATA_TOPIC, partition)
+        for group in groups:
+            with group.lock:
+                group.is_removed = True
+            self._services[group.membership.group_type].unloaded(group)
+
+    def shutdown(self) -> None:
+        """Load nothing any more."""
+        with self._lock:
+            self._is_shut_down = True
+            self._queue.clear()
+
+    # -- slices
+
+    def _run_slice(self) -> None:
+        """Work for a slice, and again after a pause, until nothing is left."""
+        thread_ns = self._thread_ns
+        pause_ns = 0
+        while not pause_ns:
+            started_ns = thread_ns()
+            while thread_ns() - started_ns < SLICE_NS:
+                try:
+                    next(self._work)
+                except StopIteration:
+                    if not self._next_partition():
+                        self._on_loaded()
+                        return
+            pause_ns = self._pause_ns(thread_ns() - started_ns)
+        delay_ms = -(-pause_ns // NANOSECONDS_PER_MILLISECOND)
+        self._environment.scheduler.schedule("load-groups", self._run_slice, delay_ms=delay_ms)
+
+    def _pause_ns(self, used_ns: int) -> int:
+        wall_ns, process_ns = self._environment.clock.nanoseconds(), self._process_ns()
+        wall_before, process_before = self._measured or (wall_ns, process_ns - used_ns)
+        self._measured = (wall_ns, process_ns)
+        return self._pace.pause_ns(used_ns, wall_ns - wall_before, process_ns - process_before - used_ns)
+
+    def _next_partition(self) -> bool:
+        with self._lock:
+            if not self._queue or self._is_shut_down:
+                self._is_scheduled = False
+                self._work = iter(())
+                return False
+            partition, leader_epoch = self._queue.popleft()
+        self._work = self._load(partition, leader_epoch)
+        return True
+
+    def _load(self, partition: int, leader_epoch: int) -> Iterator[None]:
+        """Load one partition, in steps."""
+        environment = self._environment
+        started_ns = environment.clock.nanoseconds()
+        replay = PartitionReplay()
+        groups: list[Group] = []
+        try:
+            yield from self._read(partition, leader_epoch, replay)
+            yield from self._make_groups(partition, replay, groups)
+        except (ApiError, CorruptRecord, OSError):
+            # As Kafka does: what could be read is served, and members that are missing join again.
+            logger.exception("Loading groups from %s-%d failed", GROUP_METADATA_TOPIC, partition)
+        for first in range(0, len(groups), GROUPS_PER_STEP):
+            if not environment.partitions.is_loading_in(partition, leader_epoch):
+                break
+            some = groups[first : first + GROUPS_PER_STEP]
+            environment.table.add_loaded(some)
+            for group in some:
+                self._services[group.membership.group_type].restored(group)
+            yield
+        if not environment.partitions.end_loading(partition, leader_epoch):
+            self._drop(groups)
+            return
+        ended_ns = environment.clock.nanoseconds()
+        took_ms = (ended_ns - started_ns) // NANOSECONDS_PER_MILLISECOND
+        self.load_times.append(LoadTimes(partition, took_ms, replay.record_count, ended_ns))
+        environment.actions.run_all()
+        logger.info(
+            "Loaded %d groups from %s-%d in %d ms (%d records)",
+            len(groups),
+            GROUP_METADATA_TOPIC,
+            partition,
+            took_ms,
+            replay.record_count,
+        )
+
+    def _read(self, partition: int, leader_epoch: int, replay: PartitionReplay) -> Iterator[None]:
+        log = self._partition_or_error(GROUP_METADATA_TOPIC, partition).log
+        size = min(READ_BYTES, self._environment.config.load_buffer_bytes)
+        offset, end = log.log_start_offset, log.log_end_offset
+        while offset < end and self._environment.partitions.is_loading_in(partition, leader_epoch):
+            data = log.read(offset, size, FetchIsolation.LOG_END)
+            records = data.records
+            try:
+                buffer = records.read() if isinstance(records, FileRecords) else records
+            finally:
+                data.release()
+            if not buffer:
+                return
+            yield
+            for reached in replay.replay(buffer):
+                if reached >= 0:
+                    offset = reached
+                yield
+
+    def _make_groups(self, partition: int, replay: PartitionReplay, groups: list[Group]) -> Iterator[None]:
+        """Make groups of everything that was read."""
+        table = self._environment.table
+        memberships: dict[str, Membership] = {}
+        for some in self._restore(replay.others):
+            memberships.update(some)
+            yield
+        transactional = replay.transactional()
+        offsets_by_group = replay.groups
+        for group_id in [*offsets_by_group, *(each for each in transactional if each not in offsets_by_group)]:
+            name = group_id.decode()
+            offsets = GroupOffsets(offsets_by_group.pop(group_id, None), transactional.get(group_id))
+            groups.append(table.new_group(name, partition, offsets, memberships.pop(name, None)))
+            if not len(groups) % GROUPS_PER_STEP:
+                yield
+        for name, membership in memberships.items():
+            groups.append(table.new_group(name, partition, GroupOffsets(), membership))
+            if not len(groups) % GROUPS_PER_STEP:
+                yield
+
+    def _drop(self, groups: list[Group]) -> None:
+        """The partition was given up, perhaps loaded anew, meanwhile: none of these is served."""
+        for group in groups:
+            with group.lock:
+                is_ours = not group.is_removed
+                self._environment.table.remove(group)
+            if is_ours:
+                self._services[group.membership.group_type].unloaded(group)

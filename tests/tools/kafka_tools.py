@@ -32,14 +32,19 @@ TOOLS: Final = {
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
 }
 """Main classes by the names of the shell scripts."""
 
@@ -145,10 +150,11 @@ class SameSteps:
         self.ours = ours
         self.theirs = theirs
 
-    def run(self, tool: str, *arguments: str, ignoring: str | None = None) -> ToolOutput:
+    def run(self, tool: str, *arguments: str, ignoring: str | None = None, in_any_order: bool = False) -> ToolOutput:
         """Run it on both; our output, which is Kafka's but for addresses, ids and directories.
 
         ignoring: a regular expression of lines that may differ, with the reason said where it is given.
+        in_any_order: of lines that a hash table orders.
         Fails when the statuses or the lines differ. A server may be named in the arguments as `{data_dir}`.
         """
         mine, kafkas = (
@@ -161,12 +167,15 @@ class SameSteps:
         expected, found = (
             comparable_lines(output, server, ignoring) for output, server in ((kafkas, self.theirs), (mine, self.ours))
         )
+        if in_any_order:
+            expected, found = sorted(expected), sorted(found)
         difference = "\n".join(difflib.unified_diff(expected, found, "Apache Kafka", "ours", lineterm="", n=1))
         assert not difference, f"{command} prints:\n{difference}"
         assert mine.status == kafkas.status, command
         return mine
 
 
+UUID: Final = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
 STACK: Final = re.compile(r"\s+at [\w.$/]+\(|\s+\.\.\. \d+ more")
 
 
@@ -175,6 +184,8 @@ def comparable_lines(output: ToolOutput, server: Server, ignoring: str | None = 
     text = output.text.replace(server.bootstrap_servers, "HOST:PORT").replace(str(server.data_dir), "DATA")
     text = re.sub(r"(Topic: \S+\s+TopicId: )\S+", r"\1ID", text)
     text = re.sub(r"(Cluster ID: )\S+", r"\1ID", text)
+    text = re.sub(r"HOST:PORT(\s+)\(\d+\)", r"HOST:PORT\1(BROKER)", text)
+    text = UUID.sub("UUID", text)
     # eligible leader replicas: "N/A" where the broker lacks DescribeTopicPartitions
     text = re.sub(r"\s*Elr: (N/A)?\s*LastKnownElr: (N/A)?\s*$", "", text, flags=re.MULTILINE)
     skipped = re.compile(ignoring) if ignoring else None

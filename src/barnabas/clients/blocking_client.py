@@ -20,6 +20,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.client_selector import ClientSelector
+from barnabas.rpc.metadata_updater import MetadataUpdater
 from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock, SystemClock
@@ -49,8 +50,8 @@ class BlockingClient:
         self._bootstrap = bootstrap_nodes(bootstrap_servers)
         self._config = config
         self._metadata_config = metadata_config
-        self._clock = clock if clock is not None else SystemClock()
-        self._random = random if random is not None else Random()
+        self.clock = clock if clock is not None else SystemClock()
+        self.random = random if random is not None else Random()
         self._make_selector = make_selector
         self._resolve = resolve
         self._closed = False
@@ -58,14 +59,18 @@ class BlockingClient:
 
     def _connect(self) -> None:
         self._process_id = os.getpid()
-        self.metadata = ClusterMetadata(self._bootstrap, self._metadata_config, self._random)
+        self.metadata = ClusterMetadata(self._bootstrap, self._metadata_config, self.random)
         updater = ClusterMetadataUpdater(
             self.metadata,
             request_timeout_ms=self._config.request_timeout_ms,
             reconnect_backoff_ms=self._config.reconnect_backoff_ms,
         )
-        selector = self._make_selector(self._clock)
-        self.network = NetworkClient(selector, updater, self._config, self._clock, self._random, resolve=self._resolve)
+        self.network = self.make_network(updater)
+
+    def make_network(self, updater: MetadataUpdater) -> NetworkClient:
+        """Connections with these settings, apart from this client's own: for another thread, which then owns them."""
+        selector = self._make_selector(self.clock)
+        return NetworkClient(selector, updater, self._config, self.clock, self.random, resolve=self._resolve)
 
     def check_usable(self) -> bool:
         """Raise ClientClosed after `close`. True if this is a forked child, which now has connections of its own."""

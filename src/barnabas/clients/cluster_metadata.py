@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import TypeAlias
 
 from barnabas.clients.cluster import Cluster, PartitionInfo
 from barnabas.clients.errors import ClientClosed, ClientTimeout, error_of
@@ -43,6 +44,9 @@ INVALID_METADATA_ERRORS = frozenset(
 )
 """Errors that mean that what we know of the cluster is out of date (Kafka: InvalidMetadataException)."""
 
+TopicFilter: TypeAlias = Callable[[str, bool], bool]
+"""Whether a topic is of interest, by its name and whether it is an internal one."""
+
 _TOPIC_ERRORS_TO_RAISE = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
@@ -69,6 +73,8 @@ class ClusterMetadata:
         self._topics: dict[str, int] = {}
         """Topics of interest, with the time each was last used."""
         self._new_topics: set[str] = set()
+        self._filter: TopicFilter | None = None
+        """Chooses among all topics of the cluster, where there is no list of them (a consumer's pattern)."""
         self._need_full_update = True
         self._need_partial_update = False
         self._request_version = 0
@@ -93,6 +99,26 @@ class ClusterMetadata:
                 self._last_refresh_ms = -FOREVER_MS
             self._topics[topic] = now_ms
             return self._update_version
+
+    def follow(self, topics: Iterable[str], now_ms: int, topic_filter: TopicFilter | None = None) -> None:
+        """From now on, exactly these topics are of interest; with a filter, all of the cluster that it lets pass too.
+
+        What is new is fetched: partially if it can be, fully with a filter (Kafka: requestUpdateForNewTopics).
+        """
+        with self._condition:
+            wanted = dict.fromkeys(topics, now_ms)
+            new = wanted.keys() - self._topics.keys()
+            if topic_filter is not None and topic_filter is self._filter:
+                new -= self.cluster.topics.keys()  # found by the filter, and known
+            self._topics = wanted
+            self._new_topics = (self._new_topics & wanted.keys()) | new
+            if topic_filter is not None and topic_filter is not self._filter:
+                self._need_full_update = True
+            self._filter = topic_filter
+            if new:
+                self._need_partial_update = True
+                self._request_version += 1
+                self._last_refresh_ms = -FOREVER_MS
 
     def request_update(self) -> int:
         """Ask for a full update. Returns the version it must exceed."""
@@ -176,10 +202,9 @@ class ClusterMetadata:
             )
             is_partial = not self._need_full_update and not expired and bool(self._new_topics)
             wanted = self._new_topics if is_partial else self._live_topics(now_ms)
+            named = [MetadataRequest.MetadataRequestTopic(topic_id=ZERO_UUID, name=topic) for topic in sorted(wanted)]
             request = MetadataRequest(
-                topics=[
-                    MetadataRequest.MetadataRequestTopic(topic_id=ZERO_UUID, name=topic) for topic in sorted(wanted)
-                ],
+                topics=named if is_partial or self._filter is None else None,
                 allow_auto_topic_creation=self._config.allow_auto_topic_creation,
             )
             return request, self._request_version, is_partial
@@ -220,7 +245,7 @@ class ClusterMetadata:
             errors.update(old.topic_errors)
         for topic in response.topics:
             name = topic.name
-            if name is None or name not in self._topics:
+            if name is None or not self._is_of_interest(name, topic.is_internal):
                 continue
             errors.pop(name, None)
             error = error_of(topic.error_code)
@@ -245,6 +270,9 @@ class ClusterMetadata:
             topic_ids=topic_ids,
             topic_errors=errors,
         )
+
+    def _is_of_interest(self, name: str, is_internal: bool) -> bool:
+        return name in self._topics or (self._filter is not None and self._filter(name, is_internal))
 
     def _newest(
         self,

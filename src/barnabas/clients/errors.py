@@ -27,3 +27,18 @@ def error_of(code: int) -> ErrorCode:
         return ErrorCode(code)
     except ValueError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class WokenUp(Exception):
+    """Another thread called `Consumer.wakeup` (Kafka: WakeupException)."""
+
+
+class CommitFailed(Exception):
+    """The offsets were not committed, and cannot be any more: their partitions may have new owners.
+
+    Kafka: CommitFailedException.
+    """
+
+
+class RetriableCommitFailed(Exception):
+    """An asynchronous commit failed for a reason that may pass; its cause is chained (Kafka: the same name)."""

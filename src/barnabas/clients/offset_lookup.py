@@ -43,14 +43,15 @@ def lookup_offsets(
     return ask_leaders(
         client,
         timestamps.keys(),
-        lambda partitions: _request({each: timestamps[each] for each in partitions}, isolation_level),
-        _results,
+        lambda partitions: offsets_request({each: timestamps[each] for each in partitions}, isolation_level),
+        offsets_in,
         deadline_ms,
         versions=(oldest, ListOffsetsRequest.max_version),
     )
 
 
-def _request(timestamps: Mapping[TopicPartition, int], isolation_level: int) -> ListOffsetsRequest:
+def offsets_request(timestamps: Mapping[TopicPartition, int], isolation_level: int = 0) -> ListOffsetsRequest:
+    """A request for these partitions of one leader."""
     topics: dict[str, list[ListOffsetsRequest.ListOffsetsPartition]] = {}
     for (topic, partition), timestamp in timestamps.items():
         entry = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
@@ -62,7 +63,8 @@ def _request(timestamps: Mapping[TopicPartition, int], isolation_level: int) -> 
     )
 
 
-def _results(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int, OffsetAndTimestamp]]:
+def offsets_in(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int, OffsetAndTimestamp]]:
+    """The answer taken apart: partition, error code, what was found."""
     for topic in response.topics:
         for partition in topic.partitions:
             found = OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)

@@ -1,23 +1,41 @@
-"""The consumer: `Consumer`, its settings, what it returns; `RawFetcher` for batches as they lie in the log."""
+"""The consumer: `Consumer`, its settings, what it returns and raises; `RawFetcher` for batches as they lie in logs."""
 
+from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_config import ConsumerConfig, ConsumerSettings
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.raw_fetcher import FetchedRecords, RawFetcher
-from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected
+from barnabas.clients.consumer.rebalance_listener import RebalanceListener
+from barnabas.clients.errors import (
+    ClientClosed,
+    ClientTimeout,
+    CommitFailed,
+    Disconnected,
+    RetriableCommitFailed,
+    WokenUp,
+)
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.topic_partition import TopicPartition
 
 __all__ = [
     "ClientClosed",
     "ClientTimeout",
+    "CommitFailed",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "ConsumerSettings",
     "Disconnected",
     "FetchedRecords",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "PartitionAssignor",
     "RawFetcher",
+    "RebalanceListener",
+    "RetriableCommitFailed",
     "TopicPartition",
+    "WokenUp",
 ]

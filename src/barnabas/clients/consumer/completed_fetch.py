@@ -12,17 +12,21 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.memory_records import any_batches
-from barnabas.records.record_batch import Buffer
+from barnabas.records.record_batch import Buffer, RecordBatch
 
 
 class CompletedFetch:
-    """Iterates over records from `offset` on, skipping control batches; `next_offset` follows what was returned."""
+    """Iterates over records from `offset` on, skipping control batches; `next_offset` follows what was returned.
 
-    __slots__ = ("_records", "next_offset", "topic_partition")
+    `last_epoch`: the leader epoch of the batch before `next_offset`, -1 while nothing was returned.
+    """
+
+    __slots__ = ("_records", "last_epoch", "next_offset", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, offset: int, buffer: Buffer, *, check_crcs: bool) -> None:
         self.topic_partition = topic_partition
         self.next_offset = offset
+        self.last_epoch = -1
         self._records = self._decode(buffer, check_crcs)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
@@ -53,6 +57,7 @@ class CompletedFetch:
                     continue
                 if check_crcs:
                     batch.check()
+                self.last_epoch = batch.partition_leader_epoch if isinstance(batch, RecordBatch) else -1
                 if not batch.is_control:
                     timestamp_type = batch.timestamp_type
                     for offset, timestamp, key, value, headers in batch.records():

@@ -1,18 +1,21 @@
-"""Reads records of assigned partitions (Kafka: KafkaConsumer with `assign`).
+"""Reads records: of topics that its group divides among its members, or of partitions of one's own choice.
 
-Owned by the thread that uses it, which also does the network, inside its calls: there is no other thread and no lock.
-A forked child gets connections of its own, and goes on at the same positions.
+Owned by the thread that uses it, which also does the network, inside its calls; only `wakeup` may be called from
+another. A consumer with a `group_id` has a second thread, which talks to the group's coordinator over connections of
+its own (`coordinator_channel` says what the two share, and under which lock). A forked child gets connections of its
+own, and goes on at the same positions; but it is no member of its parent's group.
 
-    with Consumer("localhost:9092", auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition("flights", 0)])
+    with Consumer("localhost:9092", group_id="counters", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["flights"])
         for record in consumer.poll(1000):
-            print(record.offset, record.value)
+            print(record.partition, record.offset, record.value)
+
+Kafka: KafkaConsumer with the classic protocol (ClassicKafkaConsumer).
 """
 
 from __future__ import annotations
 
-import logging
-from collections import deque
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
@@ -20,40 +23,40 @@ from typing import Self, Unpack
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import PartitionInfo
-from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS, MetadataConfig
-from barnabas.clients.consumer.completed_fetch import CompletedFetch
+from barnabas.clients.cluster_metadata import MetadataConfig
+from barnabas.clients.consumer.assignors.built_in import make_assignors
 from barnabas.clients.consumer.consumer_config import ConsumerConfig, ConsumerSettings
+from barnabas.clients.consumer.consumer_coordinator import ConsumerCoordinator
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
-from barnabas.clients.consumer.fetch_request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
-from barnabas.clients.errors import error_of
+from barnabas.clients.consumer.fetcher import Fetcher
+from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
+from barnabas.clients.consumer.offset_commits import CommitCallback, Offsets, log_failed_commit
+from barnabas.clients.consumer.offset_reset import (
+    RESET_TO_EARLIEST,
+    RESET_TO_LATEST,
+    OffsetReset,
+    parse_offset_reset,
+)
+from barnabas.clients.consumer.position_resetter import PositionResetter
+from barnabas.clients.consumer.rebalance_listener import RebalanceListener
+from barnabas.clients.consumer.subscription_state import SubscriptionState, SubscriptionType
+from barnabas.clients.consumer.waiting import ConsumerWaiting
+from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
-from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.errors import CorruptRecord
-from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.network_client import NetworkClientConfig
 from barnabas.runtime.clock import Clock
 
-_log = logging.getLogger(__name__)
-
-_RESET_TIMESTAMPS = {"earliest": EARLIEST, "latest": LATEST}
-
-
-class _PartitionState:
-    """Where we are in a partition. `offset` None: to be asked for with `reset_to`."""
-
-    __slots__ = ("offset", "paused", "reset_to", "retry_ms")
-
-    def __init__(self, reset_to: int | None) -> None:
-        self.offset: int | None = None
-        self.reset_to = reset_to
-        self.paused = False
-        self.retry_ms = 0
+DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 
 
 class Consumer:
-    """Settings are those of ConsumerConfig, by name; give a `config` or settings, not both."""
+    """Settings are those of ConsumerConfig, by name; give a `config` or settings, not both.
+
+    Every call that waits does so for `default_api_timeout_ms` at most unless told otherwise, and raises WokenUp when
+    another thread calls `wakeup`.
+    """
 
     def __init__(
         self,
@@ -70,86 +73,202 @@ class Consumer:
         elif settings:
             raise TypeError("give a config or settings, not both")
         self.config = config
-        network_config = NetworkClientConfig(
-            client_id=config.client_id or "barnabas-consumer",
-            max_in_flight=100,
-            request_timeout_ms=config.request_timeout_ms,
-            reconnect_backoff_ms=config.reconnect_backoff_ms,
-            reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+        group_config = config.group_config()
+        assignors = make_assignors(config.partition_assignment_strategy) if group_config is not None else []
+        self._client = client if client is not None else _make_client(bootstrap_servers, config, clock, random)
+        self._subscriptions = SubscriptionState(
+            parse_offset_reset(config.auto_offset_reset), has_group=group_config is not None
         )
-        metadata_config = MetadataConfig(
-            max_age_ms=config.metadata_max_age_ms,
-            refresh_backoff_ms=config.retry_backoff_ms,
-            refresh_backoff_max_ms=config.retry_backoff_max_ms,
-            allow_auto_topic_creation=config.allow_auto_create_topics,
+        self._waiting = ConsumerWaiting(self._client)
+        self._fetcher = Fetcher(self._client, self._subscriptions, config)
+        self._resetter = PositionResetter(
+            self._client, self._subscriptions, self._client.clock, config.retry_backoff_ms
         )
-        self._client = (
-            client
-            if client is not None
-            else BlockingClient(bootstrap_servers, network_config, metadata_config, clock=clock, random=random)
-        )
-        self._states: dict[TopicPartition, _PartitionState] = {}
-        self._completed: deque[CompletedFetch] = deque()
-        self._in_flight: dict[int, set[TopicPartition]] = {}
-        """Partitions asked for in the fetch that each node has to answer."""
-        self._error: Exception | None = None
+        self._coordinator: ConsumerCoordinator | None = None
+        if group_config is not None:
+            self._coordinator = ConsumerCoordinator(
+                group_config,
+                assignors,
+                self._subscriptions,
+                self._client,
+                self._waiting,
+                exclude_internal_topics=config.exclude_internal_topics,
+            )
+        self._closed = False
 
-    # -- partitions and positions ------------------------------------------------------------------------------------
+    # -- what to read ------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read what the group gives this member of these topics, or of all whose whole names match the pattern.
+
+        Replaces an earlier subscription; without topics, ends it. `poll` joins the group. Raises ValueError without a
+        `group_id`, RuntimeError after `assign`.
+        """
+        self._check_usable()
+        coordinator = self._group()
+        if isinstance(topics, str):
+            raise TypeError("topics must be a list of names, not one name")
+        names = list(dict.fromkeys(topics))
+        if pattern is None and not names:
+            self.unsubscribe()
+            return
+        if not coordinator.has_assignors:
+            raise RuntimeError("Must configure at least one partition assigner class name to subscribe to topics")
+        if pattern is not None:
+            if names:
+                raise ValueError("give topics or a pattern, not both")
+            compiled = re.compile(pattern)
+            if compiled.pattern == "":
+                raise ValueError("Topic pattern to subscribe to cannot be empty")
+            self._subscriptions.subscribe_pattern(compiled, listener)
+        else:
+            if any(not name.strip() for name in names):
+                raise ValueError("Topic collection to subscribe to cannot contain null or empty topic")
+            self._subscriptions.subscribe(names, listener)
+        coordinator.subscription_changed()
+
+    def subscription(self) -> set[str]:
+        """The topics subscribed to, or that match the pattern."""
+        return set(self._subscriptions.topics)
+
+    def unsubscribe(self) -> None:
+        """Leave the group, and read nothing. Raises what the listener raises."""
+        self._check_usable()
+        try:
+            if self._coordinator is not None:
+                self._coordinator.leave("the consumer unsubscribed from all topics")
+        finally:
+            self._subscriptions.unsubscribe()
+            self._fetcher.drop()
+            if self._coordinator is not None:
+                self._coordinator.subscription_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions from now on; positions of those that stay are kept."""
-        wanted = dict.fromkeys(partitions)
-        for topic_partition in wanted:
-            if topic_partition not in self._states:
-                self._states[topic_partition] = _PartitionState(_RESET_TIMESTAMPS.get(self.config.auto_offset_reset))
-                self._client.metadata.add_topic(topic_partition.topic, self._client.now_ms())
-        for topic_partition in [each for each in self._states if each not in wanted]:
-            del self._states[topic_partition]
-        self._drop_fetched()
+        """Read exactly these partitions from now on; positions of those that stay are kept.
+
+        With a group, new ones begin at its committed offsets, else where `auto_offset_reset` says. Raises RuntimeError
+        while subscribed.
+        """
+        self._check_usable()
+        wanted = list(dict.fromkeys(partitions))
+        if not wanted:
+            self.unsubscribe()
+            return
+        if self._coordinator is not None:
+            self._coordinator.auto_commit_now()
+        self._subscriptions.assign(wanted)
+        self._fetcher.drop()
+        self._follow_topics()
 
     def assignment(self) -> set[TopicPartition]:
-        """The assigned partitions."""
-        return set(self._states)
+        """The assigned partitions, by whomever."""
+        return set(self._subscriptions.partitions)
 
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Join the group again with the next `poll`, as if something of the subscription had changed."""
+        self._check_usable()
+        self._group().enforce_rebalance(reason or "rebalance enforced by user")
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is in its group. Raises ValueError without a `group_id`."""
+        return self._group().group_metadata
+
+    # -- positions ---------------------------------------------------------------------------------------------------
+
+    def seek(self, topic_partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on at `offset`. Raises LookupError for a partition that is not assigned."""
-        if offset < 0:
-            raise ValueError(f"seek offset must not be a negative number, not {offset}")
-        self._state(topic_partition).offset = offset
-        self._drop_fetched(topic_partition)
+        place = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        if place.offset < 0:
+            raise ValueError(f"seek offset must not be a negative number, not {place.offset}")
+        self._subscriptions.state(topic_partition).seek(place.offset, place.leader_epoch)
+        self._fetcher.drop(topic_partition)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first offset that is still there, of these partitions or of all."""
-        self._seek_to(partitions, EARLIEST)
+        self._seek_to(partitions, RESET_TO_EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on behind the last record there is when this is resolved, by `poll` or `position`."""
-        self._seek_to(partitions, LATEST)
+        self._seek_to(partitions, RESET_TO_LATEST)
 
-    def _seek_to(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
-        for topic_partition in list(partitions) or list(self._states):
-            state = self._state(topic_partition)
-            state.offset = None
-            state.reset_to = timestamp
-            self._drop_fetched(topic_partition)
+    def _seek_to(self, partitions: Iterable[TopicPartition], reset: OffsetReset) -> None:
+        for topic_partition in list(partitions) or list(self._subscriptions.partitions):
+            self._subscriptions.state(topic_partition).request_reset(reset)
+            self._fetcher.drop(topic_partition)
 
-    def position(self, topic_partition: TopicPartition) -> int:
+    def position(self, topic_partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Offset of the next record `poll` returns. Raises ClientTimeout, ApiError, LookupError."""
-        state = self._state(topic_partition)
-        if state.offset is None:
-            self._resolve_positions([topic_partition])
+        self._check_usable()
+        state = self._subscriptions.state(topic_partition)
+
+        def is_known() -> bool:
+            if state.offset is None:
+                self._update_positions()
+            return state.offset is not None
+
+        if not self._waiting.until(is_known, self._deadline_ms(timeout_ms), self.config.retry_backoff_ms):
+            raise ClientTimeout(f"The position for partition {topic_partition} could not be determined in time")
         assert state.offset is not None
         return state.offset
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return nothing of these partitions until `resume`."""
+        """Return nothing of these partitions until `resume`, or until they are revoked."""
         for topic_partition in partitions:
-            self._state(topic_partition).paused = True
+            self._subscriptions.state(topic_partition).paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`."""
         for topic_partition in partitions:
-            self._state(topic_partition).paused = False
+            self._subscriptions.state(topic_partition).paused = False
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {each for each, state in self._subscriptions.partitions.items() if state.paused}
+
+    def current_lag(self, topic_partition: TopicPartition) -> int | None:
+        """Records behind the position, as far as fetched answers tell; None if that is not known (KIP-695)."""
+        state = self._subscriptions.state(topic_partition)
+        if state.high_watermark is None or state.offset is None:
+            return None
+        return max(state.high_watermark - state.offset, 0)
+
+    # -- the group's offsets -----------------------------------------------------------------------------------------
+
+    def commit_sync(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
+        """Commit these offsets, or else all positions, and wait until the coordinator has them.
+
+        An offset is that of the next record to read. Raises CommitFailed if this consumer has been given up by the
+        group, ApiError (REBALANCE_IN_PROGRESS: poll, then try again), ClientTimeout, WokenUp.
+        """
+        self._check_usable()
+        coordinator = self._group()
+        chosen = self._subscriptions.all_consumed() if offsets is None else _checked(offsets)
+        coordinator.commit_sync(chosen, self._deadline_ms(timeout_ms))
+
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """Commit these offsets, or else all positions, without waiting, and without trying again.
+
+        `callback(offsets, error)` runs inside a later call of this consumer; commits are answered in their order.
+        """
+        self._check_usable()
+        coordinator = self._group()
+        chosen = self._subscriptions.all_consumed() if offsets is None else _checked(offsets)
+        coordinator.commit_async(chosen, callback or log_failed_commit)
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The group's committed offset of each partition, None where there is none. Raises ApiError, ClientTimeout."""
+        self._check_usable()
+        return self._group().committed(partitions, self._deadline_ms(timeout_ms))
+
+    # -- the cluster -------------------------------------------------------------------------------------------------
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that is still there. Raises ClientTimeout, ApiError."""
@@ -158,6 +277,11 @@ class Consumer:
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset behind the last record a consumer may see. Raises ClientTimeout, ApiError."""
         return self._offsets(dict.fromkeys(partitions, LATEST))
+
+    def _offsets(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self._check_usable()
+        found = lookup_offsets(self._client, timestamps, self._deadline_ms())
+        return {topic_partition: entry.offset for topic_partition, entry in found.items()}
 
     def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
@@ -179,30 +303,55 @@ class Consumer:
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records, in order within each partition: as soon as there are any, or none after `timeout_ms`.
 
-        At most `max_records` (`max_poll_records`). Raises ApiError (OFFSET_OUT_OF_RANGE only if `auto_offset_reset` is
-        none), CorruptRecord, ClientClosed.
+        At most `max_records` (`max_poll_records`). Takes part in the group: joins, calls the listener, commits what
+        earlier polls returned if that is automatic. Raises ApiError (OFFSET_OUT_OF_RANGE only if `auto_offset_reset`
+        is none), CorruptRecord, WokenUp, what the listener raises, RuntimeError if there is nothing to read.
         """
         self._check_usable()
+        if self._subscriptions.type is SubscriptionType.NONE:
+            raise RuntimeError("Consumer is not subscribed to any topics or assigned any partitions")
         limit = self.config.max_poll_records if max_records is None else max_records
         deadline_ms = self._client.now_ms() + timeout_ms
         while True:
-            records = self._take(limit)
-            if self._error is not None and not records:
-                error, self._error = self._error, None
-                raise error
-            unresolved = [each for each, state in self._states.items() if state.offset is None and not state.paused]
-            if unresolved and not records:
-                self._resolve_positions(unresolved)
-            self._send_fetches()
-            left_ms = deadline_ms - self._client.now_ms()
-            if records or left_ms <= 0:
+            self._waiting.raise_if_woken()
+            now_ms = self._client.now_ms()
+            wait_ms = deadline_ms - now_ms
+            if self._coordinator is not None:
+                self._coordinator.poll(now_ms)
+                wait_ms = min(wait_ms, self._coordinator.next_poll_ms(now_ms))
+                self._raise_topic_errors()
+            self._update_positions()
+            records = self._fetcher.take(limit)
+            if not records:
+                self._fetcher.raise_error()
+            self._fetcher.send_fetches()
+            if records or self._client.now_ms() >= deadline_ms:
                 self._client.poll(0)  # the next fetch leaves before the caller looks at these
-                return records or self._take(limit)
-            self._client.poll(min(left_ms, self.config.retry_backoff_ms) if not self._in_flight else left_ms)
+                return records or self._fetcher.take(limit)
+            if not self._fetcher.is_waiting or not self._subscriptions.has_all_positions():
+                wait_ms = min(wait_ms, self.config.retry_backoff_ms)
+            self._client.poll(wait_ms)
 
-    def close(self) -> None:
-        """Close the connections. Idempotent."""
-        self._client.close()
+    def wakeup(self) -> None:
+        """From any thread: make the call that waits now, or else the next one that may, raise WokenUp."""
+        self._waiting.wakeup()
+
+    def close(self, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS, *, leave_group: bool = True) -> None:
+        """Commit if that is automatic, leave the group (a static member stays), close the connections. Idempotent.
+
+        Without `leave_group`, the others wait for the session to end before they take over (KIP-1092). Raises what the
+        listener raises, when all is closed.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._waiting.disable()
+        try:
+            if self._coordinator is not None:
+                self._coordinator.close(int(timeout_ms), leave_group=leave_group)
+            self._fetcher.close_sessions()
+        finally:
+            self._client.close()
 
     def __enter__(self) -> Self:
         return self
@@ -214,149 +363,69 @@ class Consumer:
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
-    def _deadline_ms(self) -> int:
-        return self._client.now_ms() + self.config.default_api_timeout_ms
+    def _deadline_ms(self, timeout_ms: float | None = None) -> int:
+        return self._client.now_ms() + int(self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def _group(self) -> ConsumerCoordinator:
+        if self._coordinator is None:
+            raise ValueError(
+                "To use the group management or offset commit APIs, you must provide a valid group_id in the consumer"
+                " configuration."
+            )
+        return self._coordinator
 
     def _check_usable(self) -> None:
-        if self._client.check_usable():  # forked: answers will come to the parent
-            self._in_flight.clear()
-            for topic in {each.topic for each in self._states}:
-                self._client.metadata.add_topic(topic, self._client.now_ms())
-
-    def _state(self, topic_partition: TopicPartition) -> _PartitionState:
-        try:
-            return self._states[topic_partition]
-        except KeyError:
-            raise LookupError(f"No current assignment for partition {topic_partition}") from None
-
-    def _drop_fetched(self, topic_partition: TopicPartition | None = None) -> None:
-        """Forget records that were fetched for a position that is no longer wanted."""
-        self._completed = deque(
-            fetch
-            for fetch in self._completed
-            if fetch.topic_partition in self._states and fetch.topic_partition != topic_partition
-        )
-
-    def _offsets(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        self._check_usable()
-        found = lookup_offsets(self._client, timestamps, self._deadline_ms())
-        return {topic_partition: entry.offset for topic_partition, entry in found.items()}
-
-    def _resolve_positions(self, partitions: Iterable[TopicPartition]) -> None:
-        timestamps = {}
-        for topic_partition in partitions:
-            reset_to = self._states[topic_partition].reset_to
-            if reset_to is None:
-                raise ApiError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"Undefined offset with no reset policy for partition {topic_partition}",
-                )
-            timestamps[topic_partition] = reset_to
-        for topic_partition, offset in self._offsets(timestamps).items():
-            self._states[topic_partition].offset = offset
-
-    def _take(self, limit: int) -> list[ConsumerRecord]:
-        records: list[ConsumerRecord] = []
-        held_back = []
-        while self._completed and len(records) < limit:
-            fetch = self._completed[0]
-            state = self._states.get(fetch.topic_partition)
-            if state is None or state.offset != fetch.next_offset:
-                self._completed.popleft()
-                continue
-            if state.paused:
-                held_back.append(self._completed.popleft())
-                continue
-            try:
-                taken = fetch.take(limit - len(records))
-            except (CorruptRecord, ApiError):
-                # The position stays where the trouble is: the next poll meets it again, unless the caller seeks on.
-                self._completed.popleft()
-                state.offset = fetch.next_offset
-                if records:
-                    break
-                raise
-            records += taken
-            state.offset = fetch.next_offset
-            if len(records) < limit:
-                self._completed.popleft()
-        self._completed.extendleft(reversed(held_back))
-        return records
-
-    def _send_fetches(self) -> None:
-        """One fetch to each node that leads partitions with nothing fetched, unless it has one to answer."""
-        now_ms = self._client.now_ms()
-        cluster = self._client.metadata.cluster
-        fetched = {fetch.topic_partition for fetch in self._completed}
-        wanted: dict[int, list[FetchPosition]] = {}
-        for topic_partition, state in self._states.items():
-            if state.paused or state.offset is None or state.retry_ms > now_ms or topic_partition in fetched:
-                continue
-            leader = cluster.leader(topic_partition)
-            if leader is None:
-                self._client.metadata.add_topic(topic_partition.topic, now_ms)
-                self._client.metadata.request_update()
-            elif leader.id not in self._in_flight and self._client.network.ready(leader, now_ms):
-                info = cluster.partition(topic_partition)
-                epoch = -1 if info is None else info.leader_epoch
-                wanted.setdefault(leader.id, []).append(
-                    FetchPosition(topic_partition, state.offset, self.config.max_partition_fetch_bytes, epoch)
-                )
-        for node_id, positions in wanted.items():
-            self._send_fetch(node_id, positions, now_ms)
-
-    def _send_fetch(self, node_id: int, positions: list[FetchPosition], now_ms: int) -> None:
-        config = self.config
-        # Which partition comes first changes, since an answer may be full before the last one's turn.
-        first = now_ms % len(positions)
-        message = fetch_request(
-            positions[first:] + positions[:first],
-            FetchLimits(config.fetch_max_wait_ms, config.fetch_min_bytes, config.fetch_max_bytes),
-        )
-        offsets = {position.topic_partition: position.offset for position in positions}
-        request = self._client.network.new_request(
-            node_id,
-            message,
-            versions=FETCH_VERSIONS,
-            callback=lambda response: self._handle_fetched(node_id, offsets, response),
-        )
-        self._in_flight[node_id] = set(offsets)
-        self._client.network.send(request, now_ms)
-
-    def _handle_fetched(self, node_id: int, offsets: Mapping[TopicPartition, int], response: ClientResponse) -> None:
-        self._in_flight.pop(node_id, None)
-        if response.version_error is not None:
-            self._error = response.version_error
+        if not self._client.check_usable():
             return
-        if not isinstance(response.body, FetchResponse):
-            return  # disconnected: the metadata updater has noticed, and the next poll asks again
-        for topic in response.body.responses:
-            for partition in topic.partitions:
-                topic_partition = TopicPartition(topic.topic, partition.partition_index)
-                state = self._states.get(topic_partition)
-                offset = offsets.get(topic_partition)
-                if state is None or offset is None or state.offset != offset:
-                    continue  # unassigned, or sought elsewhere meanwhile
-                error = error_of(partition.error_code)
-                if error is not ErrorCode.NONE:
-                    self._handle_error(topic_partition, state, error, response.received_ms)
-                elif partition.records is not None and len(partition.records):
-                    fetch = CompletedFetch(
-                        topic_partition, offset, partition.records, check_crcs=self.config.check_crcs
-                    )
-                    self._completed.append(fetch)
+        # Forked: answers will come to the parent.
+        if self._coordinator is not None and self._coordinator.channel.has_started:
+            raise ClientClosed("A forked process is no member of its parent's group: make a consumer of its own")
+        self._fetcher.forget_connections()
+        self._resetter.forget_connections()
+        self._follow_topics()
 
-    def _handle_error(
-        self, topic_partition: TopicPartition, state: _PartitionState, error: ErrorCode, now_ms: int
-    ) -> None:
-        state.retry_ms = now_ms + self.config.retry_backoff_ms
-        reset_to = _RESET_TIMESTAMPS.get(self.config.auto_offset_reset)
-        if error is ErrorCode.OFFSET_OUT_OF_RANGE and reset_to is not None:
-            _log.info("Fetch position %s is out of range for %s, resetting offset", state.offset, topic_partition)
-            state.offset = None
-            state.reset_to = reset_to
-            state.retry_ms = 0
-        elif error in INVALID_METADATA_ERRORS or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
-            self._client.metadata.request_update()
-        elif not error.retriable or error is ErrorCode.CORRUPT_MESSAGE:
-            self._error = ApiError(error, f"{error.message} Partition: {topic_partition}, offset: {state.offset}")
+    def _follow_topics(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.subscription_changed()
+        for topic in self._subscriptions.metadata_topics:
+            self._client.metadata.add_topic(topic, self._client.now_ms())
+
+    def _update_positions(self) -> None:
+        """Have missing positions found: committed ones first, then by `auto_offset_reset`."""
+        if self._subscriptions.has_all_positions():
+            return
+        if self._coordinator is not None:
+            self._coordinator.refresh_committed(self._client.now_ms())
+        self._resetter.reset()
+
+    def _raise_topic_errors(self) -> None:
+        cluster = self._client.metadata.cluster
+        for topic in cluster.topic_errors:
+            if topic in self._subscriptions.metadata_topics:
+                self._client.metadata.raise_topic_error(topic)
+
+
+def _make_client(
+    bootstrap_servers: str | Sequence[str], config: ConsumerConfig, clock: Clock | None, random: Random | None
+) -> BlockingClient:
+    network_config = NetworkClientConfig(
+        client_id=config.client_id or "barnabas-consumer",
+        max_in_flight=100,
+        request_timeout_ms=config.request_timeout_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+    )
+    metadata_config = MetadataConfig(
+        max_age_ms=config.metadata_max_age_ms,
+        refresh_backoff_ms=config.retry_backoff_ms,
+        refresh_backoff_max_ms=config.retry_backoff_max_ms,
+        allow_auto_topic_creation=config.allow_auto_create_topics,
+    )
+    return BlockingClient(bootstrap_servers, network_config, metadata_config, clock=clock, random=random)
+
+
+def _checked(offsets: Offsets) -> Offsets:
+    for topic_partition, offset in offsets.items():
+        if offset.offset < 0:
+            raise ValueError(f"Invalid offset: {offset.offset} of {topic_partition}")
+    return dict(offsets)

@@ -152,13 +152,13 @@ def test_several_partitions_in_one_request_paused_ones_left_out() -> None:
     assert {record.value for _ in range(3) for record in consumer.poll(1000)} == {b"c"}
 
 
-def test_fetches_name_the_topic_and_need_no_session() -> None:
+def test_fetches_name_the_topic_and_begin_a_session() -> None:
     cluster = ScriptedCluster({"t": [0]})
     consumer = consumer_of(cluster, TP0)
     consumer.poll(10)
     request = cluster.sent(ApiKey.FETCH)[0]
     assert request.header.api_version == 12
-    assert (request.body.session_id, request.body.session_epoch, request.body.replica_id) == (0, -1, -1)
+    assert (request.body.session_id, request.body.session_epoch, request.body.replica_id) == (0, 0, -1)
     assert request.body.topics[0].topic == "t"
 
 
@@ -196,7 +196,8 @@ def test_unassigned_partitions_return_nothing() -> None:
     consumer.poll(0)
     consumer.assign([])
     assert consumer.assignment() == set()
-    assert consumer.poll(1000) == []
+    with pytest.raises(RuntimeError, match="not subscribed"):
+        consumer.poll(1000)
     consumer.close()
     with pytest.raises(ClientClosed):
         consumer.poll(0)

@@ -1,0 +1,27 @@
+"""Assignors by the names under which members agree on them. Each consumer gets objects of its own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
+from barnabas.clients.consumer.assignors.range_assignor import RangeAssignor
+from barnabas.clients.consumer.assignors.round_robin_assignor import RoundRobinAssignor
+
+BUILT_IN: dict[str, Callable[[], PartitionAssignor]] = {
+    RangeAssignor.name: RangeAssignor,
+    RoundRobinAssignor.name: RoundRobinAssignor,
+}
+
+
+def make_assignors(wanted: Iterable[str | PartitionAssignor]) -> list[PartitionAssignor]:
+    """Assignors by name, and the user's own as they are. Raises ValueError for an unknown or a double name."""
+    made: dict[str, PartitionAssignor] = {}
+    for each in wanted:
+        if isinstance(each, str) and each not in BUILT_IN:
+            raise ValueError(f"partition_assignment_strategy knows {', '.join(BUILT_IN)}, not {each!r}")
+        assignor = BUILT_IN[each]() if isinstance(each, str) else each
+        if assignor.name in made:
+            raise ValueError(f"The assignor name {assignor.name!r} is used in more than one assignor")
+        made[assignor.name] = assignor
+    return list(made.values())

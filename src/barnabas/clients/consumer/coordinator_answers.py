@@ -1,0 +1,91 @@
+"""What a member does about each error of its coordinator, as one table. Pure.
+
+Used under the coordinator channel's lock. Kafka: the response handlers of AbstractCoordinator, ConsumerCoordinator.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from barnabas.clients.errors import Disconnected
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+
+class Reaction(Enum):
+    """What follows from an answer. All but ACCEPT and IGNORE make the call fail."""
+
+    ACCEPT = "go on"
+    IGNORE = "as if nothing was answered"
+    RETRY = "try again after a moment"
+    REDISCOVER = "look for the coordinator anew, then try again"
+    FORGET_MEMBER = "join again as somebody new, unless this was done since the request was sent"
+    FORGET_GENERATION = "join again under the same member id, unless this was done since the request was sent"
+    TAKE_MEMBER_ID = "join again with the id that came with the error"
+    REJOIN = "join again"
+    FAIL = "tell the user"
+
+
+_COORDINATOR_GONE = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.REDISCOVER,
+    ErrorCode.NOT_COORDINATOR: Reaction.REDISCOVER,
+}
+_MEMBER_GONE = {
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_MEMBER,
+    ErrorCode.ILLEGAL_GENERATION: Reaction.FORGET_GENERATION,
+}
+
+REACTIONS: dict[ApiKey, dict[ErrorCode, Reaction]] = {
+    ApiKey.FIND_COORDINATOR: {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.RETRY,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+    },
+    ApiKey.JOIN_GROUP: _COORDINATOR_GONE
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
+        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_MEMBER,
+        ErrorCode.MEMBER_ID_REQUIRED: Reaction.TAKE_MEMBER_ID,
+    },
+    ApiKey.SYNC_GROUP: _COORDINATOR_GONE
+    | _MEMBER_GONE
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
+    },
+    ApiKey.HEARTBEAT: _COORDINATOR_GONE
+    | _MEMBER_GONE
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
+    },
+    ApiKey.LEAVE_GROUP: {},
+    ApiKey.OFFSET_COMMIT: _COORDINATOR_GONE
+    | _MEMBER_GONE
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
+        ErrorCode.REQUEST_TIMED_OUT: Reaction.REDISCOVER,
+        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
+    },
+    ApiKey.OFFSET_FETCH: _COORDINATOR_GONE
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT: Reaction.RETRY,
+    },
+}
+"""By API and error; what is not listed is FAIL."""
+
+
+def reaction_to(api_key: ApiKey, error: ErrorCode) -> Reaction:
+    """What to do about this answer of this API."""
+    if error is ErrorCode.NONE:
+        return Reaction.ACCEPT
+    return REACTIONS[api_key].get(error, Reaction.FAIL)
+
+
+def is_retriable(error: Exception) -> bool:
+    """Whether what failed may be tried again, with the same coordinator or another one."""
+    if isinstance(error, ApiError):
+        return error.code.retriable
+    return isinstance(error, Disconnected | TimeoutError)

@@ -1,0 +1,306 @@
+"""A member of a group as its coordinator knows it: joins, syncs, sends heartbeats, leaves.
+
+Two threads: the user's begins rebalances (`begin_join`), looks how far they are (`rebalance`), assigns as leader
+(`sync`) and leaves; the channel's thread handles the answers, syncs by itself as follower, and performs the duties of
+a member between its user's polls. Everything here but `start` is called, or calls back, under the channel's lock.
+
+A rebalance, step by step:
+    JOINING   JoinGroup is on its way, for as long as the other members take
+    ELECTED   this member leads: the user's thread has to compute everybody's assignment
+    SYNCING   SyncGroup is on its way
+    JOINED    the assignment is there: the user's thread has to take it over
+    FAILED    `error` says why; `retry_at_once` whether that is only a reason to join again
+
+Kafka: AbstractCoordinator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from barnabas.clients.consumer import group_requests
+from barnabas.clients.consumer.coordinator_answers import Reaction, reaction_to
+from barnabas.clients.consumer.coordinator_channel import CoordinatorCall, CoordinatorChannel
+from barnabas.clients.consumer.group_config import GroupConfig
+from barnabas.clients.consumer.group_membership import Generation, GroupMembership, MemberState
+from barnabas.clients.consumer.heartbeat import Heartbeat
+from barnabas.clients.errors import error_of
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.classic_groups import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.metadata_updater import FOREVER_MS
+
+_log = logging.getLogger(__name__)
+
+_JOIN_LAPSE_MS = 5_000
+_AT_ONCE = frozenset({Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION, Reaction.TAKE_MEMBER_ID, Reaction.REJOIN})
+
+
+class RebalancePhase(Enum):
+    """See the module's text."""
+
+    JOINING = "joining"
+    ELECTED = "elected"
+    SYNCING = "syncing"
+    JOINED = "joined"
+    FAILED = "failed"
+
+
+class Rebalance:
+    """One attempt to join the next generation. Guarded by the channel's lock."""
+
+    __slots__ = ("answer", "assignment", "error", "generation", "phase", "retry_at_once")
+
+    def __init__(self) -> None:
+        self.phase = RebalancePhase.JOINING
+        self.generation = Generation()
+        self.answer: JoinGroupResponse | None = None
+        self.assignment = b""
+        self.error: Exception | None = None
+        self.retry_at_once = False
+
+    def fail(self, error: Exception) -> None:
+        """It came to nothing."""
+        self.phase, self.error = RebalancePhase.FAILED, error
+
+
+class GroupMember:
+    """See the module's text."""
+
+    def __init__(self, config: GroupConfig, channel: CoordinatorChannel, backoff: ExponentialBackoff) -> None:
+        self.membership = GroupMembership()
+        self.rebalance: Rebalance | None = None
+        self._config = config
+        self._channel = channel
+        self._heartbeat = Heartbeat(config, backoff, channel.now_ms())
+        self._heartbeat_sent = False
+        self._failure: Exception | None = None
+
+    # -- the user's thread -------------------------------------------------------------------------------------------
+
+    def polled(self, now_ms: int) -> None:
+        """The user is alive. Raises what the last heartbeats met that no rebalance cures."""
+        self._heartbeat.polled(now_ms)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def begin_join(self, protocols: Sequence[tuple[str, bytes]], now_ms: int) -> None:
+        """Send JoinGroup: a name and metadata for each assignor."""
+        _log.info("(Re-)joining group %s", self._config.group_id)
+        membership = self.membership
+        membership.preparing()
+        rebalance = self.rebalance = Rebalance()
+        sent = membership.generation
+        # The coordinator answers when all members have come, or the rebalance timeout ends.
+        timeout_ms = max(self._config.request_timeout_ms, self._config.max_poll_interval_ms + _JOIN_LAPSE_MS)
+        self._channel.send(
+            CoordinatorCall(
+                group_requests.join_group(self._config, sent.member_id, protocols, membership.rejoin_reason),
+                lambda body: self._handle_join(rebalance, sent, body),
+                now_ms + FOREVER_MS,
+                timeout_ms=min(timeout_ms, FOREVER_MS),
+                on_done=lambda call: self._fail_rebalance(rebalance, call),
+            )
+        )
+
+    def sync(self, rebalance: Rebalance, assignments: Mapping[str, bytes], now_ms: int) -> None:
+        """Send SyncGroup: with everybody's assignment as leader, with none as follower."""
+        if self.rebalance is not rebalance or rebalance.generation != self.membership.generation:
+            rebalance.retry_at_once = True
+            rebalance.fail(ApiError(ErrorCode.ILLEGAL_GENERATION))
+            return
+        rebalance.phase = RebalancePhase.SYNCING
+        sent = rebalance.generation
+        self._channel.send(
+            CoordinatorCall(
+                group_requests.sync_group(self._config, sent, assignments),
+                lambda body: self._handle_sync(rebalance, sent, body),
+                now_ms + self._config.request_timeout_ms,
+                on_done=lambda call: self._fail_rebalance(rebalance, call),
+            )
+        )
+
+    def leave(self, reason: str, now_ms: int) -> CoordinatorCall | None:
+        """Tell the coordinator, unless this is a static member, and forget the membership.
+
+        Without a coordinator, or a member id, there is nothing to tell.
+        """
+        membership = self.membership
+        call = None
+        if (
+            self._config.group_instance_id is None
+            and membership.state is not MemberState.UNJOINED
+            and membership.generation.member_id
+        ):
+            _log.info("Member %s sending LeaveGroup request due to %s", membership.generation.member_id, reason)
+            call = CoordinatorCall(
+                group_requests.leave_group(self._config, membership.generation.member_id, reason),
+                _handle_leave,
+                now_ms + self._config.request_timeout_ms,
+            )
+            if not self._channel.send_last(call):
+                call = None
+        membership.reset("consumer pro-actively leaving the group")
+        self.rebalance = None
+        return call
+
+    # -- the channel's thread ----------------------------------------------------------------------------------------
+
+    def coordinator_found(self, now_ms: int) -> None:
+        """See ChannelUser."""
+        self._heartbeat.reset_session(now_ms)
+
+    def perform_duties(self, now_ms: int) -> int:
+        """See ChannelUser: heartbeats; notices a coordinator or a user that is silent for too long."""
+        if not self.membership.state.has_joined or self._failure is not None:
+            return FOREVER_MS
+        heartbeat = self._heartbeat
+        if self._channel.coordinator is None:
+            self._channel.want_coordinator()
+            return FOREVER_MS
+        if heartbeat.is_session_over(now_ms):
+            self._channel.forget_coordinator("session timed out without receiving a heartbeat response")
+            self._channel.want_coordinator()
+            return 0
+        if heartbeat.is_poll_overdue(now_ms):
+            _log.warning(
+                "consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer"
+                " than the configured max_poll_interval_ms, which typically implies that the poll loop is spending too"
+                " much time processing messages. You can address this either by increasing max_poll_interval_ms or by"
+                " reducing the maximum size of batches returned in poll() with max_poll_records."
+            )
+            self.leave("consumer poll timeout has expired.", now_ms)
+            return 0
+        if heartbeat.is_due(now_ms) and not self._heartbeat_sent:
+            self._send_heartbeat(now_ms)
+        return heartbeat.next_event_ms(now_ms, is_in_flight=self._heartbeat_sent)
+
+    def _send_heartbeat(self, now_ms: int) -> None:
+        self._heartbeat.sent(now_ms)
+        self._heartbeat_sent = True
+        sent = self.membership.generation
+        self._channel.send(
+            CoordinatorCall(
+                group_requests.heartbeat(self._config, sent),
+                lambda body: self._handle_heartbeat(sent, body),
+                now_ms + self._config.session_timeout_ms,
+                on_done=self._heartbeat_done,
+            )
+        )
+
+    # -- answers: the channel's thread -------------------------------------------------------------------------------
+
+    def _handle_join(self, rebalance: Rebalance, sent: Generation, body: JoinGroupResponse) -> None:
+        error = error_of(body.error_code)
+        if error is ErrorCode.NONE and body.protocol_type not in {None, PROTOCOL_TYPE}:
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if rebalance is not self.rebalance or self.membership.state is not MemberState.PREPARING_REBALANCE:
+            return  # left, or given up meanwhile
+        reaction = self._react(ApiKey.JOIN_GROUP, error, sent, member_id=body.member_id)
+        if reaction is not Reaction.ACCEPT:
+            rebalance.retry_at_once = reaction in _AT_ONCE
+            raise ApiError(error, _join_error_text(error, self._config))
+        now_ms = self._channel.now_ms()
+        rebalance.generation = Generation(body.generation_id, body.member_id, body.protocol_name)
+        self.membership.completing(rebalance.generation)
+        self._heartbeat.reset(now_ms)
+        if body.leader == body.member_id:
+            rebalance.answer = body
+            rebalance.phase = RebalancePhase.ELECTED
+        else:
+            self.sync(rebalance, {}, now_ms)
+
+    def _handle_sync(self, rebalance: Rebalance, sent: Generation, body: SyncGroupResponse) -> None:
+        error = error_of(body.error_code)
+        if error is ErrorCode.NONE and (
+            body.protocol_type not in {None, PROTOCOL_TYPE} or body.protocol_name not in {None, sent.protocol_name}
+        ):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if rebalance is not self.rebalance:
+            return
+        if error is ErrorCode.NONE and (
+            self.membership.state is not MemberState.COMPLETING_REBALANCE or self.membership.generation != sent
+        ):
+            error = ErrorCode.ILLEGAL_GENERATION  # reset by a heartbeat's answer: join again
+        reaction = self._react(ApiKey.SYNC_GROUP, error, sent)
+        if reaction is not Reaction.ACCEPT:
+            rebalance.retry_at_once = reaction in _AT_ONCE
+            raise ApiError(error)
+        self.membership.stable()
+        rebalance.assignment = bytes(body.assignment)
+        rebalance.phase = RebalancePhase.JOINED
+
+    def _fail_rebalance(self, rebalance: Rebalance, call: CoordinatorCall) -> None:
+        if call.error is None or rebalance.phase is RebalancePhase.FAILED:
+            return
+        rebalance.fail(call.error)
+        if not (isinstance(call.error, ApiError) and call.error.code is ErrorCode.MEMBER_ID_REQUIRED):
+            self.membership.request_rejoin(f"rebalance failed due to {_name_of(call.error)}")
+
+    def _handle_heartbeat(self, sent: Generation, body: HeartbeatResponse) -> None:
+        error = error_of(body.error_code)
+        if error is ErrorCode.REBALANCE_IN_PROGRESS and self.membership.state is not MemberState.STABLE:
+            error = ErrorCode.NONE  # we know: a rebalance is on its way
+        is_stale = self.membership.generation != sent
+        if error in {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}:
+            if is_stale:
+                return
+            if error is ErrorCode.FENCED_INSTANCE_ID:
+                self.membership.reset(f"encountered {error.name} from HEARTBEAT response")
+                self._failure = ApiError(error)
+        self._react(ApiKey.HEARTBEAT, error, sent)
+        if error not in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
+            raise ApiError(error)
+        self._heartbeat.received(self._channel.now_ms())
+
+    def _heartbeat_done(self, call: CoordinatorCall) -> None:
+        self._heartbeat_sent = False
+        if call.error is None:
+            return
+        self._heartbeat.failed(self._channel.now_ms())
+        if isinstance(call.error, ApiError) and reaction_to(ApiKey.HEARTBEAT, call.error.code) is Reaction.FAIL:
+            _log.error("Heartbeat of group %s failed: %s", self._config.group_id, call.error)
+            self._failure = call.error
+
+    def _react(self, api_key: ApiKey, error: ErrorCode, sent: Generation, member_id: str = "") -> Reaction:
+        """Do what the table says of this error; the caller does what depends on the request."""
+        reaction = reaction_to(api_key, error)
+        membership = self.membership
+        if reaction is Reaction.REDISCOVER:
+            self._channel.forget_coordinator(f"error response {error.name}")
+        elif reaction in {Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION} and membership.generation == sent:
+            keep = reaction is Reaction.FORGET_GENERATION
+            membership.reset(f"encountered {error.name} from {api_key.name} response", keep_member_id=keep)
+        elif reaction is Reaction.TAKE_MEMBER_ID:
+            membership.take_member_id(member_id)
+        elif reaction is Reaction.REJOIN:
+            membership.request_rejoin("group is already rebalancing")
+        return reaction
+
+
+def _handle_leave(body: LeaveGroupResponse) -> None:
+    codes = [body.error_code, *(member.error_code for member in body.members)]
+    for code in codes:
+        if error := error_of(code):
+            _log.error("LeaveGroup request failed with error: %s", error.message)
+            raise ApiError(error)
+
+
+def _join_error_text(error: ErrorCode, config: GroupConfig) -> str:
+    if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
+        return f"Consumer group {config.group_id} already has the configured maximum number of members."
+    return f"{error.message} Group: {config.group_id}"
+
+
+def _name_of(error: Exception) -> str:
+    return error.code.name if isinstance(error, ApiError) else type(error).__name__

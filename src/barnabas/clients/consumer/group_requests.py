@@ -1,0 +1,169 @@
+"""Requests of a group's member, in whichever version the coordinator speaks. Pure.
+
+Each function gives a RequestTerms: the class of the message, what makes it for a version, and the versions that can
+say it. Kafka: the builders in AbstractCoordinator and ConsumerCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from barnabas.clients.consumer.group_config import GroupConfig
+from barnabas.clients.consumer.group_membership import Generation
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
+from barnabas.protocol.messages.classic_groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.client_request import MessageBuilder
+
+_GROUP_KEY = 0
+_FIND_BATCHED_SINCE = 4
+_LAST_VERSION_WITH_TOPIC_NAMES = 9
+_LEAVE_BATCHED_SINCE = 3
+_OFFSET_FETCH_GROUPS_SINCE = 8
+_STABLE_SINCE = 7
+_JOIN_INSTANCE_SINCE = 5
+_INSTANCE_SINCE = 3
+_COMMIT_INSTANCE_SINCE = 7
+_LONGEST_REASON = 255
+
+
+class RequestTerms(NamedTuple):
+    """What is to be sent; `versions` oldest and latest."""
+
+    message_class: type[Message]
+    build: MessageBuilder
+    versions: tuple[int, int]
+
+
+def find_coordinator(group_id: str) -> RequestTerms:
+    """Who coordinates the group; every version."""
+
+    def build(version: int) -> Message:
+        if version >= _FIND_BATCHED_SINCE:
+            return FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[group_id])
+        return FindCoordinatorRequest(key=group_id, key_type=_GROUP_KEY)
+
+    return RequestTerms(FindCoordinatorRequest, build, (0, FindCoordinatorRequest.max_version))
+
+
+def join_group(
+    config: GroupConfig, member_id: str, protocols: Iterable[tuple[str, bytes]], reason: str
+) -> RequestTerms:
+    """Join, with a name and metadata for each assignor, the preferred first."""
+    message = JoinGroupRequest(
+        group_id=config.group_id,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
+        member_id=member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name, metadata) for name, metadata in protocols],
+        reason=reason[:_LONGEST_REASON],
+    )
+    return _of(message, _JOIN_INSTANCE_SINCE if config.group_instance_id is not None else 0)
+
+
+def sync_group(config: GroupConfig, generation: Generation, assignments: Mapping[str, bytes]) -> RequestTerms:
+    """Ask for this member's assignment; the leader brings everybody's."""
+    message = SyncGroupRequest(
+        group_id=config.group_id,
+        generation_id=generation.id,
+        member_id=generation.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=generation.protocol_name,
+        assignments=[
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id, data) for member_id, data in assignments.items()
+        ],
+    )
+    return _of(message, _INSTANCE_SINCE if config.group_instance_id is not None else 0)
+
+
+def heartbeat(config: GroupConfig, generation: Generation) -> RequestTerms:
+    """Still here."""
+    message = HeartbeatRequest(
+        group_id=config.group_id,
+        generation_id=generation.id,
+        member_id=generation.member_id,
+        group_instance_id=config.group_instance_id,
+    )
+    return _of(message, _INSTANCE_SINCE if config.group_instance_id is not None else 0)
+
+
+def leave_group(config: GroupConfig, member_id: str, reason: str) -> RequestTerms:
+    """Leave; every version."""
+
+    def build(version: int) -> Message:
+        if version < _LEAVE_BATCHED_SINCE:
+            return LeaveGroupRequest(group_id=config.group_id, member_id=member_id)
+        leaver = LeaveGroupRequest.MemberIdentity(
+            member_id=member_id, group_instance_id=config.group_instance_id, reason=reason[:_LONGEST_REASON]
+        )
+        return LeaveGroupRequest(group_id=config.group_id, members=[leaver])
+
+    return RequestTerms(LeaveGroupRequest, build, (0, LeaveGroupRequest.max_version))
+
+
+def offset_commit(
+    config: GroupConfig, generation: Generation | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> RequestTerms:
+    """Commit; without a generation as somebody who has assigned himself. Version 9 is the last that names topics."""
+    topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
+    for (topic, partition), offset in offsets.items():
+        entry = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=partition,
+            committed_offset=offset.offset,
+            committed_leader_epoch=offset.leader_epoch,
+            committed_metadata=offset.metadata,
+        )
+        topics.setdefault(topic, []).append(entry)
+    instance_id = config.group_instance_id if generation is not None else None
+    message = OffsetCommitRequest(
+        group_id=config.group_id,
+        generation_id_or_member_epoch=-1 if generation is None else generation.id,
+        member_id="" if generation is None else generation.member_id,
+        group_instance_id=instance_id,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+    oldest = _COMMIT_INSTANCE_SINCE if instance_id is not None else 0
+    return RequestTerms(OffsetCommitRequest, lambda _: message, (oldest, _LAST_VERSION_WITH_TOPIC_NAMES))
+
+
+def offset_fetch(group_id: str, partitions: Iterable[TopicPartition]) -> RequestTerms:
+    """Committed offsets, none that a transaction may still change where the coordinator can say so (v7)."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+
+    def build(version: int) -> Message:
+        if version < _OFFSET_FETCH_GROUPS_SINCE:
+            return OffsetFetchRequest(
+                group_id=group_id,
+                topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name, each) for name, each in by_topic.items()],
+                require_stable=version >= _STABLE_SINCE,
+            )
+        topics = [
+            OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=each)
+            for name, each in by_topic.items()
+        ]
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+        return OffsetFetchRequest(groups=[group], require_stable=True)
+
+    return RequestTerms(OffsetFetchRequest, build, (1, _LAST_VERSION_WITH_TOPIC_NAMES))
+
+
+def _of(message: Message, oldest: int) -> RequestTerms:
+    return RequestTerms(type(message), lambda _: message, (oldest, type(message).max_version))

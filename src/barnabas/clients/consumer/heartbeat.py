@@ -1,0 +1,67 @@
+"""When to send a heartbeat, and who has not been heard of for too long. Pure; times are passed in.
+
+Guarded by the coordinator channel's lock: the user's thread says `polled`, the channel's thread the rest.
+Kafka: org.apache.kafka.clients.consumer.internals.Heartbeat.
+"""
+
+from __future__ import annotations
+
+from barnabas.clients.consumer.group_config import GroupConfig
+from barnabas.rpc.exponential_backoff import ExponentialBackoff
+
+
+class Heartbeat:
+    """Three deadlines, in monotonic milliseconds: of the next heartbeat, the session, and the user's next poll."""
+
+    def __init__(self, config: GroupConfig, backoff: ExponentialBackoff, now_ms: int) -> None:
+        self._config = config
+        self._backoff = backoff
+        self._failures = 0
+        self._next_ms = now_ms + config.heartbeat_interval_ms
+        self._session_end_ms = now_ms + config.session_timeout_ms
+        self._poll_end_ms = now_ms + config.max_poll_interval_ms
+
+    def reset(self, now_ms: int) -> None:
+        """A generation was joined."""
+        self._next_ms = now_ms + self._config.heartbeat_interval_ms
+        self._poll_end_ms = now_ms + self._config.max_poll_interval_ms
+        self.reset_session(now_ms)
+
+    def reset_session(self, now_ms: int) -> None:
+        """The coordinator was heard of."""
+        self._session_end_ms = now_ms + self._config.session_timeout_ms
+
+    def polled(self, now_ms: int) -> None:
+        """The user is alive."""
+        self._poll_end_ms = now_ms + self._config.max_poll_interval_ms
+
+    def sent(self, now_ms: int) -> None:
+        """A heartbeat is on its way."""
+        self._next_ms = now_ms + self._config.heartbeat_interval_ms
+
+    def received(self, now_ms: int) -> None:
+        """It was answered."""
+        self._failures = 0
+        self.reset_session(now_ms)
+
+    def failed(self, now_ms: int) -> None:
+        """It was not, or not as it should be: the next one goes soon."""
+        self._next_ms = now_ms + self._backoff.after(self._failures)
+        self._failures += 1
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time for the next one."""
+        return now_ms >= self._next_ms
+
+    def is_session_over(self, now_ms: int) -> bool:
+        """Whether the coordinator has been silent for the session timeout."""
+        return now_ms >= self._session_end_ms
+
+    def is_poll_overdue(self, now_ms: int) -> bool:
+        """Whether the user has not polled for `max_poll_interval_ms`."""
+        return now_ms >= self._poll_end_ms
+
+    def next_event_ms(self, now_ms: int, *, is_in_flight: bool) -> int:
+        """Milliseconds until one of the three; while a heartbeat is not answered, none is sent."""
+        event_ms = min(self._session_end_ms, self._poll_end_ms)
+        return max((event_ms if is_in_flight else min(event_ms, self._next_ms)) - now_ms, 0)

@@ -1,0 +1,54 @@
+"""Calls the user's rebalance listener; what it raises is handed back, since a rebalance must be finished first.
+
+Owned by the consumer's thread, no lock held. Kafka: ConsumerRebalanceListenerInvoker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from barnabas.clients.consumer.subscription_state import SubscriptionState
+from barnabas.protocol.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class ListenerCalls:
+    """See the module's text. Each returns the exception, or None."""
+
+    def __init__(self, subscriptions: SubscriptionState) -> None:
+        self._subscriptions = subscriptions
+
+    def assigned(self, partitions: Iterable[TopicPartition]) -> Exception | None:
+        """These are new; called with none, too."""
+        ordered = sorted(partitions)
+        _log.info("Adding newly assigned partitions: %s", ", ".join(map(str, ordered)))
+        listener = self._subscriptions.listener
+        return None if listener is None else self._call(listener.on_partitions_assigned, ordered)
+
+    def revoked(self, partitions: Iterable[TopicPartition]) -> Exception | None:
+        """These go to others."""
+        ordered = sorted(partitions)
+        _log.info("Revoke previously assigned partitions %s", ", ".join(map(str, ordered)))
+        listener = self._subscriptions.listener
+        return None if listener is None else self._call(listener.on_partitions_revoked, ordered)
+
+    def lost(self, partitions: Iterable[TopicPartition]) -> Exception | None:
+        """These may have gone; not called for none."""
+        ordered = sorted(partitions)
+        listener = self._subscriptions.listener
+        if not ordered:
+            return None
+        _log.info("Lost previously assigned partitions %s", ", ".join(map(str, ordered)))
+        return None if listener is None else self._call(listener.on_partitions_lost, ordered)
+
+    def _call(
+        self, method: Callable[[Sequence[TopicPartition]], None], partitions: list[TopicPartition]
+    ) -> Exception | None:
+        try:
+            method(partitions)
+        except Exception as error:  # noqa: BLE001 - the user's; raised again when the rebalance is in order
+            _log.exception("User provided listener failed on %s", getattr(method, "__name__", method))
+            return error
+        return None

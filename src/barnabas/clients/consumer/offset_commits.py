@@ -1,0 +1,206 @@
+"""Commits offsets of a group and reads them back.
+
+Calls are made by the user's thread and answered on the channel's, both under the channel's lock. Those of an
+asynchronous commit wait in `take_completed` for the user's thread, whose callbacks they concern, in the order of their
+answers. Kafka: the half of ConsumerCoordinator that is about offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from barnabas.clients.consumer import group_requests
+from barnabas.clients.consumer.coordinator_answers import Reaction, is_retriable, reaction_to
+from barnabas.clients.consumer.coordinator_channel import CoordinatorCall, CoordinatorChannel
+from barnabas.clients.consumer.group_config import GroupConfig
+from barnabas.clients.consumer.group_membership import Generation, GroupMembership, MemberState
+from barnabas.clients.errors import CommitFailed, RetriableCommitFailed, error_of
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.offsets import OffsetCommitResponse, OffsetFetchResponse
+from barnabas.protocol.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback: TypeAlias = Callable[[Offsets, Exception | None], None]
+"""Hears what became of an asynchronous commit, on the consumer's thread."""
+
+_NOT_PART_OF_GROUP = (
+    "Offset commit cannot be completed since the consumer is not part of an active group for auto partition"
+    " assignment; it is likely that the consumer was kicked out of the group."
+)
+_UNDERGOING_REBALANCE = (
+    "Offset commit cannot be completed since the consumer is undergoing a rebalance for auto partition assignment. You"
+    " can try completing the rebalance by calling poll() and then retry the operation."
+)
+_GROUP_REBALANCES = (
+    "Offset commit cannot be completed since the consumer group is executing a rebalance at the moment. You can try"
+    " completing the rebalance by calling poll() and then retry commit again"
+)
+_STALE_GENERATION = (
+    "Offset commit cannot be completed since the consumer member's generation is already stale, meaning it has already"
+    " participated another rebalance and got a new generation. You can try completing the rebalance by calling poll()"
+    " and then retry commit again"
+)
+_REBALANCED = (
+    "Commit cannot be completed since the group has already rebalanced and assigned the partitions to another member."
+    " This means that the time between subsequent calls to poll() was longer than the configured max_poll_interval_ms,"
+    " which typically implies that the poll loop is spending too much time message processing. You can address this"
+    " either by increasing max_poll_interval_ms or by reducing the maximum size of batches returned in poll() with"
+    " max_poll_records."
+)
+
+
+class CompletedCommit(NamedTuple):
+    """An asynchronous commit that was answered; `error` None for a good one."""
+
+    callback: CommitCallback
+    offsets: Offsets
+    error: Exception | None
+
+
+class OffsetCommits:
+    """See the module's text."""
+
+    def __init__(self, config: GroupConfig, channel: CoordinatorChannel, membership: GroupMembership) -> None:
+        self._config = config
+        self._channel = channel
+        self._membership = membership
+        self._completed: list[CompletedCommit] = []
+        self._async_in_flight = 0
+
+    def commit(self, offsets: Offsets, deadline_ms: int, *, as_member: bool) -> CoordinatorCall:
+        """Send a commit: as a member of the group's generation, or as somebody who assigned himself."""
+        return self._send(offsets, deadline_ms, as_member, None)
+
+    def commit_async(self, offsets: Offsets, deadline_ms: int, callback: CommitCallback, *, as_member: bool) -> None:
+        """Send a commit whose outcome `take_completed` gives."""
+        self._async_in_flight += 1
+
+        def done(call: CoordinatorCall) -> None:
+            self._async_in_flight -= 1
+            error = call.error
+            if error is not None and is_retriable(error):
+                retriable = RetriableCommitFailed(f"Offset commit failed with a retriable exception: {error}")
+                retriable.__cause__ = error
+                error = retriable
+            self._completed.append(CompletedCommit(callback, offsets, error))
+
+        self._send(offsets, deadline_ms, as_member, done)
+
+    def has_async_in_flight(self) -> bool:
+        """Whether asynchronous commits are not answered yet."""
+        return self._async_in_flight > 0
+
+    def take_completed(self) -> list[CompletedCommit]:
+        """Asynchronous commits answered since the last call."""
+        completed, self._completed = self._completed, []
+        return completed
+
+    def fetch(self, partitions: Iterable[TopicPartition], deadline_ms: int) -> CoordinatorCall:
+        """Ask for committed offsets; the call's result maps each partition to its offset, or to None."""
+        wanted = list(partitions)
+        call = CoordinatorCall(
+            group_requests.offset_fetch(self._config.group_id, wanted),
+            lambda body: self._handle_fetch(wanted, body),
+            deadline_ms,
+        )
+        self._channel.send(call)
+        return call
+
+    def _send(
+        self,
+        offsets: Offsets,
+        deadline_ms: int,
+        as_member: bool,
+        on_done: Callable[[CoordinatorCall], None] | None,
+    ) -> CoordinatorCall:
+        membership = self._membership
+        generation = membership.generation if as_member else None
+        call = CoordinatorCall(
+            group_requests.offset_commit(self._config, generation, offsets),
+            lambda body: self._handle_commit(generation, body),
+            deadline_ms,
+            on_done=on_done,
+        )
+        if as_member and membership.state is not MemberState.STABLE:
+            _log.info("Failing OffsetCommit request since the consumer is not part of an active group")
+            if membership.is_rebalancing:
+                call.finish(error=ApiError(ErrorCode.REBALANCE_IN_PROGRESS, _UNDERGOING_REBALANCE))
+            else:
+                call.finish(error=CommitFailed(_NOT_PART_OF_GROUP))
+        else:
+            self._channel.send(call)
+        return call
+
+    # -- answers: the channel's thread -------------------------------------------------------------------------------
+
+    def _handle_commit(self, sent: Generation | None, body: OffsetCommitResponse) -> None:
+        unauthorized = set()
+        for topic in body.topics:
+            for partition in topic.partitions:
+                error = error_of(partition.error_code)
+                if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    unauthorized.add(topic.name)
+                elif error is not ErrorCode.NONE:
+                    _log.warning(
+                        "Offset commit failed on partition %s-%d: %s", topic.name, partition.partition_index, error.name
+                    )
+                    self._raise_commit_error(error, sent)
+        if unauthorized:
+            names = ", ".join(sorted(unauthorized))
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"Not authorized to access topics: [{names}]")
+
+    def _raise_commit_error(self, error: ErrorCode, sent: Generation | None) -> None:
+        reaction = reaction_to(ApiKey.OFFSET_COMMIT, error)
+        membership = self._membership
+        is_stale = sent is not None and membership.generation != sent
+        if reaction is Reaction.REDISCOVER:
+            self._channel.forget_coordinator(f"error response {error.name}")
+        elif reaction is Reaction.REJOIN:
+            membership.request_rejoin("offset commit failed since group is already rebalancing")
+            raise ApiError(error, _GROUP_REBALANCES)
+        elif reaction in {Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION} or (
+            error is ErrorCode.FENCED_INSTANCE_ID and is_stale
+        ):
+            if is_stale and membership.state is MemberState.PREPARING_REBALANCE:
+                raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, _STALE_GENERATION)
+            if reaction is not Reaction.FAIL and not is_stale:
+                keep = reaction is Reaction.FORGET_GENERATION
+                membership.reset(f"encountered {error.name} from OFFSET_COMMIT response", keep_member_id=keep)
+            raise CommitFailed(_REBALANCED)
+        raise ApiError(error, f"{error.message} Group: {self._config.group_id}")
+
+    def _handle_fetch(
+        self, wanted: list[TopicPartition], body: OffsetFetchResponse
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        groups = body.groups
+        error = error_of(groups[0].error_code if groups else body.error_code)
+        self._raise_fetch_error(error, f"Group: {self._config.group_id}")
+        found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
+        for topic in groups[0].topics if groups else body.topics:
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
+                self._raise_fetch_error(error_of(partition.error_code), f"Partition: {topic_partition}")
+                if partition.committed_offset >= 0:
+                    found[topic_partition] = OffsetAndMetadata(
+                        partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
+                    )
+        return found
+
+    def _raise_fetch_error(self, error: ErrorCode, whose: str) -> None:
+        if error is ErrorCode.NONE:
+            return
+        if reaction_to(ApiKey.OFFSET_FETCH, error) is Reaction.REDISCOVER:
+            self._channel.forget_coordinator(f"error response {error.name}")
+        raise ApiError(error, f"{error.message} {whose}")
+
+
+def log_failed_commit(offsets: Offsets, error: Exception | None) -> None:
+    """The callback of those who give none."""
+    if error is not None:
+        _log.error("Offset commit with offsets %s failed: %s", offsets, error)

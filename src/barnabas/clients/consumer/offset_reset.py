@@ -1,0 +1,59 @@
+"""Where to begin in a partition without a valid position: `auto_offset_reset`. Pure.
+
+Kafka: AutoOffsetResetStrategy (KIP-1106).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from barnabas.clients.offset_lookup import EARLIEST, LATEST
+
+_BY_DURATION = "by_duration:"
+_DURATION = re.compile(
+    r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE | re.ASCII
+)
+_MS_PER_UNIT = (86_400_000, 3_600_000, 60_000, 1_000)
+
+
+@dataclass(frozen=True)
+class OffsetReset:
+    """Exactly one of three: a `timestamp` of ListOffsets (EARLIEST, LATEST), a time span back from now, or neither."""
+
+    timestamp: int | None = None
+    duration_ms: int | None = None
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the user is to be asked: there is no policy."""
+        return self.timestamp is None and self.duration_ms is None
+
+    def timestamp_at(self, now_ms: int) -> int:
+        """What to ask the broker for; `now_ms` is the wall clock's time."""
+        if self.duration_ms is not None:
+            return max(now_ms - self.duration_ms, 0)
+        assert self.timestamp is not None
+        return self.timestamp
+
+
+RESET_TO_EARLIEST = OffsetReset(EARLIEST)
+RESET_TO_LATEST = OffsetReset(LATEST)
+NO_RESET = OffsetReset()
+
+_NAMED = {"earliest": RESET_TO_EARLIEST, "latest": RESET_TO_LATEST, "none": NO_RESET}
+
+
+def parse_offset_reset(text: str) -> OffsetReset:
+    """Read `earliest`, `latest`, `none`, or `by_duration:` with an ISO 8601 span such as PT1H30M. Raises ValueError."""
+    if text in _NAMED:
+        return _NAMED[text]
+    if text.startswith(_BY_DURATION):
+        match = _DURATION.fullmatch(text.removeprefix(_BY_DURATION))
+        if match is not None and any(match.groups()):
+            *units, fraction = match.groups()
+            whole_ms = sum(int(number or 0) * unit_ms for number, unit_ms in zip(units, _MS_PER_UNIT, strict=True))
+            return OffsetReset(duration_ms=whole_ms + int((fraction or "").ljust(3, "0")[:3]))
+    raise ValueError(
+        f"auto_offset_reset must be earliest, latest, none or by_duration:<ISO 8601 duration, PnDTnHnMnS>, not {text!r}"
+    )

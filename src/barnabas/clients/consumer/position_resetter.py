@@ -1,0 +1,113 @@
+"""Asks the leaders where partitions without a position begin, end, or were at some time.
+
+Owned by the consumer's thread; nothing waits here: answers arrive inside its polls of the network, and what failed is
+asked for again by the next call. Kafka: OffsetFetcher.resetPositionsIfNeeded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS
+from barnabas.clients.consumer.offset_reset import RESET_TO_LATEST, OffsetReset
+from barnabas.clients.consumer.subscription_state import SubscriptionState
+from barnabas.clients.errors import error_of
+from barnabas.clients.offset_lookup import OffsetAndTimestamp, offsets_in, offsets_request
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.client_request import ClientResponse
+from barnabas.runtime.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+_VERSIONS = (1, ListOffsetsRequest.max_version)
+
+
+class PositionResetter:
+    """See the module's text; the clock's wall time counts for resets by duration."""
+
+    def __init__(
+        self, client: BlockingClient, subscriptions: SubscriptionState, clock: Clock, retry_backoff_ms: int
+    ) -> None:
+        self._client = client
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._retry_backoff_ms = retry_backoff_ms
+        self._asked: set[TopicPartition] = set()
+        self._error: Exception | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is on its way."""
+        return bool(self._asked)
+
+    def forget_connections(self) -> None:
+        """This is a forked child: answers will come to the parent."""
+        self._asked.clear()
+
+    def reset(self) -> None:
+        """Ask for every position that is to be reset. Raises ApiError for one that has no policy, or met an error."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        now_ms = self._client.now_ms()
+        wanted: dict[int, dict[TopicPartition, OffsetReset]] = {}
+        for topic_partition, reset in self._subscriptions.awaiting_reset(now_ms).items():
+            if reset.is_none:
+                raise ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"Undefined offset with no reset policy for partition {topic_partition}",
+                )
+            if topic_partition in self._asked:
+                continue
+            leader = self._client.metadata.cluster.leader(topic_partition)
+            if leader is None:
+                self._client.metadata.add_topic(topic_partition.topic, now_ms)
+                self._client.metadata.request_update()
+            elif self._client.network.ready(leader, now_ms):
+                wanted.setdefault(leader.id, {})[topic_partition] = reset
+        for node_id, resets in wanted.items():
+            self._ask(node_id, resets, now_ms)
+
+    def _ask(self, node_id: int, resets: Mapping[TopicPartition, OffsetReset], now_ms: int) -> None:
+        wall_ms = self._clock.milliseconds()
+        timestamps = {each: reset.timestamp_at(wall_ms) for each, reset in resets.items()}
+        request = self._client.network.new_request(
+            node_id,
+            offsets_request(timestamps),
+            versions=_VERSIONS,
+            callback=lambda response: self._handle(resets, response),
+        )
+        self._asked.update(resets)
+        self._client.network.send(request, now_ms)
+
+    def _handle(self, resets: Mapping[TopicPartition, OffsetReset], response: ClientResponse) -> None:
+        self._asked.difference_update(resets)
+        if response.version_error is not None:
+            self._error = response.version_error
+        if not isinstance(response.body, ListOffsetsResponse):
+            return
+        for topic_partition, code, found in offsets_in(response.body):
+            state = self._subscriptions.partitions.get(topic_partition)
+            reset = resets.get(topic_partition)
+            if state is None or reset is None or state.reset is not reset:
+                continue  # unassigned, or sought elsewhere meanwhile
+            error = error_of(code)
+            if error is ErrorCode.NONE:
+                self._set_position(topic_partition, reset, found)
+                continue
+            state.retry_ms = response.received_ms + self._retry_backoff_ms
+            self._client.metadata.request_update()
+            if not error.retriable and error not in INVALID_METADATA_ERRORS:
+                self._error = ApiError(error, f"{error.message} Partition: {topic_partition}")
+
+    def _set_position(self, topic_partition: TopicPartition, reset: OffsetReset, found: OffsetAndTimestamp) -> None:
+        state = self._subscriptions.partitions[topic_partition]
+        if found.offset < 0:
+            state.request_reset(RESET_TO_LATEST)  # by duration, and nothing is that young
+            return
+        _log.info("Resetting offset for partition %s to position %d.", topic_partition, found.offset)
+        state.seek(found.offset, found.leader_epoch)

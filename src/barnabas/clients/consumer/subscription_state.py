@@ -1,0 +1,204 @@
+"""What a consumer wants to read, what it was assigned, and where it is in each partition.
+
+Owned by the consumer's thread; no lock. Kafka: SubscriptionState.
+
+A partition's position is one of: to be had from the group (`needs_committed`), to be asked for (`reset`), or known
+(`offset`). Only the last can be fetched, unless it is paused or about to be revoked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+
+from barnabas.clients.consumer.offset_reset import OffsetReset
+from barnabas.clients.consumer.rebalance_listener import RebalanceListener
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.protocol.topic_partition import TopicPartition
+
+_MIXED = "Subscription to topics, partitions and pattern are mutually exclusive"
+
+
+class SubscriptionType(Enum):
+    """How the partitions were chosen."""
+
+    NONE = "none"
+    TOPICS = "topics"
+    PATTERN = "pattern"
+    ASSIGNED = "assigned by the user"
+
+
+class PartitionState:
+    """Where we are in a partition. `reset`: how its offset is to be found; `offset_epoch`: of the record before it."""
+
+    __slots__ = (
+        "high_watermark",
+        "needs_committed",
+        "offset",
+        "offset_epoch",
+        "paused",
+        "reset",
+        "retry_ms",
+        "revoked",
+    )
+
+    def __init__(self, *, needs_committed: bool) -> None:
+        self.needs_committed = needs_committed
+        self.offset: int | None = None
+        self.offset_epoch = -1
+        self.reset: OffsetReset | None = None
+        self.paused = False
+        self.revoked = False
+        """Soon to be revoked: nothing more may be returned of it."""
+        self.retry_ms = 0
+        self.high_watermark: int | None = None
+
+    def seek(self, offset: int, offset_epoch: int = -1) -> None:
+        """The next record to return."""
+        self.offset, self.offset_epoch = offset, offset_epoch
+        self.needs_committed = False
+        self.reset = None
+
+    def request_reset(self, reset: OffsetReset) -> None:
+        """Forget the position: it is to be asked for."""
+        self.offset, self.offset_epoch = None, -1
+        self.needs_committed = False
+        self.reset = reset
+        self.retry_ms = 0
+
+
+class SubscriptionState:
+    """See the module's text. `has_group`: new partitions begin at their group's committed offsets."""
+
+    def __init__(self, reset: OffsetReset, *, has_group: bool) -> None:
+        self.default_reset = reset
+        self._has_group = has_group
+        self.type = SubscriptionType.NONE
+        self.topics: frozenset[str] = frozenset()
+        """Topics subscribed to, or that match the pattern."""
+        self.pattern: re.Pattern[str] | None = None
+        self.group_topics: frozenset[str] = frozenset()
+        """As leader: the topics of all members, whose changes are watched."""
+        self.listener: RebalanceListener | None = None
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+
+    # -- choosing ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_auto_assigned(self) -> bool:
+        """Whether the group decides which partitions are read."""
+        return self.type in {SubscriptionType.TOPICS, SubscriptionType.PATTERN}
+
+    @property
+    def metadata_topics(self) -> frozenset[str]:
+        """Topics whose partitions must be known."""
+        if self.type is SubscriptionType.ASSIGNED:
+            return frozenset(each.topic for each in self.partitions)
+        return self.topics | self.group_topics
+
+    def subscribe(self, topics: Iterable[str], listener: RebalanceListener | None) -> None:
+        """Subscribe to topics. Raises RuntimeError if partitions or a pattern were chosen before."""
+        self._set_type(SubscriptionType.TOPICS)
+        self.topics = frozenset(topics)
+        self.group_topics &= self.topics
+        self.listener = listener
+
+    def subscribe_pattern(self, pattern: re.Pattern[str], listener: RebalanceListener | None) -> None:
+        """Subscribe to what matches. Raises RuntimeError if partitions or topics were chosen before."""
+        self._set_type(SubscriptionType.PATTERN)
+        self.pattern = pattern
+        self.listener = listener
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read exactly these. Raises RuntimeError while subscribed."""
+        self._set_type(SubscriptionType.ASSIGNED)
+        self.set_partitions(partitions)
+
+    def unsubscribe(self) -> None:
+        """Read nothing."""
+        self.type = SubscriptionType.NONE
+        self.topics = self.group_topics = frozenset()
+        self.pattern = None
+        self.listener = None
+        self.partitions = {}
+
+    def set_matched_topics(self, topics: Iterable[str]) -> None:
+        """The topics that match the pattern now."""
+        self.topics = frozenset(topics)
+
+    def matches(self, topic: str) -> bool:
+        """Whether the topic, by its whole name, matches the pattern."""
+        return self.pattern is not None and self.pattern.fullmatch(topic) is not None
+
+    def fits(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether an assignment is one for the present subscription."""
+        if self.pattern is not None:
+            return all(self.matches(each.topic) for each in partitions)
+        return all(each.topic in self.topics for each in partitions)
+
+    def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Replace the assignment: what stays keeps its position, what is new needs one."""
+        old = self.partitions
+        self.partitions = {}
+        for each in partitions:
+            state = old.get(each)
+            if state is None:
+                state = PartitionState(needs_committed=self._has_group)
+                if not self._has_group:
+                    state.request_reset(self.default_reset)
+            self.partitions[each] = state
+
+    def _set_type(self, wanted: SubscriptionType) -> None:
+        if self.type not in {SubscriptionType.NONE, wanted}:
+            raise RuntimeError(_MIXED)
+        self.type = wanted
+
+    # -- positions ---------------------------------------------------------------------------------------------------
+
+    def state(self, topic_partition: TopicPartition) -> PartitionState:
+        """Where we are in an assigned partition. Raises LookupError."""
+        try:
+            return self.partitions[topic_partition]
+        except KeyError:
+            raise LookupError(f"No current assignment for partition {topic_partition}") from None
+
+    def awaiting_committed(self) -> list[TopicPartition]:
+        """Partitions whose position the group has to say."""
+        return [each for each, state in self.partitions.items() if state.needs_committed and not state.revoked]
+
+    def awaiting_reset(self, now_ms: int) -> dict[TopicPartition, OffsetReset]:
+        """Partitions whose position has to be asked for, except those that wait out a failure."""
+        return {
+            each: state.reset
+            for each, state in self.partitions.items()
+            if state.offset is None and state.reset is not None and state.retry_ms <= now_ms and not state.revoked
+        }
+
+    def has_all_positions(self) -> bool:
+        """Whether the position of every partition is known."""
+        return all(state.offset is not None for state in self.partitions.values())
+
+    def set_committed(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """Begin where the group was; without a committed offset, where `auto_offset_reset` says."""
+        for topic_partition, offset in committed.items():
+            state = self.partitions.get(topic_partition)
+            if state is None or not state.needs_committed:
+                continue  # unassigned, or sought elsewhere meanwhile
+            if offset is None:
+                state.request_reset(self.default_reset)
+            else:
+                state.seek(offset.offset, offset.leader_epoch)
+
+    def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Positions: what to commit so that a successor goes on behind the last record that was returned."""
+        return {
+            each: OffsetAndMetadata(state.offset, "", state.offset_epoch)
+            for each, state in self.partitions.items()
+            if state.offset is not None
+        }
+
+    def mark_revoked(self) -> None:
+        """Return nothing more of any partition: offsets are being committed before they are given away."""
+        for state in self.partitions.values():
+            state.revoked = True

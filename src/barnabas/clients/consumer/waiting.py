@@ -1,0 +1,48 @@
+"""How the consumer's thread waits: in its network client, so that fetches go on, until something is true.
+
+Owned by the consumer's thread, but for `wakeup`, which any thread may call: its flag is an Event. The coordinator's
+channel wakes the network client too, whenever it has progressed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.errors import WokenUp
+
+
+class ConsumerWaiting:
+    """See the module's text. Times are monotonic milliseconds."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        self._client = client
+        self._woken = threading.Event()
+        self._disabled = False
+
+    def wakeup(self) -> None:
+        """Make what waits now, or else the next call that may wait, raise WokenUp."""
+        self._woken.set()
+        self._client.network.wakeup()
+
+    def disable(self) -> None:
+        """Closing: nobody is woken any more."""
+        self._disabled = True
+
+    def raise_if_woken(self) -> None:
+        """Raise WokenUp if somebody asked for it since the last time."""
+        if not self._disabled and self._woken.is_set():
+            self._woken.clear()
+            raise WokenUp("The consumer was woken up")
+
+    def until(self, is_done: Callable[[], bool], deadline_ms: int, longest_poll_ms: int = 1_000) -> bool:
+        """Wait; whether it is done at last. Raises WokenUp, and what `is_done` raises."""
+        while True:
+            self.raise_if_woken()
+            if is_done():
+                return True
+            left_ms = deadline_ms - self._client.now_ms()
+            if left_ms <= 0:
+                return False
+            self._client.poll(min(left_ms, longest_poll_ms))

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import crc32c
@@ -100,6 +100,36 @@ def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> byte
     limits = struct.pack(">iiiibii", -1, 500, 1, max_bytes, 0, 0, -1)
     body = limits + b"\2" + _compact(topic) + b"\2" + place + b"\0\0" + b"\1" + b"\1" + b"\0"
     return _frame(FETCH, 12, body, flexible=True)
+
+
+class FetchPlace(NamedTuple):
+    """A partition of one topic, and where to read."""
+
+    partition: int
+    offset: int
+    max_bytes: int = 1 << 20
+
+
+def session_fetch_frame(
+    topic: str, places: Sequence[FetchPlace], session_id: int, epoch: int, max_wait_ms: int = 0
+) -> bytes:
+    """Fetch v12 of these partitions, in the session of that id (KIP-227), or wanting one: id 0 and epoch 0."""
+    limits = struct.pack(">iiiibii", -1, max_wait_ms, 1, 50 << 20, 0, session_id, epoch)
+    topics = b"\1"
+    if places:
+        named = b"".join(
+            struct.pack(">iiqiqi", each.partition, -1, each.offset, -1, -1, each.max_bytes) + b"\0" for each in places
+        )
+        topics = b"\2" + _compact(topic) + unsigned_varint(len(places) + 1) + named + b"\0"
+    return _frame(FETCH, 12, limits + topics + b"\1" + b"\1" + b"\0", flexible=True)
+
+
+def session_of_fetch_answer(answer: Buffer) -> int:
+    """The session of a Fetch v12 answer, 0 for none. Raises for an error of the whole answer."""
+    error, session_id = struct.unpack_from(">hi", answer, 9)
+    if error:
+        raise BadAnswer(f"fetch: error {error}")
+    return int(session_id)
 
 
 def _string(text: str) -> bytes:

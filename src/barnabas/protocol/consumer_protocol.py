@@ -84,6 +84,11 @@ def decode_topics(data: bytes) -> tuple[str, ...]:
     return topics
 
 
+def subscription_version(data: bytes) -> int:
+    """The version that a member's metadata is written in; its assignment is to be in the same. Raises DecodeError."""
+    return _Reader(data).version()
+
+
 def encode_assignment(assignment: Assignment, version: int = LATEST_VERSION) -> bytes:
     """The assignment of a member, partitions grouped by topic in the order of their first appearance."""
     return struct.pack(">h", version) + _partitions(assignment.partitions) + _nullable_bytes(assignment.user_data)

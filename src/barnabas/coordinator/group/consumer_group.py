@@ -24,12 +24,15 @@ from barnabas.coordinator.group.consumer_group_records import (
     tombstone,
 )
 from barnabas.coordinator.group.group_record import GroupRecord
+from barnabas.coordinator.group.member_deadline import MemberDeadline, TimerKind
 from barnabas.coordinator.group.membership import GroupType
 from barnabas.coordinator.group.subscribed_topics import SubscribedTopics
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 NO_EPOCH: Final = -1
+FIRST_EPOCH: Final = 1
+"""Of a group that nobody has joined yet, and of its (empty) assignment."""
 _NOTHING: Final[Assignment] = {}
 
 
@@ -38,17 +41,19 @@ class ConsumerGroup:
 
     assignment_epoch: of the target assignment, -1 when that was deleted. metadata_hash: what the topics looked like
     at group_epoch. has_partition_metadata: a record of Kafka 4.0 (kind 4) is to be removed.
-    checked_image: the metadata image that the topics were last compared with; soft state.
+    checked_image: the metadata image that the topics were last compared with. deadlines: of what members are waited
+    for, by kind and member id. Both are soft state, changed by `ConsumerGroupService`.
     """
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.group_epoch = 0
+        self.group_epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp_ms = 0
         self.has_partition_metadata = False
         self.checked_image: object = None
+        self.deadlines: dict[tuple[TimerKind, str], MemberDeadline] = {}
         self.topics = SubscribedTopics()
         self.members: dict[str, ConsumerGroupMember] = {}
         self.static_members: dict[str, str] = {}

@@ -24,9 +24,9 @@ from barnabas.coordinator.group.consumer_group_terms import (
     HeartbeatTerms,
     Outcome,
     TimerChange,
-    TimerKind,
 )
 from barnabas.coordinator.group.consumer_group_update import ConsumerGroupUpdate, RegexChange, UpdateContext
+from barnabas.coordinator.group.member_deadline import TimerKind
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
     updated = _updated(member, terms)
     names_changed = update.change_member(member, updated)
     regex_change = update.change_regex(member, updated)
-    is_changed = group.group_epoch == 0 or names_changed or regex_change is RegexChange.CHANGED_AND_RESOLVED
+    is_changed = names_changed or regex_change is RegexChange.CHANGED_AND_RESOLVED
     if is_changed or update.are_topics_outdated:
         update.update_epoch(is_changed, member, updated)
     target = update.update_target(member, updated)
@@ -93,7 +93,7 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
         context.config.heartbeat_interval_ms,
         reconciled.assigned_partitions if is_new_to_it else None,
     )
-    return Outcome(answer, group, update.records, update.timers, update.regexes, update.topics_checked)
+    return update.outcome(answer)
 
 
 def leave(group: ConsumerGroup, terms: HeartbeatTerms) -> tuple[ConsumerGroupMember, Outcome[HeartbeatAnswer] | None]:
@@ -116,8 +116,15 @@ def leave(group: ConsumerGroup, terms: HeartbeatTerms) -> tuple[ConsumerGroupMem
     )
     if not for_a_while:
         return member, None
-    # What it was to give up is free; what it has waits for it.
-    leaving = replace(member, member_epoch=LEAVE_GROUP_STATIC_EPOCH, partitions_pending_revocation={})
+    # What it was to give up is free; what it has waits for it, as if it had got it in no epoch at all.
+    leaving = replace(
+        member,
+        member_epoch=LEAVE_GROUP_STATIC_EPOCH,
+        assigned_partitions={
+            topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned_partitions.items()
+        },
+        partitions_pending_revocation={},
+    )
     answer = HeartbeatAnswer(ErrorCode.NONE, None, member.member_id, LEAVE_GROUP_STATIC_EPOCH)
     return member, Outcome(answer, group, [leaving.assignment_record(group.group_id)])
 
@@ -167,9 +174,11 @@ def _member(update: ConsumerGroupUpdate, terms: HeartbeatTerms) -> ConsumerGroup
 
 
 def _check_epoch(member: ConsumerGroupMember, epoch: int, owned: Mapping[bytes, AbstractSet[int]] | None) -> None:
-    """FENCED_MEMBER_EPOCH unless it is the member's; or the one before, if it owns no more than it may: then an
-    answer was lost."""
-    if epoch == member.member_epoch:
+    """FENCED_MEMBER_EPOCH unless it is the member's, or 0, with which it begins anew.
+
+    Or the one before, if it owns no more than it may: then an answer was lost.
+    """
+    if epoch in (0, member.member_epoch):
         return
     is_ahead = epoch > member.member_epoch
     if not is_ahead and epoch == member.previous_member_epoch and _is_part_of(owned, member.assigned_partitions):

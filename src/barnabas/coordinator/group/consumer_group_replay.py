@@ -7,7 +7,8 @@ say, and the order of records of different keys tells nothing. Kafka: GroupMetad
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from barnabas.coordinator.group.consumer_group import NO_EPOCH, ConsumerGroup
@@ -28,7 +29,11 @@ from barnabas.coordinator.group.consumer_group_records import (
     decode_value,
 )
 from barnabas.coordinator.group.subscribed_topics import ResolvedRegularExpression
+from barnabas.protocol.errors import DecodeError
 
+logger = logging.getLogger(__name__)
+
+RECORDS_PER_STEP = 20
 # What was resolved before this broker started is resolved again: versions of the metadata begin anew with each start.
 _VERSION_BEFORE_ANY = -1
 
@@ -42,20 +47,24 @@ def replay(group: ConsumerGroup, key: bytes, value: bytes | None) -> None:
         _put(group, decoded_key, decode_value(kind, value))
 
 
-def restore_consumer_groups(latest: Iterable[tuple[bytes, bytes]]) -> dict[str, ConsumerGroup]:
-    """The groups that the newest record of each key makes, tombstones left out; in any order. Raises DecodeError."""
+def restore_consumer_groups(latest: Iterable[tuple[bytes, bytes]]) -> Iterator[Mapping[str, ConsumerGroup]]:
+    """The groups that the newest record of each key makes, in any order, tombstones left out.
+
+    Yields nothing between steps, and all groups in the end. A record that cannot be read is logged and left out.
+    """
     groups: dict[str, ConsumerGroup] = {}
-    for key, value in latest:
-        _, decoded = decode_key(key)
-        group_id = decoded.group_id
-        group = groups.get(group_id)
-        if group is None:
-            group = groups[group_id] = ConsumerGroup(group_id)
-        replay(group, key, value)
+    for count, (key, value) in enumerate(latest, 1):
+        try:
+            _, decoded = decode_key(key)
+            replay(groups.setdefault(decoded.group_id, ConsumerGroup(decoded.group_id)), key, value)
+        except DecodeError:
+            logger.exception("A record of a consumer group cannot be read: its key is %r", key)
+        if not count % RECORDS_PER_STEP:
+            yield {}
     for group in groups.values():
         for regex, resolved in list(group.topics.resolved.items()):
             group.topics.resolve(regex, replace(resolved, version=_VERSION_BEFORE_ANY))
-    return groups
+    yield groups
 
 
 def _put(group: ConsumerGroup, key: AnyKey, value: AnyValue) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
+from barnabas.coordinator.group.classic_group import ClassicGroup
 from barnabas.coordinator.group.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer_group_member import ConsumerGroupMember, PartitionEpochs
+from barnabas.coordinator.group.consumer_group_member import PartitionEpochs
 from barnabas.coordinator.group.group_record import GroupRecord
+from barnabas.coordinator.group.member_deadline import TimerKind
 from barnabas.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -65,15 +66,6 @@ class HeartbeatAnswer(NamedTuple):
     assignment: PartitionEpochs | None = None
 
 
-class TimerKind(Enum):
-    """What a member is waited for."""
-
-    SESSION = "the member session expired."
-    REBALANCE = "it failed to transition from its epoch."
-    JOIN = "the classic member failed to join within the rebalance timeout."
-    SYNC = "the member failed to sync within timeout."
-
-
 class TimerChange(NamedTuple):
     """A timer to be set, or cancelled (delay_ms None).
 
@@ -91,9 +83,10 @@ class TimerChange(NamedTuple):
 class Outcome(Generic[T]):
     """What a request comes to, before anything has changed: records to be written, and then applied to `group`.
 
-    group: the group itself, or a new one that takes the place of what was there. timers: changed when the records
-    are in the log. regexes: to be resolved. topics_checked: the group's topics were compared with the present image.
-    downgrade: the group becomes a classic one instead.
+    timers: changed when the records are in the log. regexes: to be resolved. checked_image: the metadata image that the
+    group's topics were compared with, None if they were not. is_new: `group` takes the place of what was there, and is
+    made by the records alone. downgraded: what the group becomes instead; then the records are only written.
+    rebalance_reason: why that has to rebalance, None if it need not.
     """
 
     answer: T
@@ -101,17 +94,7 @@ class Outcome(Generic[T]):
     records: list[GroupRecord] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
     regexes: frozenset[str] = frozenset()
-    topics_checked: bool = False
-    downgrade: Downgrade | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Downgrade:
-    """A consumer group that becomes a classic one.
-
-    members: with the target each takes along. reason: why it has to rebalance; None if it need not.
-    """
-
-    generation: int
-    members: tuple[tuple[ConsumerGroupMember, Mapping[bytes, AbstractSet[int]]], ...]
-    reason: str | None
+    checked_image: object = None
+    is_new: bool = False
+    downgraded: ClassicGroup | None = None
+    rebalance_reason: str | None = None

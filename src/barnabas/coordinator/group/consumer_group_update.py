@@ -36,11 +36,12 @@ from barnabas.coordinator.group.consumer_group_records import (
     target_partitions,
     tombstone,
 )
-from barnabas.coordinator.group.consumer_group_terms import TimerChange, TimerKind
+from barnabas.coordinator.group.consumer_group_terms import Outcome, T, TimerChange
 from barnabas.coordinator.group.consumer_reconciliation import Reconciliation
 from barnabas.coordinator.group.group_config import ConsumerGroupConfig
 from barnabas.coordinator.group.group_record import GroupRecord
 from barnabas.coordinator.group.group_topics import GroupTopics
+from barnabas.coordinator.group.member_deadline import TimerKind
 from barnabas.coordinator.group.subscribed_topics import ResolvedRegularExpression, SubscribedTopics
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -82,9 +83,13 @@ class ConsumerGroupUpdate:
         self.records: list[GroupRecord] = []
         self.timers: list[TimerChange] = []
         self.regexes: frozenset[str] = frozenset()
-        self.topics_checked = False
+        self._checked_image: object = None
         self.group_epoch = group.group_epoch
         self._subscription_type: SubscriptionType | None = None
+
+    def outcome(self, answer: T) -> Outcome[T]:
+        """What has been collected, with the answer."""
+        return Outcome(answer, self.group, self.records, self.timers, self.regexes, self._checked_image)
 
     # -- members
 
@@ -194,7 +199,7 @@ class ConsumerGroupUpdate:
         metadata_hash = self.context.topics.hash_of(after.names())
         if is_new or metadata_hash != group.metadata_hash:
             self._bump_epoch(metadata_hash)
-            self.topics_checked = True
+            self._checked_image = self.context.topics.image
 
     # -- epochs
 
@@ -212,7 +217,7 @@ class ConsumerGroupUpdate:
             self._bump_epoch(metadata_hash)
         if self.group.has_partition_metadata:
             self.records.append(tombstone(ConsumerGroupKind.PARTITION_METADATA, GroupKey(self.group.group_id)))
-        self.topics_checked = True
+        self._checked_image = self.context.topics.image
 
     def _bump_epoch(self, metadata_hash: int) -> None:
         self.group_epoch += 1

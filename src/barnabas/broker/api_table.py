@@ -11,6 +11,7 @@ from typing import Final
 from barnabas.api.emulation import narrowed
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.api_versions import ApiVersionsApi
+from barnabas.api.handlers.classic_groups import ClassicGroupsApi
 from barnabas.api.handlers.cluster import ClusterApi
 from barnabas.api.handlers.config_resources import ConfigResourcesApi
 from barnabas.api.handlers.configs import ConfigsApi
@@ -21,6 +22,7 @@ from barnabas.api.handlers.elections import ElectionsApi
 from barnabas.api.handlers.features import FeaturesApi
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
+from barnabas.api.handlers.group_admin import GroupAdminApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.log_dirs import LogDirsApi
@@ -47,6 +49,7 @@ class HandlerFamilies:
     """Every handler family, built."""
 
     alter_configs: AlterConfigsApi
+    classic_groups: ClassicGroupsApi
     cluster: ClusterApi
     config_resources: ConfigResourcesApi
     configs: ConfigsApi
@@ -57,6 +60,7 @@ class HandlerFamilies:
     features: FeaturesApi
     fetch: FetchApi
     find_coordinator: FindCoordinatorApi
+    group_admin: GroupAdminApi
     inter_broker: InterBrokerApi
     list_offsets: ListOffsetsApi
     log_dirs: LogDirsApi
@@ -125,12 +129,20 @@ def _record_apis(api: HandlerFamilies) -> list[Handler]:
 
 def _group_apis(api: HandlerFamilies) -> list[Handler]:
     """Groups and their offsets."""
-    find, offsets = api.find_coordinator, api.offsets
+    find, offsets, classic, admin = api.find_coordinator, api.offsets, api.classic_groups, api.group_admin
     return [
         Handler(ApiKey.FIND_COORDINATOR, 0, 6, find.find_coordinator, find.error, brief=True),
         Handler(ApiKey.OFFSET_COMMIT, 0, 10, offsets.offset_commit, offsets.commit_error, brief=True),
         Handler(ApiKey.OFFSET_FETCH, 0, 10, offsets.offset_fetch, offsets.fetch_error, brief=True),
         Handler(ApiKey.OFFSET_DELETE, 0, 0, offsets.offset_delete, offsets.delete_error),
+        Handler(ApiKey.JOIN_GROUP, 0, 9, classic.join_group, classic.join_error, brief=True),
+        Handler(ApiKey.SYNC_GROUP, 0, 5, classic.sync_group, classic.sync_error, brief=True),
+        Handler(ApiKey.HEARTBEAT, 0, 4, classic.heartbeat, classic.heartbeat_error, brief=True),
+        Handler(ApiKey.LEAVE_GROUP, 0, 5, classic.leave_group, classic.leave_error, brief=True),
+        Handler(ApiKey.LIST_GROUPS, 0, 5, admin.list_groups, admin.listing_error),
+        Handler(ApiKey.DESCRIBE_GROUPS, 0, 6, admin.describe_groups, admin.description_error),
+        Handler(ApiKey.DELETE_GROUPS, 0, 2, admin.delete_groups, admin.deletion_error),
+        Handler(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, admin.consumer_group_describe, admin.consumer_group_error),
     ]
 
 

@@ -267,6 +267,7 @@ class BrokerServer:
             self._actions,
             self._replicas,
             self._metadata,
+            self.metrics,
         )
         self._on_stop("group coordinator", self._groups.shutdown)
         register_broker_metrics(self.metrics, self._replicas, self._log_manager, self._scheduler, self._clock)

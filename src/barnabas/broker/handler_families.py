@@ -11,6 +11,7 @@ from barnabas.api.authorize import Authorizer
 from barnabas.api.fetch_session_cache import FetchSessionCache
 from barnabas.api.fetch_sessions import FetchSessions
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
+from barnabas.api.handlers.classic_groups import ClassicGroupsApi
 from barnabas.api.handlers.cluster import ClusterApi
 from barnabas.api.handlers.config_resources import ConfigResourcesApi
 from barnabas.api.handlers.configs import ConfigsApi
@@ -21,6 +22,7 @@ from barnabas.api.handlers.elections import ElectionsApi
 from barnabas.api.handlers.features import FeaturesApi
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
+from barnabas.api.handlers.group_admin import GroupAdminApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.log_dirs import LogDirsApi
@@ -81,6 +83,7 @@ def build_handler_families(  # noqa: PLR0913, PLR0917 - the parts of a whole bro
     quota_store = ClientQuotaStore(zk_client)
     return HandlerFamilies(
         alter_configs=AlterConfigsApi(broker_id, ConfigAdmin(repository, metadata, dynamic), authorizer),
+        classic_groups=ClassicGroupsApi(groups.classic, authorizer),
         cluster=ClusterApi(metadata, authorizer),
         config_resources=ConfigResourcesApi(metadata, authorizer),
         configs=ConfigsApi(broker_id, lambda: dynamic.settings, repository.topic_overrides, metadata, authorizer),
@@ -95,6 +98,7 @@ def build_handler_families(  # noqa: PLR0913, PLR0917 - the parts of a whole bro
             replicas, metadata, FetchSessions(fetch_sessions), config.integer("fetch.max.bytes"), clock, authorizer
         ),
         find_coordinator=FindCoordinatorApi(metadata, groups.partition_for, creation, authorizer),
+        group_admin=GroupAdminApi(groups.admin, authorizer),
         inter_broker=InterBrokerApi(replicas, authorizer, broker_epoch),
         list_offsets=ListOffsetsApi(replicas, clock, authorizer),
         log_dirs=LogDirsApi(replicas, authorizer),

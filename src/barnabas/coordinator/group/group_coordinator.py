@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.coordinator.group.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_loader import GroupLoader
 from barnabas.coordinator.group.offset_expiry import OffsetExpiry
@@ -20,12 +22,22 @@ class GroupCoordinator:
     """Groups and their offsets, on this broker."""
 
     def __init__(
-        self, environment: GroupEnvironment, loader: GroupLoader, offsets: OffsetService, expiry: OffsetExpiry
+        self,
+        environment: GroupEnvironment,
+        loader: GroupLoader,
+        offsets: OffsetService,
+        expiry: OffsetExpiry,
+        classic: ClassicGroupService,
+        admin: GroupAdminService,
     ) -> None:
         self.environment = environment
         self.loader = loader
         self.offsets = offsets
         self.expiry = expiry
+        self.classic = classic
+        """JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+        self.admin = admin
+        """Groups listed, described, deleted."""
         self.partition_for = environment.partitions.partition_for
         """See `GroupPartitions.partition_for`."""
         self.commit_offsets = offsets.commit_offsets
@@ -47,6 +59,7 @@ class GroupCoordinator:
     def shutdown(self) -> None:
         """Answer for no group any more."""
         self.environment.partitions.stop()
+        self.classic.shutdown()
         self.expiry.stop()
         self.loader.shutdown()
 

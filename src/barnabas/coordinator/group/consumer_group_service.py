@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 from barnabas.coordinator.group.assignors.partition_assignor import PartitionAssignor
 from barnabas.coordinator.group.classic_group import ClassicGroup
@@ -39,6 +40,9 @@ from barnabas.protocol.uuid import random_uuid, uuid_to_string
 
 logger = logging.getLogger(__name__)
 
+MANY_MEMBERS: Final = 20
+MANY_TOPICS: Final = 20
+"""A group that has more is not assigned on a network thread."""
 HeartbeatReply = Callable[[HeartbeatAnswer], None]
 
 
@@ -99,6 +103,21 @@ class ConsumerGroupService:
         if outcome.regexes and not self._resolver.is_resolving(terms.group_id):
             on_resolved = partial(self._regexes_resolved, terms.group_id)
             self._resolver.resolve(terms.group_id, outcome.regexes, terms.may_describe, on_resolved)
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether `group.coordinator.rebalance.protocols` offers consumer groups."""
+        return self._environment.config.consumer.is_enabled
+
+    def may_take_long(self, terms: HeartbeatTerms) -> bool:
+        """Whether a large group may have to be assigned anew; a guess, without a lock."""
+        group = self._environment.table.get(terms.group_id)
+        membership = None if group is None else group.membership
+        if membership is None or not isinstance(membership, ConsumerGroup):
+            return False
+        is_large = len(membership.members) > MANY_MEMBERS or len(membership.target_owners) > MANY_TOPICS
+        is_quiet = not terms.is_full and terms.member_epoch > 0 and terms.subscribed_topic_names is None
+        return is_large and (not is_quiet or membership.group_epoch > membership.assignment_epoch)
 
     def context(self) -> UpdateContext:
         """What the pure modules need to know of the world at this moment."""

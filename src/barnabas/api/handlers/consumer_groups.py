@@ -1,0 +1,115 @@
+"""ConsumerGroupHeartbeat: v0-1 (KIP-848). ConsumerGroupDescribe is in `group_admin`.
+
+Brief: of a heartbeat mostly nothing follows but a deadline that moves. If a large group may have to be assigned anew, a
+handler thread does it. v1: regular expressions; a member makes its own id. Needs READ on the group, and DESCRIBE on
+every topic that is named; topics that a regular expression matches are left out where that is not allowed.
+
+Kafka: KafkaApis.handleConsumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
+
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.request import Request, WorksLong
+from barnabas.coordinator.group.consumer_group_member import PartitionEpochs
+from barnabas.coordinator.group.consumer_group_service import ConsumerGroupService
+from barnabas.coordinator.group.consumer_group_terms import HeartbeatAnswer, HeartbeatTerms
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+MEMBER_MAKES_ITS_ID_SINCE = 1
+
+
+class ConsumerGroupsApi:
+    """Members of consumer groups."""
+
+    def __init__(self, groups: ConsumerGroupService, authorizer: Authorizer | None) -> None:
+        self._groups = groups
+        self._authorizer = authorizer
+
+    def consumer_group_heartbeat(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
+        """Join, stay or leave; answered when what that changed is stored."""
+        if not self._groups.is_enabled:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        self._check_permission(request)
+        terms = self._terms(request)
+        if request.brief and self._groups.may_take_long(terms):
+            raise WorksLong
+
+        def answer(told: HeartbeatAnswer) -> None:
+            request.respond(_response(told))
+
+        self._groups.heartbeat(terms, request.deferred(answer))
+
+    @staticmethod
+    def heartbeat_error(
+        request: Request[ConsumerGroupHeartbeatRequest], code: ErrorCode, message: str | None
+    ) -> ConsumerGroupHeartbeatResponse:
+        """The error, of no member."""
+        return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
+
+    def _check_permission(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
+        body = request.body
+        if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id):
+            raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        named = set(body.subscribed_topic_names or ())
+        if len(permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, named)) < len(named):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def _terms(self, request: Request[ConsumerGroupHeartbeatRequest]) -> HeartbeatTerms:
+        body = request.body
+
+        def may_describe(names: Collection[str]) -> AbstractSet[str]:
+            return permitted(
+                self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names, log_if_denied=False
+            )
+
+        return HeartbeatTerms(
+            group_id=body.group_id,
+            member_id=body.member_id,
+            member_epoch=body.member_epoch,
+            client_id=request.header.client_id or "",
+            client_host=f"/{request.connection.client_address}",
+            instance_id=body.instance_id,
+            rack_id=body.rack_id,
+            rebalance_timeout_ms=body.rebalance_timeout_ms,
+            subscribed_topic_names=body.subscribed_topic_names,
+            subscribed_topic_regex=body.subscribed_topic_regex,
+            server_assignor=body.server_assignor,
+            owned=_owned(body),
+            needs_member_id=request.api_version >= MEMBER_MAKES_ITS_ID_SINCE,
+            may_describe=may_describe,
+        )
+
+
+def _owned(body: ConsumerGroupHeartbeatRequest) -> dict[bytes, frozenset[int]] | None:
+    """What the member says it owns, by topic id; a topic that comes several times owns all of it."""
+    if body.topic_partitions is None:
+        return None
+    owned: dict[bytes, frozenset[int]] = {}
+    for topic in body.topic_partitions:
+        owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()).union(topic.partitions)
+    return owned
+
+
+def _response(told: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        error_code=told.error,
+        error_message=told.error_message,
+        member_id=told.member_id,
+        member_epoch=told.member_epoch,
+        heartbeat_interval_ms=told.heartbeat_interval_ms,
+        assignment=None if told.assignment is None else _assignment(told.assignment),
+    )
+
+
+def _assignment(partitions: PartitionEpochs) -> ConsumerGroupHeartbeatResponse.Assignment:
+    return ConsumerGroupHeartbeatResponse.Assignment(
+        topic_partitions=[
+            ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
+            for topic_id, numbers in partitions.items()
+        ]
+    )

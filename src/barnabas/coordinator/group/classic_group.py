@@ -81,6 +81,7 @@ class ClassicGroup:
         self.members = ClassicMembers()
         self.join_round = 0
         self._first_wait: _FirstWait | None = None
+        self._stored_generation: int | None = None
         self.actions = ClassicActions()
 
     # What everybody may ask (Membership).
@@ -333,6 +334,14 @@ class ClassicGroup:
         if not self.members.pending_syncs:
             self.actions.syncs_over = True
 
+    def store_assignment(self, assignments: Mapping[str, bytes]) -> None:
+        """The leader has assigned; it is handed out when it is stored. One assignment a generation: should the leader
+        say another before that, two would be in the log, and the next coordinator would read the other one."""
+        if self._stored_generation != self.generation:
+            self._stored_generation = self.generation
+            on_stored = partial(self._on_assignment_stored, self.generation, assignments)
+            self.store(assignments, on_stored, completes_rebalance=True)
+
     def store(
         self,
         assignments: Mapping[str, bytes],
@@ -353,7 +362,7 @@ class ClassicGroup:
         )
         self.actions.stores.append(StoreGroup(record, on_stored, completes_rebalance))
 
-    def on_assignment_stored(self, generation: int, assignments: Mapping[str, bytes], error: ErrorCode) -> None:
+    def _on_assignment_stored(self, generation: int, assignments: Mapping[str, bytes], error: ErrorCode) -> None:
         """The leader's assignment is in the log, or could not be put there; meanwhile all may have become different."""
         if self.state is not ClassicState.COMPLETING_REBALANCE or generation != self.generation:
             return
@@ -473,7 +482,7 @@ class ClassicGroup:
         if not self.members.by_id:
             self._move(ClassicEvent.NOBODY_LEFT)
         elif not self.members.elect_joined_leader():
-            logger.error("Group %s cannot complete its rebalance: no member has joined", self.group_id)
+            logger.warning("Group %s cannot complete its rebalance: no member has joined", self.group_id)
             self._move(ClassicEvent.NOBODY_JOINED)
         else:
             self._move(ClassicEvent.JOINS_OVER)

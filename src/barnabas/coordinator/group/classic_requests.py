@@ -42,9 +42,7 @@ def sync(group: ClassicGroup, terms: SyncTerms, reply: SyncReply) -> None:
     group.answer_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_reply = reply
     if group.members.leader_id == member.member_id:
-        assignments = {each: terms.assignments.get(each, NO_ASSIGNMENT) for each in group.members.by_id}
-        on_stored = partial(group.on_assignment_stored, group.generation, assignments)
-        group.store(assignments, on_stored, completes_rebalance=True)
+        group.store_assignment({each: terms.assignments.get(each, NO_ASSIGNMENT) for each in group.members.by_id})
 
 
 def _check_sync(group: ClassicGroup, terms: SyncTerms) -> ErrorCode:

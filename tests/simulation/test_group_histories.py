@@ -1,0 +1,293 @@
+"""Random lives of a classic group: members that come, go, fall silent, are restarted, repeat themselves and come late,
+a log that fails, and coordinators that change.
+
+Whatever happens: generations follow each other, one at a time; every member of a generation gets what its leader
+assigned to it and nothing else; every request is answered once, and nobody waits forever; in the end nothing is left.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from barnabas.coordinator.group import classic_group
+from barnabas.coordinator.group.classic_states import (
+    TRANSITIONS,
+    ClassicEvent,
+    ClassicState,
+    ClassicTransition,
+    classic_transition,
+)
+from barnabas.coordinator.group.classic_terms import JoinAnswer, LeavingMember, SyncAnswer
+from barnabas.protocol.errors import ErrorCode
+from tests.support.classic_coordinator import Answers, ClassicCoordinator
+
+LIVES, MORE_LIVES, LIVES_PER_TEST = 2_000, 20_000, 250
+LONGEST_SESSION_MS, LONGEST_REBALANCE_MS, NEW_MEMBER_MS = 30_000, 40_000, 300_000
+PROTOCOLS = (
+    (("range", b"a"), ("roundrobin", b"b")),
+    (("roundrobin", b"b"), ("range", b"a")),
+    (("range", b"a"),),
+    (("range", b"other"), ("roundrobin", b"b")),
+    (("sticky", b"c"),),
+)
+Assignment = dict[str, bytes]
+
+
+class Client:
+    """A member as it sees itself; `instance` may be another one's as well."""
+
+    def __init__(self, name: str, instance: str | None) -> None:
+        self.name = name
+        self.instance = instance
+        self.member_id = ""
+        self.generation = -1
+        self.members: list[str] = []
+        self.leads = False
+        self.skips_assignment = False
+
+
+class GroupLife:
+    """One life. `era` counts coordinators: what a lost one had agreed on and not stored is forgotten."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.coordinator = ClassicCoordinator(
+            initial_rebalance_delay_ms=self.chance.choice((0, 500, 3000)),
+            max_size=self.chance.choice((2, 4, 100)),
+        )
+        instances = (None, None, None, None, "one", "one", "two")
+        count = self.chance.randint(1, len(instances))
+        self.clients = [Client(f"c{number}", each) for number, each in enumerate(self.chance.sample(instances, count))]
+        self.waiting: list[tuple[str, Answers]] = []
+        self.generation = 0
+        self.assigned: dict[int, list[Assignment]] = {}
+        """By generation, what its leader said; more than one if it said something several times."""
+        self.owners: dict[tuple[int, str], str] = {}
+        """The ids by which a generation's leader knows its static members."""
+        self.trace: list[str] = []
+
+    def run(self) -> None:
+        steps: list[tuple[Callable[[], None], int]] = [
+            (self.join, 30),
+            (self.sync, 30),
+            (self.heartbeat, 12),
+            (self.leave, 5),
+            (self.let_time_pass, 14),
+            (self.change_the_log, 5),
+            (self.settle, 10),
+            (self.change_the_coordinator, 2),
+        ]
+        chosen = self.chance.choices([step for step, _ in steps], [weight for _, weight in steps], k=120)
+        for step in chosen:
+            step()
+            self.check()
+        self.end()
+
+    # Steps
+
+    def join(self) -> None:
+        client = self.chance.choice(self.clients)
+        member_id = self.chance.choices((client.member_id, "", "unknown"), (10, 2, 0.5))[0]
+        self.note(f"{client.name} joins as {member_id!r}")
+        answers = self.coordinator.join(
+            member_id,
+            client.instance,
+            client_id=client.name,
+            protocol_type="connect",
+            protocols=self.chance.choices(PROTOCOLS, (10, 3, 3, 2, 0.5))[0],
+            session_timeout_ms=self.chance.choice((6_000, 10_000, LONGEST_SESSION_MS)),
+            rebalance_timeout_ms=self.chance.choice((0, 1_000, 10_000, LONGEST_REBALANCE_MS)),
+            needs_known_member_id=client.instance is None and self.chance.random() < 0.7,
+            can_skip_assignment=self.chance.random() < 0.5,
+        )
+        self.follow(f"join of {client.name}", answers, partial(self.joined, client))
+
+    def sync(self) -> None:
+        client = self.chance.choice(self.clients)
+        generation = client.generation + self.chance.choices((0, -1, 1), (30, 1, 1))[0]
+        assignment: Assignment = {}
+        if client.leads and not client.skips_assignment:
+            known = [each for each in client.members if self.chance.random() < 0.9]
+            assignment = {each: f"{generation} {self.chance.random()} {each}".encode() for each in known}
+            if generation == self.generation:
+                self.assigned.setdefault(generation, []).append(assignment)
+        self.note(f"{client.name} syncs as {client.member_id!r} of {generation}, leads: {client.leads}")
+        answers = self.coordinator.sync(client.member_id, generation, assignment, client.instance)
+        self.follow(f"sync of {client.name}", answers, partial(self.synced, client, client.member_id, generation))
+
+    def heartbeat(self) -> None:
+        for client in self.chance.sample(self.clients, self.chance.randint(1, len(self.clients))):
+            error = self.coordinator.heartbeat(client.member_id, client.generation, client.instance)
+            self.note(f"{client.name} lives: {error.name}")
+
+    def leave(self) -> None:
+        client = self.chance.choice(self.clients)
+        member_id = client.member_id if self.chance.random() < 0.7 else ""
+        answer = self.coordinator.leave(LeavingMember(member_id, client.instance))
+        self.note(f"{client.name} leaves: {answer.error.name} {[each.error.name for each in answer.members]}")
+
+    def let_time_pass(self) -> None:
+        milliseconds = self.chance.choice((1, 100, 1_000, 6_000, 11_000, 45_000))
+        self.note(f"{milliseconds} ms")
+        self.coordinator.advance(milliseconds)
+
+    def change_the_log(self) -> None:
+        log = self.coordinator.log
+        log.holds_back = self.chance.random() < 0.4
+        log.refusal = self.chance.choices((ErrorCode.NONE, ErrorCode.NOT_COORDINATOR), (6, 1))[0]
+        self.note(f"log: holds back {log.holds_back}, refuses {log.refusal.name}")
+
+    def settle(self) -> None:
+        error = self.chance.choices((ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS), (5, 1))[0]
+        self.note(f"replicas answer {error.name}")
+        self.coordinator.log.settle_all(error)
+
+    def change_the_coordinator(self) -> None:
+        self.note("another coordinator")
+        if self.coordinator.table.get("group") is not None:
+            self.coordinator.unload()
+        self.take_answers()
+        assert not self.waiting, "a coordinator that is not one any more owes answers"
+        self.coordinator.log.settle_all(ErrorCode.NOT_COORDINATOR)
+        self.coordinator.load()
+        self.generation = self.coordinator.group.generation if self.coordinator.table.get("group") else 0
+        self.assigned = {key: value for key, value in self.assigned.items() if key <= self.generation}
+
+    # Answers
+
+    def follow(self, what: str, answers: Answers, on_answer: Callable[[Any], None]) -> None:
+        """Look at an answer as soon as it comes, in order."""
+        self.waiting.append((what, answers))
+        if answers.is_waiting:
+            answers.on_answer = on_answer
+        else:
+            on_answer(answers.given[0])
+
+    def take_answers(self) -> None:
+        self.waiting = [each for each in self.waiting if each[1].is_waiting]
+
+    def joined(self, client: Client, answer: JoinAnswer) -> None:
+        self.note(f"  {client.name} joined: {answer.error.name} {answer.member_id!r} of {answer.generation}")
+        if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
+            client.member_id = answer.member_id
+        elif answer.error is ErrorCode.UNKNOWN_MEMBER_ID:
+            client.member_id = ""
+        if answer.error is not ErrorCode.NONE:
+            return
+        assert answer.generation >= self.generation, "a generation after the next one"
+        self.generation = answer.generation
+        client.member_id, client.generation = answer.member_id, answer.generation
+        client.leads = answer.leader == answer.member_id
+        client.skips_assignment = answer.skip_assignment
+        client.members = [each.member_id for each in answer.members]
+        assert client.leads == bool(answer.members)
+        for member in answer.members:
+            if member.group_instance_id is not None and not answer.skip_assignment:
+                self.owners[answer.generation, member.group_instance_id] = member.member_id
+
+    def synced(self, client: Client, member_id: str, generation: int, answer: SyncAnswer) -> None:
+        self.note(f"  {client.name} synced: {answer.error.name} {answer.assignment!r}")
+        if answer.error is ErrorCode.NONE:
+            self.keep_matching(
+                generation, {self.owners.get((generation, client.instance or ""), member_id): answer.assignment}
+            )
+
+    def keep_matching(self, generation: int, seen: Assignment) -> None:
+        """Of what the leader said, only what fits to what members got can be the assignment."""
+        said = self.assigned.get(generation, [])
+        fitting = [each for each in said if all(each.get(key, b"") == value for key, value in seen.items())]
+        assert fitting, f"of generation {generation} members have {seen}, its leader said {said}"
+        self.assigned[generation] = fitting
+
+    # What always holds
+
+    def check(self) -> None:
+        self.take_answers()
+        if self.coordinator.table.get("group") is None:
+            assert not self.waiting
+            return
+        group = self.coordinator.group
+        members = group.members
+        waiting = [each for each in members.by_id.values() if each.join_reply is not None]
+        assert members.waiting == len(waiting)
+        assert len(self.waiting) == sum(
+            (each.join_reply is not None) + (each.sync_reply is not None) for each in members.by_id.values()
+        ), "a request is lost, or answered too early"
+        sessions = [each.session for each in members.by_id.values()] + list(members.pending.values())
+        for session in sessions:
+            assert session in self.coordinator.heartbeats.watchers, f"nobody watches {session.member_id}"
+        assert self.coordinator.heartbeats.delayed == len(sessions) == len(self.coordinator.heartbeats.watchers)
+        static = {each.group_instance_id: each.member_id for each in members.by_id.values() if each.group_instance_id}
+        assert members.static_ids == static
+        self.check_state(group.state)
+
+    def check_state(self, state: ClassicState) -> None:
+        group = self.coordinator.group
+        members, keys = group.members, self.coordinator.rebalances.watchers
+        assert (("join", "group") in keys) == (state is ClassicState.PREPARING_REBALANCE)
+        if state is ClassicState.EMPTY:
+            assert not members.by_id
+        elif state is not ClassicState.PREPARING_REBALANCE:
+            assert members.leader_id in members.by_id
+            assert (("sync", "group") in keys) == bool(members.pending_syncs)
+        if state is ClassicState.STABLE:
+            assert all(each.sync_reply is None for each in members.by_id.values())
+            got = {
+                self.owners.get((group.generation, each.group_instance_id or ""), each.member_id): each.assignment
+                for each in members.by_id.values()
+            }
+            self.keep_matching(group.generation, got)
+
+    def end(self) -> None:
+        """Nobody says anything any more."""
+        log = self.coordinator.log
+        log.refusal, log.holds_back = ErrorCode.NONE, False
+        log.settle_all()
+        self.coordinator.advance(NEW_MEMBER_MS + 2 * LONGEST_REBALANCE_MS + 2 * LONGEST_SESSION_MS)
+        self.take_answers()
+        assert not self.waiting, f"waits forever: {[what for what, _ in self.waiting]}"
+        if self.coordinator.table.get("group") is not None:
+            assert self.coordinator.group.state is ClassicState.EMPTY
+        assert len(self.coordinator.timer) == 0
+        assert self.coordinator.heartbeats.watched == self.coordinator.rebalances.watched == 0
+
+    def note(self, what: str) -> None:
+        self.trace.append(what)
+
+
+def live(seeds: range) -> None:
+    for seed in seeds:
+        life = GroupLife(seed)
+        try:
+            life.run()
+        except BaseException as error:
+            error.add_note("\n  ".join((f"seed {seed}:", *life.trace[-60:])))
+            raise
+
+
+@pytest.mark.parametrize("first", range(0, LIVES, LIVES_PER_TEST))
+def test_whatever_happens_members_agree_and_nobody_waits_forever(first: int) -> None:
+    live(range(first, first + LIVES_PER_TEST))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(LIVES, MORE_LIVES, LIVES_PER_TEST))
+def test_the_same_for_more_lives(first: int) -> None:
+    live(range(first, first + LIVES_PER_TEST))
+
+
+def test_the_lives_go_every_way_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = set()
+
+    def noted(state: ClassicState, event: ClassicEvent) -> ClassicTransition:
+        gone.add((state, event))
+        return classic_transition(state, event)
+
+    monkeypatch.setattr(classic_group, "classic_transition", noted)
+    live(range(100))
+    assert gone == set(TRANSITIONS)

@@ -1,0 +1,277 @@
+"""The service of classic groups on a mock clock, with a log in memory whose replicas answer when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+from uuid import UUID
+
+from barnabas.coordinator.group.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.classic_terms import (
+    JoinAnswer,
+    JoinTerms,
+    LeaveAnswer,
+    LeavingMember,
+    SyncAnswer,
+    SyncTerms,
+)
+from barnabas.coordinator.group.delayed_heartbeat import DelayedHeartbeat
+from barnabas.coordinator.group.delayed_rebalance import DelayedRebalance
+from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.group_environment import GroupEnvironment
+from barnabas.coordinator.group.group_offsets import GroupOffsets
+from barnabas.coordinator.group.group_record import GroupRecord
+from barnabas.coordinator.group.group_table import GroupTable
+from barnabas.coordinator.group.loaded_classic_group import loaded_classic_group
+from barnabas.protocol.errors import ErrorCode
+from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
+from barnabas.purgatory.timer import SystemTimer
+from barnabas.runtime.lock_order import check_no_lock_held
+from tests.support.mock_clock import MockClock
+from tests.support.mock_scheduler import MockScheduler
+
+GROUP = "group"
+RANGE = (("range", b"topics"),)
+
+
+class AnyPartition:
+    """Every group is of partition 0, and answers `error`."""
+
+    def __init__(self) -> None:
+        self.error = ErrorCode.NONE
+
+    def partition_for(self, group_id: str) -> int:
+        return 0
+
+    def check(self, group_id: str) -> ErrorCode:
+        return self.error
+
+
+class PendingAppend:
+    """Records whose replicas have not answered."""
+
+    def __init__(self, log: MemoryLog, records: Sequence[GroupRecord]) -> None:
+        self._log = log
+        self.records = records
+        self.error = log.refusal
+        self.on_stored: Callable[[ErrorCode], None] | None = None
+
+    def when_replicated(self, on_stored: Callable[[ErrorCode], None]) -> None:
+        check_no_lock_held("waiting for replicas")
+        self.on_stored = on_stored
+        if self.error is not ErrorCode.NONE or not self._log.holds_back:
+            self.settle(self.error)
+        else:
+            self._log.waiting.append(self)
+
+    def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        assert self.on_stored is not None
+        self.on_stored(error)
+
+
+class MemoryLog:
+    """Keeps what is appended. refusal: the local log's. holds_back: replicas answer by `settle_all` only."""
+
+    def __init__(self) -> None:
+        self.records: list[GroupRecord] = []
+        self.refusal = ErrorCode.NONE
+        self.holds_back = False
+        self.waiting: list[PendingAppend] = []
+
+    def append(self, partition: int, records: Sequence[GroupRecord], stored_for: Any = None) -> PendingAppend:
+        if self.refusal is ErrorCode.NONE:
+            self.records.extend(records)
+        return PendingAppend(self, records)
+
+    def settle_all(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        waiting, self.waiting = self.waiting, []
+        for each in waiting:
+            each.settle(error)
+
+
+class NoConsumerGroups:
+    """Groups of KIP-848: there are none."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name}: not a classic group")
+
+
+@dataclass
+class Answers:
+    """What one request was answered; more than one answer is a mistake."""
+
+    given: list[Any] = field(default_factory=list)
+    on_answer: Callable[[Any], None] | None = None
+
+    def __call__(self, answer: Any) -> None:
+        check_no_lock_held("answering")
+        assert not self.given, f"answered twice: {self.given[0]}, {answer}"
+        self.given.append(answer)
+        if self.on_answer is not None:
+            self.on_answer(answer)
+
+    @property
+    def is_waiting(self) -> bool:
+        return not self.given
+
+    @property
+    def join(self) -> JoinAnswer:
+        (answer,) = self.given
+        assert isinstance(answer, JoinAnswer)
+        return answer
+
+    @property
+    def sync(self) -> SyncAnswer:
+        (answer,) = self.given
+        assert isinstance(answer, SyncAnswer)
+        return answer
+
+    @property
+    def leave(self) -> LeaveAnswer:
+        (answer,) = self.given
+        assert isinstance(answer, LeaveAnswer)
+        return answer
+
+
+class ClassicCoordinator:
+    """The service and everything around it; `advance` lets time pass."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = MockClock()
+        self.timer = SystemTimer(self.clock, lambda task: task())
+        self.partitions = AnyPartition()
+        self.log = MemoryLog()
+        self.rebalances_completed = 0
+        self._ids = 0
+        self.table = GroupTable(cast(Any, self.partitions), lambda group_id: ClassicGroup(group_id, self.clock))
+        environment = GroupEnvironment(
+            config=GroupConfig(**{"initial_rebalance_delay_ms": 0, **settings}),
+            clock=self.clock,
+            timer=self.timer,
+            scheduler=MockScheduler(self.clock),
+            actions=ActionQueue(),
+            metadata=cast(Any, None),
+            partitions=cast(Any, self.partitions),
+            table=self.table,
+            log=cast(Any, self.log),
+        )
+        self.heartbeats: DelayedOperationPurgatory[DelayedHeartbeat] = DelayedOperationPurgatory(
+            "Heartbeat", self.timer
+        )
+        self.rebalances: DelayedOperationPurgatory[DelayedRebalance] = DelayedOperationPurgatory(
+            "Rebalance", self.timer
+        )
+        self.service = ClassicGroupService(
+            environment,
+            self.heartbeats,
+            self.rebalances,
+            cast(Any, NoConsumerGroups()),
+            count_rebalance=self._count_rebalance,
+            random_uuid=self._next_uuid,
+        )
+
+    # Requests
+
+    def join(self, member_id: str = "", instance: str | None = None, **terms: Any) -> Answers:
+        answers = Answers()
+        defaults: dict[str, Any] = {
+            "group_id": GROUP,
+            "client_id": "client",
+            "client_host": "/127.0.0.1",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "protocol_type": "consumer",
+            "protocols": RANGE,
+        }
+        self.service.join_group(
+            JoinTerms(member_id=member_id, group_instance_id=instance, **(defaults | terms)), answers
+        )
+        return answers
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        instance: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> Answers:
+        answers = Answers()
+        terms = SyncTerms(GROUP, generation, member_id, instance, protocol_type, protocol_name, assignments or {})
+        self.service.sync_group(terms, answers)
+        return answers
+
+    def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
+        return self.service.heartbeat(GROUP, member_id, instance, generation)
+
+    def leave(self, *members: LeavingMember) -> LeaveAnswer:
+        answers = Answers()
+        self.service.leave_group(GROUP, members, answers)
+        return answers.leave
+
+    # Whole steps
+
+    def stable_group(self, *clients: str, static: bool = False) -> list[str]:
+        """A stable group of as many members as names are given; their ids, the leader's first."""
+        joins = [self.join(instance=name if static else None, client_id=name) for name in clients]
+        if len(joins) > 1:
+            first = joins[0].join.member_id
+            joins[0] = self.join(first, clients[0] if static else None)
+        ids = [each.join.member_id for each in joins]
+        generation = self.group.generation
+        leader = self.group.members.leader_id
+        assert leader is not None
+        for each, name in sorted(zip(ids, clients, strict=True), key=lambda pair: pair[0] == leader):
+            self.sync(each, generation, {one: f"of {one}".encode() for one in ids}, name if static else None)
+        assert self.group.state_name == "Stable"
+        return ids
+
+    # Time and life
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass, timer's tick by tick: what expires later sees what happened earlier."""
+        until_ns = self.clock.nanoseconds() + milliseconds * 1_000_000
+        while True:
+            next_ms = self.timer.next_expiration_ms()
+            if next_ms is None or next_ms * 1_000_000 > until_ns:
+                break
+            self.clock.advance(max(0.0, next_ms - self.clock.nanoseconds() / 1_000_000))
+            self.timer.advance()
+        self.clock.advance(max(0.0, (until_ns - self.clock.nanoseconds()) / 1_000_000))
+        self.timer.advance()
+
+    @property
+    def group(self) -> ClassicGroup:
+        group = self.table.get(GROUP)
+        assert group is not None
+        assert isinstance(group.membership, ClassicGroup)
+        return group.membership
+
+    def unload(self) -> None:
+        """Another broker coordinates the group."""
+        for group in self.table.take_all(0):
+            with group.lock:
+                group.is_removed = True
+            self.service.unloaded(group)
+
+    def load(self) -> None:
+        """This broker does, again."""
+        latest: dict[bytes, bytes | None] = dict(self.log.records)
+        for key, value in latest.items():
+            if value is not None:
+                classic = loaded_classic_group(key, value, self.clock)
+                group = Group(classic.group_id, 0, classic, GroupOffsets())
+                self.table.add_loaded([group])
+                self.service.restored(group)
+
+    def _count_rebalance(self) -> None:
+        self.rebalances_completed += 1
+
+    def _next_uuid(self) -> UUID:
+        self._ids += 1
+        return UUID(int=self._ids)

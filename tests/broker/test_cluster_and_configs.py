@@ -9,7 +9,7 @@ from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeC
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient
-from tests.support.server_fixtures import AGAINST_KAFKA, SERVER_PROPERTIES, Server
+from tests.support.server_fixtures import SERVER_PROPERTIES, Server
 
 TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16  # ConfigResource.Type
 BOOLEAN, LONG, LIST = 1, 5, 7  # DescribeConfigsResponse.ConfigType

@@ -24,8 +24,6 @@ from barnabas.coordinator.group.group_replay import PartitionReplay
 from barnabas.coordinator.group.loading_pace import SLICE_NS, LoadingPace
 from barnabas.coordinator.group.membership import GroupType, Membership
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
-from barnabas.protocol.errors import ApiError
-from barnabas.records.errors import CorruptRecord
 from barnabas.records.file_records import FileRecords
 from barnabas.replica.partition import Partition
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
@@ -162,7 +160,7 @@ class GroupLoader:
         try:
             yield from self._read(partition, leader_epoch, replay)
             yield from self._make_groups(partition, replay, groups)
-        except (ApiError, CorruptRecord, OSError):
+        except Exception:
             # As Kafka does: what could be read is served, and members that are missing join again.
             logger.exception("Loading groups from %s-%d failed", GROUP_METADATA_TOPIC, partition)
         for first in range(0, len(groups), GROUPS_PER_STEP):

@@ -24,19 +24,18 @@ from barnabas.coordinator.group.group_records import (
 from barnabas.protocol.errors import DecodeError
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
+from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import batch_at
 from barnabas.records.record_batch import (
     CODEC_MASK,
     CONTROL_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
-    MAGIC_POSITION,
     NO_PRODUCER_ID,
     TRANSACTIONAL_MASK,
     RecordBatch,
     is_whole_batch,
 )
-from barnabas.records.varint import decode_zigzag
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +44,7 @@ STEP_RECORDS: Final = 64
 _SPECIAL: Final = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
 _BRIEF: Final = struct.Struct(">qi4xb4xhi30xi")
 """Base offset, length, magic, attributes, last offset delta and count of a batch's header."""
+_PARTITION: Final = struct.Struct(">i")
 _LAST_OFFSET_KIND: Final = OFFSET_KINDS[-1]
 _LAST_VALUE_VERSION: Final = OffsetCommitValue.max_version
 
@@ -86,104 +86,105 @@ class PartitionReplay:
         Yields the offset behind the last batch that was taken in, -1 before there is one. A batch that cannot be read
         is logged and left out: it was checked when it was written, and the others are no worse for it.
         """
-        position, end, next_offset, since_step = 0, 0, -1, 0
-        while is_whole_batch(buffer, position):
-            try:
-                if buffer[position + MAGIC_POSITION] == 2:
-                    base_offset, length, _, attributes, last_delta, count = _BRIEF.unpack_from(buffer, position)
-                    end = position + LOG_OVERHEAD + length
-                    next_offset = base_offset + last_delta + 1
-                    body, start, producer_id = buffer, position + HEADER_SIZE, NO_PRODUCER_ID
-                    if attributes & _SPECIAL:
-                        batch = RecordBatch(buffer, position)
-                        if batch.is_control:
-                            self._end_transaction(batch)
-                            count = 0
-                        else:
-                            body, start = batch.decompressed_records(), 0
-                            producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
-                    while count > 0:
-                        some = min(count, STEP_RECORDS)
-                        start = self._take(body, start, some, base_offset, producer_id)
-                        count -= some
-                        since_step += some
-                        if since_step >= STEP_RECORDS:
-                            since_step = 0
-                            yield -1
-                else:
-                    legacy = batch_at(buffer, position)
-                    end, next_offset = legacy.end, legacy.next_offset
-                    for record in legacy.records():
-                        self._take_record(record.key or b"", record.value, record.offset, NO_PRODUCER_ID)
-                    yield -1
-            except (CorruptRecord, DecodeError, IndexError, UnicodeDecodeError):
-                logger.exception("A batch of committed offsets at byte %d of what was read cannot be read", position)
-            if end <= position:
+        position = 0
+        while True:
+            position, next_offset, is_full_step = self._take_plain_batches(buffer, position)
+            if next_offset >= 0:
+                yield next_offset
+            if is_full_step:
+                continue
+            if not is_whole_batch(buffer, position):
+                return
+            batch = batch_at(buffer, position)
+            if batch.end <= position:
                 raise CorruptRecord("a batch without a size")
-            position = end
-        yield next_offset
+            try:
+                yield from self._take_batch(batch)
+            except (CorruptRecord, DecodeError, UnicodeDecodeError):
+                logger.exception("A batch of committed offsets at byte %d of what was read cannot be read", position)
+            position = batch.end
+            yield batch.next_offset
 
-    def _take(self, body: bytes, position: int, count: int, base_offset: int, producer_id: int) -> int:  # noqa: PLR0912
-        """Take in `count` records that begin at `position`; returns where the next one begins.
+    def _take_plain_batches(self, body: bytes, position: int) -> tuple[int, int, bool]:
+        """Take in a step's worth of the usual batches: of plain commits, neither compressed nor in a transaction.
 
-        One function, because a million records go through it; numbers of one byte are read in line.
+        Stops before the first that is anything else, has a number above two bytes, or a tombstone: `_take_batch` knows
+        them all. One function with everything in line, because a million records go through it. Returns the position
+        and the offset (-1: none) behind them, and whether there was enough for a step.
         """
-        plain = producer_id == NO_PRODUCER_ID and not self._open
+        if self._open:
+            return position, -1, False
         groups, topics = self.groups, self._topics
-        self.record_count += count
-        for _ in range(count):
-            size = body[position]
-            if size < 0x80:
-                position += 1
-                size >>= 1
-            else:
-                size, position = decode_zigzag(body, position)
-            end = position + size
-            position += 1
-            while body[position] >= 0x80:  # time stamp
-                position += 1
-            offset_delta = body[position + 1]
-            if offset_delta < 0x80:
-                position += 2
-                offset_delta >>= 1
-            else:
-                offset_delta, position = decode_zigzag(body, position + 1)
-            size = body[position]
-            if size < 0x80:
-                position += 1
-                size >>= 1
-            else:
-                size, position = decode_zigzag(body, position)
-            key = body[position : position + size]
-            position += size
-            size = body[position]
-            if size < 0x80:
-                position += 1
-                size = -1 if size & 1 else size >> 1
-            else:
-                size, position = decode_zigzag(body, position)
-            value = None if size < 0 else body[position : position + size]
-            position = end
-            if plain and value is not None and not key[0] and key[1] <= _LAST_OFFSET_KIND:
-                group_end = 4 + (key[2] << 8 | key[3])
-                group = key[4:group_end]
-                name = key[group_end + 2 : -4]
-                topic = topics.get(name)
-                if topic is None:
-                    topic = topics[name] = name.decode()
-                if value[0] or value[1] > _LAST_VALUE_VERSION:
-                    raise DecodeError(f"the value of a committed offset has version {value[0] << 8 | value[1]}")
+        size, next_offset, left = len(body) - HEADER_SIZE, -1, STEP_RECORDS
+        while left > 0 and position < size:
+            base_offset, length, magic, attributes, last_delta, count = _BRIEF.unpack_from(body, position)
+            end = position + LOG_OVERHEAD + length
+            if end > len(body) or magic != 2 or attributes & _SPECIAL or not 0 <= count <= STEP_RECORDS:
+                return position, next_offset, False
+            start = position + HEADER_SIZE
+            for _ in range(count):
+                number = body[start]
+                start += 1
+                if number > 0x7F:
+                    number = number & 0x7F | body[start] << 7
+                    start += 1
+                record_end = start + (number >> 1)
+                start += 1
+                while body[start] > 0x7F:  # time stamp
+                    start += 1
+                start += 1
+                while body[start] > 0x7F:  # offset
+                    start += 1
+                number = body[start + 1]
+                start += 2
+                if number > 0x7F:
+                    number = number & 0x7F | body[start] << 7
+                    start += 1
+                key_end = start + (number >> 1)
+                number = body[key_end]
+                value = key_end + 1
+                if number > 0x7F:
+                    number = number & 0x7F | body[value] << 7
+                    value += 1
+                value_end = value + (number >> 1)
+                # The record's length says whether the numbers were right: nothing is left of it but no headers.
+                is_plain = value_end + 1 == record_end and body[value_end] == 0 and not number & 1 and not body[start]
+                if not is_plain or body[start + 1] > _LAST_OFFSET_KIND or body[value + 1] > _LAST_VALUE_VERSION:
+                    return position, next_offset, False
+                start += 2
+                group_end = start + 2 + (body[start] << 8 | body[start + 1])
+                group, name = body[start + 2 : group_end], body[group_end + 2 : key_end - 4]
                 by_topic = groups.get(group)
                 if by_topic is None:
                     by_topic = groups[group] = {}
+                topic = topics.get(name)
+                if topic is None:
+                    topic = topics[name] = name.decode()
                 by_partition = by_topic.get(topic)
                 if by_partition is None:
-                    by_topic[topic] = {int.from_bytes(key[-4:], "big"): value}
-                else:
-                    by_partition[int.from_bytes(key[-4:], "big")] = value
-            else:
-                self._take_record(key, value, base_offset + offset_delta, producer_id)
-        return position
+                    by_partition = by_topic[topic] = {}
+                by_partition[_PARTITION.unpack_from(body, key_end - 4)[0]] = body[value:value_end]
+                start = record_end
+            self.record_count += count
+            left -= count
+            position = end
+            next_offset = base_offset + last_delta + 1
+        return position, next_offset, left <= 0
+
+    def _take_batch(self, batch: RecordBatch | LegacyBatch) -> Iterator[int]:
+        """Take in any batch, in steps."""
+        producer_id = NO_PRODUCER_ID
+        if isinstance(batch, RecordBatch):
+            if batch.is_control:
+                self._end_transaction(batch)
+                return
+            if batch.is_transactional:
+                producer_id = batch.producer_id
+        for number, record in enumerate(batch.records()):
+            self._take_record(record.key or b"", record.value, record.offset, producer_id)
+            self.record_count += 1
+            if number % STEP_RECORDS == STEP_RECORDS - 1:
+                yield -1
 
     def _take_record(self, key: bytes, value: bytes | None, position: int, producer_id: int) -> None:
         """Take in one record of any kind."""
@@ -206,13 +207,15 @@ class PartitionReplay:
             commits = self._open.setdefault(producer_id, {}).setdefault(group, {})
             commits[topic, partition] = _OpenCommit(position, value)
             return
-        for by_group in self._open.values():
-            open_commits = by_group.get(group)
-            if open_commits is not None and (topic, partition) in open_commits:
-                if value is None:
-                    del open_commits[topic, partition]
-                else:
-                    open_commits[topic, partition] = None
+        if value is None:
+            for by_group in self._open.values():
+                by_group.get(group, {}).pop((topic, partition), None)
+        else:
+            self._supersede(group, topic, partition, position)
+        self._put(group, topic, partition, value)
+
+    def _put(self, group: bytes, topic: str, partition: int, value: bytes | None) -> None:
+        """An offset is committed, or forgotten."""
         if value is not None:
             self.groups.setdefault(group, {}).setdefault(topic, {})[partition] = value
             return
@@ -232,18 +235,13 @@ class PartitionReplay:
         for group, commits in by_group.items():
             for (topic, partition), commit in commits.items():
                 if commit is not None:
-                    self._take_record(_key_of(group, topic, partition), commit.value, commit.position, NO_PRODUCER_ID)
+                    self._supersede(group, topic, partition, commit.position)
+                    self._put(group, topic, partition, commit.value)
 
-
-def _key_of(group: bytes, topic: str, partition: int) -> bytes:
-    name = topic.encode()
-    return b"".join(
-        (
-            b"\x00\x01",
-            len(group).to_bytes(2, "big"),
-            group,
-            len(name).to_bytes(2, "big"),
-            name,
-            partition.to_bytes(4, "big"),
-        )
-    )
+    def _supersede(self, group: bytes, topic: str, partition: int, position: int) -> None:
+        """Of the open transactions, those that committed before this one have nothing to say about the partition."""
+        for by_group in self._open.values():
+            commits = by_group.get(group, {})
+            commit = commits.get((topic, partition))
+            if commit is not None and commit.position < position:
+                commits[topic, partition] = None

@@ -10,11 +10,13 @@ from click.testing import CliRunner, Result
 
 from barnabas.cli.main import barnabas
 from barnabas.protocol.topic_partition import TopicPartition
+from tests.support.apache_kafka_kraft import NODE_ID
 from tests.support.raw_client import CLIENT_ID
 from tests.support.raw_group_member import classic_member, consumer_member
-from tests.support.server_fixtures import AGAINST_KAFKA, Server
+from tests.support.server_fixtures import AGAINST, Server
 
 Run = Callable[..., Result]
+BROKER_ID = NODE_ID if AGAINST == "apache-kafka-4" else 0
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_a_reset_is_shown_first_and_then_done(run: Run, filled: str) -> None:
     assert plan(run(*reset, "--by-duration=P1DT2H")) == [("0", "6", "0"), ("1", "4", "0")]
     described = run("groups", "describe", group).stdout.splitlines()
     assert described == [
-        f"{group}\tEmpty\ttype classic\tassignor -\tcoordinator 0\tmembers 0",
+        f"{group}\tEmpty\ttype classic\tassignor -\tcoordinator {BROKER_ID}\tmembers 0",
         f"\ttopic {filled}\tpartition 0\tcommitted 6\tend 10\tlag 4\tmember -\thost -\tclient -",
         f"\ttopic {filled}\tpartition 1\tcommitted 4\tend 4\tlag 0\tmember -\thost -\tclient -",
     ]
@@ -108,7 +110,7 @@ def test_a_group_with_a_member(run: Run, server: Server, filled: str) -> None:
     run("groups", "reset-offsets", group, "--topic", f"{filled}:0", "--to-offset=3", "--execute")
     with classic_member(server, group, has, instance_id="first") as member_id:
         head, *rows = run("groups", "describe", group).stdout.splitlines()
-        assert head == f"{group}\tStable\ttype classic\tassignor range\tcoordinator 0\tmembers 1"
+        assert head == f"{group}\tStable\ttype classic\tassignor range\tcoordinator {BROKER_ID}\tmembers 1"
         who = f"member {member_id}\thost /127.0.0.1\tclient {CLIENT_ID}"
         assert rows == [
             f"\ttopic {filled}\tpartition 0\tcommitted 3\tend 10\tlag 7\t{who}",
@@ -135,13 +137,13 @@ def test_a_group_with_a_member(run: Run, server: Server, filled: str) -> None:
     assert run("groups", "delete", group).exit_code == 0
 
 
-@pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka 3.9 in ZooKeeper mode has no consumer protocol")
+@pytest.mark.skipif(AGAINST == "apache-kafka", reason="Apache Kafka 3.9 in ZooKeeper mode has no consumer protocol")
 def test_a_group_of_the_consumer_protocol(run: Run, server: Server, filled: str) -> None:
     group = f"{filled}-group"
     with consumer_member(server, group, [filled]) as member_id:
         head, *rows = run("groups", "describe", group).stdout.splitlines()
         assert head.startswith(f"{group}\tStable\ttype consumer\tassignor uniform\tepoch ")
-        assert head.endswith("\tcoordinator 0\tmembers 1")
+        assert head.endswith(f"\tcoordinator {BROKER_ID}\tmembers 1")
         assert [row.split("\t")[2:5] for row in rows] == [
             ["partition 0", "committed -", "end 10"],
             ["partition 1", "committed -", "end 4"],

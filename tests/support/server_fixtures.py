@@ -1,7 +1,8 @@
 """The fixture `server`: the broker that behaviour and client tests talk to, in each dispatch mode.
 
 The tests say what Kafka does, so they must hold for Apache Kafka too: BARNABAS_TESTS_AGAINST=apache-kafka runs them
-against it. That is how the tests themselves are proven; what holds only for ours asks for `ours`.
+against 3.9, =apache-kafka-4 against 4 (for the consumer protocol). That is how the tests themselves are proven; what
+holds only for ours asks for `ours`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka_4 import ApacheKafka4
 from tests.support.barnabas_process import BarnabasProcess
 
 AGAINST_VARIABLE = "BARNABAS_TESTS_AGAINST"
-AGAINST_KAFKA = os.environ.get(AGAINST_VARIABLE) == "apache-kafka"
+AGAINST = os.environ.get(AGAINST_VARIABLE, "")
+AGAINST_KAFKA = AGAINST in ("apache-kafka", "apache-kafka-4")
 
-MODES = ("apache-kafka",) if AGAINST_KAFKA else ("inline", "queue")
+MODES = (AGAINST,) if AGAINST_KAFKA else ("inline", "queue")
 """Brief requests run at once on the network thread, or every request goes through the queue."""
 
 SERVER_PROPERTIES = {
@@ -38,6 +41,8 @@ def make_server(mode: str, directory: Path, **properties: str) -> Server:
     overrides = SERVER_PROPERTIES | {name.replace("_", "."): value for name, value in properties.items()}
     if mode == "apache-kafka":
         return ApacheKafka(directory, overrides)
+    if mode == "apache-kafka-4":
+        return ApacheKafka4(directory, overrides | {"group.consumer.assignment.interval.ms": "0"})
     # three network threads, as Kafka has them: what is shared between them must be right in every test
     ours = {"inline.requests.enable": str(mode == "inline").lower(), "num.network.threads": "3"}
     return BarnabasProcess(directory, overrides | ours)

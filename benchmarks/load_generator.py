@@ -71,7 +71,8 @@ class Latencies:
         return ordered[min(int(len(ordered) * share), len(ordered) - 1)] * MICROSECONDS
 
 
-def _summary(latencies: Latencies, records: int, size: int, seconds: float, cpu_seconds: float) -> Load:
+def load_summary(latencies: Latencies, records: int, size: int, seconds: float, cpu_seconds: float) -> Load:
+    """What one run did."""
     percentiles = (latencies.percentile_us(share) for share in (0.5, 0.99, 0.999))
     return Load(len(latencies.seconds), records, size, seconds, cpu_seconds, *percentiles)
 
@@ -225,7 +226,7 @@ def run_produce(arguments: argparse.Namespace) -> Load:
     run.run()
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     requests = len(run.latencies.seconds)
-    return _summary(run.latencies, requests * count, requests * len(batch), seconds, cpu)
+    return load_summary(run.latencies, requests * count, requests * len(batch), seconds, cpu)
 
 
 def run_fetch(arguments: argparse.Namespace) -> Load:
@@ -242,7 +243,7 @@ def run_fetch(arguments: argparse.Namespace) -> Load:
         offset = 0 if following is None or following >= arguments.end_offset else following
         latencies.seconds.append(clock() - sent_at)
         total += fetched.end - fetched.start
-    return _summary(latencies, 0, total, clock() - started, time.process_time() - cpu)
+    return load_summary(latencies, 0, total, clock() - started, time.process_time() - cpu)
 
 
 def run_metadata(arguments: argparse.Namespace) -> Load:
@@ -255,7 +256,7 @@ def run_metadata(arguments: argparse.Namespace) -> Load:
         sent_at = clock()
         total += len(connection.call(frame))
         latencies.seconds.append(clock() - sent_at)
-    return _summary(latencies, 0, total, clock() - started, time.process_time() - cpu)
+    return load_summary(latencies, 0, total, clock() - started, time.process_time() - cpu)
 
 
 def _wait_for_start(arguments: argparse.Namespace) -> None:

@@ -1,5 +1,5 @@
-"""The brokers that are measured: ours in its modes, Apache Kafka 3.9, and optionally another version of ours, or a
-program given by its path."""
+"""The brokers that are measured: ours in its modes, Apache Kafka 3.9 and 4, and optionally another version of ours,
+or a program given by its path."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka_4 import ApacheKafka4
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.server_process import ServerProcess, free_port
 
 REFERENCE = "apache-kafka"
+KAFKA_4 = "apache-kafka-4"
 PROTOTYPE = "prototype"
 BEFORE = "barnabas-before"
 """Ours as it was: whatever version lies in the place given by `--before`."""
@@ -30,7 +32,7 @@ COMPILED_PLACE = Path(__file__).parents[1] / "build" / "compiled"
 """Where `make compiled` unpacks the wheel whose hot modules are extension modules."""
 COMPILED_MODES = tuple(f"{name}{COMPILED_SUFFIX}" for name in BARNABAS_MODES)
 
-NAMES = (REFERENCE, *BARNABAS_MODES, *COMPILED_MODES)
+NAMES = (REFERENCE, KAFKA_4, *BARNABAS_MODES, *COMPILED_MODES)
 SHARED = {"message.max.bytes": "10485760", "auto.create.topics.enable": "true", "num.partitions": "1"}
 
 
@@ -82,6 +84,8 @@ def make_system(
     place = directory / name
     if name == REFERENCE:
         return ApacheKafka(place, SHARED | dict(extra))
+    if name == KAFKA_4:
+        return ApacheKafka4(place, SHARED | dict(extra))
     if name == PROTOTYPE:
         if prototype is None:
             raise ValueError("the system `prototype` needs --prototype PATH")

@@ -1,8 +1,8 @@
 """Requests as bytes, encoded once, and just as much of the answers as a load generator must look at.
 
-Produce v9, Fetch v12, Metadata v4, and version 0 of CreateTopics, InitProducerId and IncrementalAlterConfigs: what
-Apache Kafka 3.9 and ours both speak. By hand and not by our codec, so that the generator measures the broker and not
-the client.
+Produce v9, Fetch v12, Metadata v4, CreateTopics v2, and version 0 of InitProducerId and IncrementalAlterConfigs: what
+Apache Kafka 3.9, Apache Kafka 4 and ours all speak. By hand and not by our codec, so that the generator measures the
+broker and not the client.
 """
 
 from __future__ import annotations
@@ -137,17 +137,17 @@ def _string(text: str) -> bytes:
 
 
 def create_topics_frame(topic: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> bytes:
-    """CreateTopics v0 of one topic, replication factor 1."""
+    """CreateTopics v2 of one topic, replication factor 1."""
     pairs = b"".join(_string(name) + _string(value) for name, value in (settings or {}).items())
     body = struct.pack(">i", 1) + _string(topic) + struct.pack(">ihi", partitions, 1, 0)
-    body += struct.pack(">i", len(settings or {})) + pairs + struct.pack(">i", 120_000)
-    return _frame(CREATE_TOPICS, 0, body, flexible=False)
+    body += struct.pack(">i", len(settings or {})) + pairs + struct.pack(">i?", 120_000, False)
+    return _frame(CREATE_TOPICS, 2, body, flexible=False)
 
 
 def check_create_topics_answer(answer: Buffer) -> None:
-    """Raise unless the one topic of a CreateTopics v0 answer has no error."""
-    (name_length,) = struct.unpack_from(">h", answer, 8)
-    (error,) = struct.unpack_from(">h", answer, 10 + name_length)
+    """Raise unless the one topic of a CreateTopics v2 answer has no error."""
+    (name_length,) = struct.unpack_from(">h", answer, 12)
+    (error,) = struct.unpack_from(">h", answer, 14 + name_length)
     if error:
         raise BadAnswer(f"create topics: error {error}")
 

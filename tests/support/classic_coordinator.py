@@ -252,12 +252,21 @@ class ClassicCoordinator:
         assert isinstance(group.membership, ClassicGroup)
         return group.membership
 
+    @property
+    def state(self) -> str:
+        """In Kafka's words."""
+        return self.group.state_name
+
     def unload(self) -> None:
         """Another broker coordinates the group."""
         for group in self.table.take_all(0):
             with group.lock:
                 group.is_removed = True
             self.service.unloaded(group)
+
+    def shutdown(self) -> None:
+        """This broker stops."""
+        self.service.shutdown()
 
     def load(self) -> None:
         """This broker does, again."""

@@ -52,7 +52,7 @@ def encode_subscription(subscription: Subscription, version: int = LATEST_VERSIO
     out += [_string(topic) for topic in sorted(subscription.topics)]
     out.append(_nullable_bytes(subscription.user_data))
     if version >= _OWNED_PARTITIONS_SINCE:
-        out.append(_partitions(sorted(subscription.owned_partitions)))
+        out.append(encode_partitions(sorted(subscription.owned_partitions)))
     if version >= _GENERATION_SINCE:
         out.append(struct.pack(">i", subscription.generation_id))
     if version >= _RACK_SINCE:
@@ -62,7 +62,7 @@ def encode_subscription(subscription: Subscription, version: int = LATEST_VERSIO
 
 def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Subscription:
     """Read a member's metadata. Raises DecodeError."""
-    reader = _Reader(data)
+    reader = FieldReader(data)
     version = reader.version()
     topics = tuple(reader.string() for _ in range(reader.count()))
     user_data = reader.nullable_bytes()
@@ -77,7 +77,7 @@ def decode_topics(data: bytes) -> tuple[str, ...]:
 
     A coordinator reads no more than version 0 has, which all later ones begin with (Kafka: computeSubscribedTopics).
     """
-    reader = _Reader(data)
+    reader = FieldReader(data)
     reader.version()
     topics = tuple(reader.string() for _ in range(reader.count()))
     reader.nullable_bytes()
@@ -86,17 +86,17 @@ def decode_topics(data: bytes) -> tuple[str, ...]:
 
 def subscription_version(data: bytes) -> int:
     """The version that a member's metadata is written in; its assignment is to be in the same. Raises DecodeError."""
-    return _Reader(data).version()
+    return FieldReader(data).version()
 
 
 def encode_assignment(assignment: Assignment, version: int = LATEST_VERSION) -> bytes:
     """The assignment of a member, partitions grouped by topic in the order of their first appearance."""
-    return struct.pack(">h", version) + _partitions(assignment.partitions) + _nullable_bytes(assignment.user_data)
+    return struct.pack(">h", version) + encode_partitions(assignment.partitions) + _nullable_bytes(assignment.user_data)
 
 
 def decode_assignment(data: bytes) -> Assignment:
     """Read a member's assignment. Raises DecodeError."""
-    reader = _Reader(data)
+    reader = FieldReader(data)
     reader.version()
     return Assignment(reader.partitions(), reader.nullable_bytes())
 
@@ -112,7 +112,8 @@ def _nullable_bytes(data: bytes | None) -> bytes:
     return struct.pack(">i", _NULL) if data is None else struct.pack(">i", len(data)) + data
 
 
-def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """An array of topics, each with an array of partitions, in the order of their first appearance."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -122,38 +123,44 @@ def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
     return b"".join(out)
 
 
-class _Reader:
-    """Reads the fields one after the other; every length is checked, for the bytes come from another client."""
+class FieldReader:
+    """Reads fields one after the other. Raises DecodeError: every length is checked, for another client wrote them."""
 
     def __init__(self, data: bytes) -> None:
         self._data = bytes(data)
         self._position = 0
 
     def version(self) -> int:
+        """The leading version, or the newest known."""
         version = self.int16()
         if version < 0:
             raise DecodeError(f"Unsupported version of the consumer protocol: {version}")
         return min(version, LATEST_VERSION)
 
     def int16(self) -> int:
+        """Two bytes."""
         return int.from_bytes(self._take(2), "big", signed=True)
 
     def int32(self) -> int:
+        """Four bytes."""
         return int.from_bytes(self._take(4), "big", signed=True)
 
     def count(self) -> int:
+        """The length of an array."""
         count = self.int32()
         if not 0 <= count <= len(self._data) - self._position:  # whatever is counted takes a byte at least
             raise DecodeError(f"Impossible length of an array in the consumer protocol: {count}")
         return count
 
     def string(self) -> str:
+        """A string."""
         text = self.nullable_string()
         if text is None:
             raise DecodeError("A string in the consumer protocol is null")
         return text
 
     def nullable_string(self) -> str | None:
+        """A string, or None."""
         length = self.int16()
         if length < 0:
             return None
@@ -163,10 +170,12 @@ class _Reader:
             raise DecodeError(f"A string in the consumer protocol is not UTF-8: {error}") from error
 
     def nullable_bytes(self) -> bytes | None:
+        """Bytes, or None."""
         length = self.int32()
         return None if length < 0 else self._take(length)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
+        """What `encode_partitions` wrote."""
         found = []
         for _ in range(self.count()):
             topic = self.string()

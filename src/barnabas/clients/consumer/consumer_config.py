@@ -64,7 +64,7 @@ class ConsumerConfig:
     client_rack: str = ""
     group_id: str | None = None
     group_instance_id: str | None = None
-    partition_assignment_strategy: Sequence[str | PartitionAssignor] = ("range", "roundrobin")
+    partition_assignment_strategy: Sequence[str | PartitionAssignor] = ("range", "cooperative-sticky")
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000

@@ -60,6 +60,7 @@ ValidatedBatch = tuple[Sequence[Buffer], int, int, int, int, int, int, tuple[int
 _UNPACK: Final = HEADER.unpack_from
 _MIN_SIZE: Final = HEADER_SIZE
 _CLIENT: Final = AppendOrigin.CLIENT
+_COORDINATOR: Final = AppendOrigin.COORDINATOR
 _REWRITTEN: Final = struct.Struct(">bIhiqq")
 """Magic, CRC, attributes, last offset delta, base and max timestamp: bytes 16 to 43 of the header."""
 _REWRITTEN_CRC_START: Final = 5
@@ -80,6 +81,7 @@ class LogValidator:
         "_scans",
         "_target",
         "_topic_partition",
+        "_trusts_coordinators",
     )
 
     def __init__(self, config: LogConfig, topic_partition: TopicPartition, clock: Clock) -> None:
@@ -101,6 +103,8 @@ class LogValidator:
         """Whether a batch that passed the checks of its header is stored as it is: by default so."""
         self._scans = self._look_closer and not self._append_time and self._target is None
         """Whether an uncompressed batch may be stored as it is when all its records have been looked at."""
+        self._trusts_coordinators = not self._append_time and self._target is None
+        """Whether a batch is stored as it is when a coordinator of this broker has made it, a moment ago."""
         self._checks = RecordChecks(
             topic_partition,
             compacted=compacted,
@@ -138,6 +142,9 @@ class LogValidator:
             )
         if size > self._max_message_bytes:
             raise self._too_large(size)
+        if origin is _COORDINATOR and self._trusts_coordinators and size == len(records):
+            producer = header if header[9] >= 0 else None
+            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, 0, producer
         if size < _MIN_SIZE or crc32c(view[ATTRIBUTES_POSITION:size]) != crc:
             raise self._corrupt(f"stored crc = {crc}")
         if size != len(records) and is_whole_batch(records, size):

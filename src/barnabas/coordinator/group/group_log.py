@@ -18,6 +18,8 @@ from barnabas.coordinator.group.group_config import GroupConfig
 from barnabas.coordinator.group.group_record import GroupRecord
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
+from barnabas.records.compression import Codec
+from barnabas.records.plain_batch import plain_batch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.runtime.clock import Clock
@@ -138,11 +140,8 @@ class GroupLog:
 
         now_ms: the records' timestamp; None: the time it is.
         """
-        builder = RecordBatchBuilder(self._codec)
-        timestamp_ms = self._now_ms() if now_ms is None else now_ms
-        for key, value in records:
-            builder.append(timestamp_ms, key, value)
-        entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, builder.build())
+        batch = self._batch(self._now_ms() if now_ms is None else now_ms, records)
+        entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, batch)
         self._append_locally(entry, self._required_acks, _COORDINATOR)
         return StoredAppend(self, entry, stored_for)
 
@@ -151,13 +150,17 @@ class GroupLog:
 
         Tombstones of what expired, mostly. Kafka: requiredAcks = 0.
         """
-        builder = RecordBatchBuilder(self._codec)
-        timestamp_ms = self._now_ms()
-        for key, value in records:
-            builder.append(timestamp_ms, key, value)
-        entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, builder.build())
+        entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, self._batch(self._now_ms(), records))
         self._append_locally(entry, 0, _COORDINATOR)
         return entry.error
+
+    def _batch(self, timestamp_ms: int, records: Sequence[GroupRecord]) -> bytes:
+        if self._codec is Codec.NONE:
+            return plain_batch(timestamp_ms, records)
+        builder = RecordBatchBuilder(self._codec)
+        for key, value in records:
+            builder.append(timestamp_ms, key, value)
+        return builder.build()
 
     def wait(self, entry: PartitionAppend, completed: Callable[[Sequence[PartitionAppend]], None]) -> None:
         """For StoredAppend."""

@@ -125,7 +125,7 @@ def test_an_answer_that_cannot_be_made_gives_them_back(monkeypatch: pytest.Monke
     def fail(*_: Any) -> FetchResponse:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(broker.api, "_response", fail)
+    monkeypatch.setattr(broker.api, "_answer", fail)
     broker.fetch(12, 0, 0, min_bytes=min_bytes, max_wait_ms=500)
     broker.replicas.pass_time(500)
     assert broker.borrowed == 0

@@ -8,6 +8,7 @@ everything.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,14 +16,47 @@ from typing import Any
 
 import pytest
 
-from barnabas.api.authorize import AclOperation, Action, ResourceType
+from barnabas.api.authorize import NOT_REQUESTED, AclOperation, Action, ResourceType
 from barnabas.api.request import ConnectionContext
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.classic_groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from barnabas.protocol.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator
@@ -30,6 +64,7 @@ from barnabas.transport.selector import plaintext_channel
 from barnabas.transport.transport_layer import TransportLayer
 from tests.fuzz.real_requests import TARGET, RealRequests
 from tests.support.raw_client import RawClient, make_batch
+from tests.support.raw_group_member import await_coordinator
 
 ALICE, STRANGER = "User:alice", "User:stranger"
 ADDRESSES = {ALICE: "127.0.0.2", STRANGER: "127.0.0.3"}
@@ -41,12 +76,15 @@ OPEN_TO_ALL = {
 """The APIs, of those that ApiVersions lists, that Kafka asks no permission for."""
 MINE, THEIRS, UNKNOWN = "alices", "bobs", "nobodys"
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROUP_REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 class OneTopicForAlice:
-    """Alice may read, write and describe one topic; a stranger nothing; ANONYMOUS may do everything."""
+    """Alice may read, write and describe one topic, and one group, of the same name; a stranger nothing; ANONYMOUS may
+    do everything."""
 
     ALLOWED = (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE)
+    TYPES = (ResourceType.TOPIC, ResourceType.GROUP)
 
     def __init__(self) -> None:
         self.asked_about_strangers: list[Action] = []
@@ -59,7 +97,7 @@ class OneTopicForAlice:
             return [False] * len(actions)
         assert connection.principal == ALICE
         return [
-            each.resource_type is ResourceType.TOPIC and each.resource_name == MINE and each.operation in self.ALLOWED
+            each.resource_type in self.TYPES and each.resource_name == MINE and each.operation in self.ALLOWED
             for each in actions
         ]
 
@@ -165,6 +203,149 @@ def test_producer_ids(sides: Sides) -> None:
 
     assert code(sides.alice, None) == ErrorCode.NONE, "who may write to some topic may do so idempotently"
     assert code(sides.alice, "t") == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_joining_groups(sides: Sides) -> None:
+    alice = sides.alice
+    await_coordinator(sides.admin, MINE)
+
+    def codes(group: str) -> list[int]:
+        protocols = [JoinGroupRequest.JoinGroupRequestProtocol("range", b"")]
+        leaving = [LeaveGroupRequest.MemberIdentity("m")]
+        heartbeat = ConsumerGroupHeartbeatRequest(
+            group, "m", 0, rebalance_timeout_ms=1000, subscribed_topic_names=[MINE], topic_partitions=[]
+        )
+        return [
+            alice.call(
+                JoinGroupRequest(group, 6000, 6000, "", None, "consumer", protocols), 4, JoinGroupResponse
+            ).error_code,
+            alice.call(SyncGroupRequest(group, 1, "m"), 3, SyncGroupResponse).error_code,
+            alice.call(HeartbeatRequest(group, 1, "m"), 3, HeartbeatResponse).error_code,
+            alice.call(LeaveGroupRequest(group, members=leaving), 3, LeaveGroupResponse).error_code,
+            alice.call(heartbeat, 0, ConsumerGroupHeartbeatResponse).error_code,
+        ]
+
+    assert codes(THEIRS) == [GROUP_REFUSED] * 5
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert codes(MINE) == [ErrorCode.MEMBER_ID_REQUIRED, unknown, unknown, ErrorCode.NONE, ErrorCode.NONE]
+    listed = sides.admin.call(ListGroupsRequest(), 4, ListGroupsResponse).groups
+    assert [group.group_id for group in listed] == [MINE]
+
+
+def test_topics_of_consumer_groups(sides: Sides) -> None:
+    """A name that may not be described is an error; an expression just does not match it."""
+    alice = sides.alice
+    await_coordinator(sides.admin, MINE)
+
+    def heartbeat(epoch: int, names: list[str] | None = None, regex: str | None = None) -> Any:
+        request = ConsumerGroupHeartbeatRequest(
+            MINE,
+            "m",
+            epoch,
+            rebalance_timeout_ms=1000 if epoch == 0 else -1,
+            subscribed_topic_names=names,
+            subscribed_topic_regex=regex,
+            topic_partitions=[] if epoch == 0 else None,
+        )
+        return alice.call(request, 1, ConsumerGroupHeartbeatResponse)
+
+    assert heartbeat(0, [MINE, THEIRS]).error_code == REFUSED
+    answer = heartbeat(0, [], ".*")
+    assigned: list[bytes] = []
+    deadline = time.monotonic() + 30
+    while not assigned:
+        assert time.monotonic() < deadline
+        assert answer.error_code == ErrorCode.NONE, answer
+        answer = heartbeat(answer.member_epoch)
+        assigned = [] if answer.assignment is None else [each.topic_id for each in answer.assignment.topic_partitions]
+    assert assigned == [sides.admin.topic_id(MINE)]
+
+    def described(client: RawClient) -> tuple[int, int]:
+        (group,) = client.call(ConsumerGroupDescribeRequest([MINE]), 1, ConsumerGroupDescribeResponse).groups
+        return group.error_code, len(group.members)
+
+    assert described(alice) == (ErrorCode.NONE, 1)
+    heartbeat(-1)
+    mixed = ConsumerGroupHeartbeatRequest(
+        MINE, "n", 0, rebalance_timeout_ms=1000, subscribed_topic_names=[MINE, THEIRS], topic_partitions=[]
+    )
+    assert sides.admin.call(mixed, 1, ConsumerGroupHeartbeatResponse).error_code == ErrorCode.NONE
+    assert described(sides.admin) == (ErrorCode.NONE, 1)
+    assert described(alice) == (REFUSED, 0), "somebody reads a topic of which she must not know"
+
+
+def test_committed_offsets(sides: Sides) -> None:
+    alice, admin = sides.alice, sides.admin
+    await_coordinator(admin, MINE)
+
+    def commit(client: RawClient, group: str) -> dict[str, int]:
+        topics = [
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name, partitions=[OffsetCommitRequest.OffsetCommitRequestPartition(0, 7, committed_metadata="")]
+            )
+            for name in (MINE, THEIRS, UNKNOWN)
+        ]
+        answer = client.call(OffsetCommitRequest(group, topics=topics), 9, OffsetCommitResponse)
+        return {each.name: each.partitions[0].error_code for each in answer.topics}
+
+    assert commit(alice, THEIRS) == dict.fromkeys((MINE, THEIRS, UNKNOWN), GROUP_REFUSED)
+    assert commit(alice, MINE) == {MINE: ErrorCode.NONE, THEIRS: REFUSED, UNKNOWN: REFUSED}
+    assert set(commit(admin, MINE).values()) == {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    commit(admin, THEIRS)
+
+    def fetch(group: str, topics: list[str] | None) -> tuple[int, dict[str, tuple[int, int]]]:
+        asked = None
+        if topics is not None:
+            asked = [OffsetFetchRequest.OffsetFetchRequestTopics(name, partition_indexes=[0]) for name in topics]
+        wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=asked)
+        (answer,) = alice.call(OffsetFetchRequest(groups=[wanted]), 8, OffsetFetchResponse).groups
+        found = {each.name: each.partitions[0] for each in answer.topics}
+        return answer.error_code, {name: (each.error_code, each.committed_offset) for name, each in found.items()}
+
+    assert fetch(THEIRS, None)[0] == GROUP_REFUSED
+    assert fetch(MINE, None) == (ErrorCode.NONE, {MINE: (ErrorCode.NONE, 7)})
+    refused = (REFUSED, -1)
+    assert fetch(MINE, [MINE, THEIRS]) == (ErrorCode.NONE, {MINE: (ErrorCode.NONE, 7), THEIRS: refused})
+
+    def delete(group: str) -> tuple[int, dict[str, int]]:
+        partitions = [OffsetDeleteRequest.OffsetDeleteRequestPartition(0)]
+        topics = [OffsetDeleteRequest.OffsetDeleteRequestTopic(name, partitions) for name in (MINE, THEIRS)]
+        answer = alice.call(OffsetDeleteRequest(group, topics), 0, OffsetDeleteResponse)
+        return answer.error_code, {each.name: each.partitions[0].error_code for each in answer.topics}
+
+    assert delete(MINE) == (GROUP_REFUSED, {}), "to read and to describe is not to delete"
+    assert fetch(MINE, None) == (ErrorCode.NONE, {MINE: (ErrorCode.NONE, 7)})
+
+
+def test_administration_of_groups(sides: Sides) -> None:
+    alice, admin = sides.alice, sides.admin
+    await_coordinator(admin, MINE)
+    for group in (MINE, THEIRS):
+        partitions = [OffsetCommitRequest.OffsetCommitRequestPartition(0, 7, committed_metadata="")]
+        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(MINE, partitions=partitions)]
+        admin.call(OffsetCommitRequest(group, topics=topics), 9, OffsetCommitResponse)
+
+    def listed(client: RawClient) -> set[str]:
+        return {each.group_id for each in client.call(ListGroupsRequest(), 4, ListGroupsResponse).groups}
+
+    assert (listed(alice), listed(admin)) == ({MINE}, {MINE, THEIRS})
+    described = alice.call(DescribeGroupsRequest([MINE, THEIRS], True), 5, DescribeGroupsResponse).groups
+    operations = sum(1 << operation for operation in (AclOperation.READ, AclOperation.DESCRIBE))
+    assert {each.group_id: (each.error_code, each.group_state, each.authorized_operations) for each in described} == {
+        MINE: (ErrorCode.NONE, "Empty", operations),
+        THEIRS: (GROUP_REFUSED, "", NOT_REQUESTED),
+    }
+    deleted = alice.call(DeleteGroupsRequest([MINE, THEIRS, MINE]), 2, DeleteGroupsResponse).results
+    assert {each.group_id: each.error_code for each in deleted} == {MINE: GROUP_REFUSED, THEIRS: GROUP_REFUSED}
+    with sides.connect(STRANGER) as stranger:
+        assert listed(stranger) == set()
+        described = stranger.call(DescribeGroupsRequest([MINE, UNKNOWN]), 5, DescribeGroupsResponse).groups
+        assert {each.error_code for each in described} == {GROUP_REFUSED}, "nor is he told which groups there are"
+        coordinators = stranger.call(
+            FindCoordinatorRequest(coordinator_keys=[MINE]), 4, FindCoordinatorResponse
+        ).coordinators
+        assert [each.error_code for each in coordinators] == [GROUP_REFUSED]
+    assert listed(admin) == {MINE, THEIRS}
 
 
 def test_every_request_is_authorized_before_anything_happens(sides: Sides) -> None:

@@ -30,6 +30,8 @@ from tests.support.server_fixtures import MODES, Server
 
 PARTITIONS = 12
 SPEAKERS = [library for library in LIBRARIES if library.speaks_consumer_protocol]
+STATIC_SPEAKERS = (CONFLUENT_KAFKA, JAVA)
+"""franz-go 1.22 leaves so that Apache Kafka 4.3 does not hear it either, and is refused until its old session ends."""
 TIMES = {
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
@@ -105,7 +107,8 @@ def _finish(server: Server, members: Members, name: str, places: list[Place]) ->
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "library", [pytest.param(each, id=each.name, marks=[] if each is JAVA else [pytest.mark.slow]) for each in SPEAKERS]
+    "library",
+    [pytest.param(each, id=each.name, marks=[] if each is JAVA else [pytest.mark.slow]) for each in STATIC_SPEAKERS],
 )
 def test_a_static_member_comes_back(server: Server, members: Members, name: str, library: Library) -> None:
     """Its partitions wait for it: nobody is given them while it is away for less than its session."""

@@ -102,6 +102,7 @@ def test_work_goes_on_during_a_rebalance(server: Server, members: Members, name:
         )
         assert state_of(client, name) == "PreparingRebalance"
 
-        silent.kill()
+        silent.go_on()
+        silent.close()
         wait_for_balance([subject, third], places)
         feed.close()

@@ -15,7 +15,6 @@ from tests.groups.group_member import GroupMember, Members, Plan, wait_for_balan
 from tests.groups.group_watch import check_every_start_and_step, end_offsets, places_of, wait_until_worked_on
 from tests.groups.member_libraries import (
     CONFLUENT_KAFKA,
-    FRANZ_GO,
     JAVA,
     LIBRARIES,
     Library,
@@ -28,7 +27,7 @@ PARTITIONS = 8
 SESSION_MS = 20_000
 """Longer than any restart takes."""
 STATIC = [library for library in LIBRARIES if library.is_static]
-FEW = {(JAVA.name, "leader"), (CONFLUENT_KAFKA.name, "follower"), (FRANZ_GO.name, "leader")}
+FEW = {(JAVA.name, "leader"), (CONFLUENT_KAFKA.name, "follower")}
 CASES = [
     pytest.param(
         library,

@@ -96,16 +96,24 @@ async function commit() {
   positions = new Map()
   try {
     if (offsets.length > 0) {
-      await consumer.commitOffsets(offsets.map(([topic, partition, offset]) => ({ topic, partition, offset: String(offset) })))
+      const commits = offsets.map(([topic, partition, offset]) => ({ topic, partition, offset: String(offset) }))
+      await consumer.commitOffsets(commits)
     }
   } catch (refused) {
     tell('commit_refused', { reason: `${refused.type || refused.name}: ${refused.message}` })
     throw refused // kafkajs joins again when it hears of it
   }
+}
+
+// While kafkajs closes, commitOffsets does nothing and says so to nobody; its event comes when the broker has answered.
+function committed({ payload }) {
+  const offsets = payload.topics.flatMap(({ topic, partitions }) =>
+    partitions.map(({ partition, offset }) => [topic, partition, Number(offset)])
+  )
   tell('committed', { offsets })
 }
 
-async function workOn({ batch, isRunning, isStale, heartbeat }) {
+async function workOn({ batch, isRunning, isStale, heartbeat, resolveOffset }) {
   const messages = batch.messages
   if (messages.length === 0 || !isRunning() || isStale()) return
   const before = joined
@@ -115,9 +123,10 @@ async function workOn({ batch, isRunning, isStale, heartbeat }) {
   await new Promise(resolve => setTimeout(resolve, Number(settings.pause_ms)))
   const [first, last] = [Number(messages[0].offset), Number(messages[messages.length - 1].offset)]
   tell('records', { ranges: [[batch.topic, batch.partition, first, last]] })
-  if (joined !== before) return // kafkajs would commit it as of the new generation, in which others may hold the partition
+  if (joined !== before) return // it would be committed as of the new generation, in which others may hold the partition
   positions.set(`${batch.topic}/${batch.partition}`, [batch.topic, batch.partition, last + 1])
   if (settings.commit === 'batch') await commit()
+  resolveOffset(String(last))
   await heartbeat()
 }
 
@@ -139,6 +148,7 @@ async function main() {
     held = assignment.flatMap(([topic, partitions]) => partitions.map(partition => [topic, partition]))
     tell('assigned', { partitions: held, whole: true })
   })
+  consumer.on(consumer.events.COMMIT_OFFSETS, committed)
   consumer.on(consumer.events.CRASH, ({ payload }) => {
     process.stderr.write(`crash: ${payload.error.stack}\n`)
     if (!payload.restart) {
@@ -149,7 +159,7 @@ async function main() {
   await producer.connect()
   await consumer.connect()
   await consumer.subscribe({ topics, fromBeginning: true })
-  await consumer.run({ autoCommit: false, eachBatch: workOn })
+  await consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch: workOn })
 }
 
 main().catch(failure => {

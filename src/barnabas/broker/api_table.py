@@ -15,6 +15,7 @@ from barnabas.api.handlers.classic_groups import ClassicGroupsApi
 from barnabas.api.handlers.cluster import ClusterApi
 from barnabas.api.handlers.config_resources import ConfigResourcesApi
 from barnabas.api.handlers.configs import ConfigsApi
+from barnabas.api.handlers.consumer_groups import ConsumerGroupsApi
 from barnabas.api.handlers.controller_requests import ControllerRequestsApi
 from barnabas.api.handlers.delete_records import DeleteRecordsApi
 from barnabas.api.handlers.describe_topic_partitions import DescribeTopicPartitionsApi
@@ -50,6 +51,7 @@ class HandlerFamilies:
 
     alter_configs: AlterConfigsApi
     classic_groups: ClassicGroupsApi
+    consumer_groups: ConsumerGroupsApi
     cluster: ClusterApi
     config_resources: ConfigResourcesApi
     configs: ConfigsApi
@@ -129,7 +131,8 @@ def _record_apis(api: HandlerFamilies) -> list[Handler]:
 
 def _group_apis(api: HandlerFamilies) -> list[Handler]:
     """Groups and their offsets."""
-    find, offsets, classic, admin = api.find_coordinator, api.offsets, api.classic_groups, api.group_admin
+    find, offsets, admin = api.find_coordinator, api.offsets, api.group_admin
+    classic, consumer = api.classic_groups, api.consumer_groups
     return [
         Handler(ApiKey.FIND_COORDINATOR, 0, 6, find.find_coordinator, find.error, brief=True),
         Handler(ApiKey.OFFSET_COMMIT, 0, 10, offsets.offset_commit, offsets.commit_error, brief=True),
@@ -142,6 +145,7 @@ def _group_apis(api: HandlerFamilies) -> list[Handler]:
         Handler(ApiKey.LIST_GROUPS, 0, 5, admin.list_groups, admin.listing_error),
         Handler(ApiKey.DESCRIBE_GROUPS, 0, 6, admin.describe_groups, admin.description_error),
         Handler(ApiKey.DELETE_GROUPS, 0, 2, admin.delete_groups, admin.deletion_error),
+        Handler(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, consumer.heartbeat, consumer.heartbeat_error, brief=True),
         Handler(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, admin.consumer_group_describe, admin.consumer_group_error),
     ]
 

@@ -5,40 +5,34 @@ Called by BrokerServer during start, on the main thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from functools import cache
 from uuid import uuid4
 
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.coordinator.group.assignors.partition_assignor import PartitionAssignor
 from barnabas.coordinator.group.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic_group_service import ClassicGroupService
-from barnabas.coordinator.group.classic_terms import (
-    JoinAnswer,
-    JoinTerms,
-    LeaveAnswer,
-    LeavingMember,
-    SyncAnswer,
-    SyncTerms,
-)
+from barnabas.coordinator.group.consumer_group_classic_members import ConsumerGroupClassicMembers
+from barnabas.coordinator.group.consumer_group_service import ConsumerGroupService
 from barnabas.coordinator.group.delayed_heartbeat import DelayedHeartbeat
 from barnabas.coordinator.group.delayed_rebalance import DelayedRebalance
-from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.group_config import GroupConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.coordinator.group.group_environment import GroupEnvironment, MembershipService
-from barnabas.coordinator.group.group_loader import GROUPS_PER_STEP, GroupLoader
+from barnabas.coordinator.group.group_loader import GroupLoader
 from barnabas.coordinator.group.group_log import GroupLog
 from barnabas.coordinator.group.group_metrics import GroupMetrics, RebalanceCounts
 from barnabas.coordinator.group.group_partitions import GroupPartitions
-from barnabas.coordinator.group.group_records import GROUP_KIND, GroupMetadataKey, decode_record, version_of
+from barnabas.coordinator.group.group_restore import restore_memberships
 from barnabas.coordinator.group.group_table import GroupTable
-from barnabas.coordinator.group.loaded_classic_group import loaded_classic_group
-from barnabas.coordinator.group.membership import GroupType, Membership
+from barnabas.coordinator.group.membership import GroupType
 from barnabas.coordinator.group.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offset_service import OffsetService
+from barnabas.coordinator.group.topic_regex_resolver import TopicRegexResolver
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.purgatory.timer import Timer
@@ -46,38 +40,6 @@ from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
-
-
-class _NobodyWaits:
-    """For memberships whose service is not built yet."""
-
-    def restored(self, group: Group) -> None:
-        """Nothing to arm."""
-
-    def unloaded(self, group: Group) -> None:
-        """Nobody to answer."""
-
-
-class _NoConsumerGroups:
-    """For members of the classic protocol in consumer groups, which are not made yet."""
-
-    def join_group(self, terms: JoinTerms, on_complete: Callable[[JoinAnswer], None]) -> None:
-        """There is no such group."""
-        on_complete(JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, terms.member_id))
-
-    def sync_group(self, terms: SyncTerms, on_complete: Callable[[SyncAnswer], None]) -> None:
-        """There is no such member."""
-        on_complete(SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
-
-    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """There is no such member."""
-        return ErrorCode.UNKNOWN_MEMBER_ID
-
-    def leave_group(
-        self, group_id: str, members: Sequence[LeavingMember], on_complete: Callable[[LeaveAnswer], None]
-    ) -> None:
-        """There is no such member."""
-        on_complete(LeaveAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
 
 
 def build_group_coordinator(
@@ -109,33 +71,33 @@ def build_group_coordinator(
     register_purgatory(registry, heartbeats)
     register_purgatory(registry, delayed_rebalances)
     rebalances = RebalanceCounts()
+    consumer = ConsumerGroupService(
+        environment,
+        lambda: _assignors(group_config.consumer.assignors),
+        TopicRegexResolver(clock, scheduler, lambda: metadata.image),
+        _check_regular_expression,
+        lambda: classic,
+        count_rebalance=rebalances.count_consumer,
+    )
     classic = ClassicGroupService(
         environment,
         heartbeats,
         delayed_rebalances,
-        _NoConsumerGroups(),
+        ConsumerGroupClassicMembers(environment, consumer, lambda: classic),
         count_rebalance=rebalances.count_classic,
         random_uuid=uuid4,
     )
     services: Mapping[GroupType, MembershipService] = {
         GroupType.CLASSIC: classic,
-        GroupType.CONSUMER: _NobodyWaits(),
+        GroupType.CONSUMER: consumer,
     }
 
-    def restore(records: Mapping[bytes, bytes]) -> Iterator[Mapping[str, Membership]]:
-        some: dict[str, Membership] = {}
-        for key, value in records.items():
-            if version_of(key) == GROUP_KIND:
-                some[decode_record(GroupMetadataKey, key).group] = loaded_classic_group(key, value, clock)
-                if len(some) == GROUPS_PER_STEP:
-                    yield some
-                    some = {}
-        yield some
-
-    loader = GroupLoader(environment, replicas.partition_or_error, restore, services)
+    loader = GroupLoader(
+        environment, replicas.partition_or_error, lambda records: restore_memberships(records, clock), services
+    )
     offsets, expiry = OffsetService(environment), OffsetExpiry(environment)
     admin = GroupAdminService(environment, classic.removed)
-    coordinator = GroupCoordinator(environment, loader, offsets, expiry, classic, admin)
+    coordinator = GroupCoordinator(environment, loader, offsets, expiry, classic, consumer, admin)
     registry.family(
         GroupMetrics(
             environment.table,
@@ -152,3 +114,18 @@ def build_group_coordinator(
     )
     replicas.leadership_listeners.add(coordinator.leadership_changed)
     return coordinator
+
+
+@cache
+def _assignors(names: tuple[str, ...]) -> Mapping[str, PartitionAssignor]:
+    """Those of `group.consumer.assignors`, loaded when the first consumer group needs one."""
+    from barnabas.coordinator.group.assignors.built_in import assignors_named  # noqa: PLC0415 - a start does without
+
+    return assignors_named(names)
+
+
+def _check_regular_expression(regex: str) -> None:
+    """Raise INVALID_REGULAR_EXPRESSION unless it is one."""
+    from barnabas.coordinator.group.topic_regex import check_regular_expression  # noqa: PLC0415 - needs google-re2
+
+    check_regular_expression(regex)

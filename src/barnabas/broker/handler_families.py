@@ -15,6 +15,7 @@ from barnabas.api.handlers.classic_groups import ClassicGroupsApi
 from barnabas.api.handlers.cluster import ClusterApi
 from barnabas.api.handlers.config_resources import ConfigResourcesApi
 from barnabas.api.handlers.configs import ConfigsApi
+from barnabas.api.handlers.consumer_groups import ConsumerGroupsApi
 from barnabas.api.handlers.controller_requests import ControllerRequestsApi
 from barnabas.api.handlers.delete_records import DeleteRecordsApi
 from barnabas.api.handlers.describe_topic_partitions import DescribeTopicPartitionsApi
@@ -84,6 +85,7 @@ def build_handler_families(  # noqa: PLR0913, PLR0917 - the parts of a whole bro
     return HandlerFamilies(
         alter_configs=AlterConfigsApi(broker_id, ConfigAdmin(repository, metadata, dynamic), authorizer),
         classic_groups=ClassicGroupsApi(groups.classic, authorizer),
+        consumer_groups=ConsumerGroupsApi(groups.consumer, authorizer),
         cluster=ClusterApi(metadata, authorizer),
         config_resources=ConfigResourcesApi(metadata, authorizer),
         configs=ConfigsApi(broker_id, lambda: dynamic.settings, repository.topic_overrides, metadata, authorizer),

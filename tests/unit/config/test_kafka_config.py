@@ -13,7 +13,7 @@ def test_defaults_are_kafkas() -> None:
     assert config.integer("queued.max.requests") == 500
     assert config.integer("socket.request.max.bytes") == 104857600
     assert config.boolean("auto.create.topics.enable")
-    assert config.list("group.coordinator.rebalance.protocols") == ["classic"]
+    assert config.list("group.coordinator.rebalance.protocols") == ["classic", "consumer"]  # Kafka 4.0
     assert config.floating("log.cleaner.io.buffer.load.factor") == 0.9
     assert config.optional_integer("log.retention.ms") is None
     assert config.log_dirs == ["/tmp/kafka-logs"]

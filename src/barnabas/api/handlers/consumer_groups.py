@@ -30,7 +30,7 @@ class ConsumerGroupsApi:
         self._groups = groups
         self._authorizer = authorizer
 
-    def consumer_group_heartbeat(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
+    def heartbeat(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
         """Join, stay or leave; answered when what that changed is stored."""
         if not self._groups.is_enabled:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)

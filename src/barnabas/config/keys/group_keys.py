@@ -1,6 +1,8 @@
 """Settings of consumer groups, share groups and committed offsets.
 
-A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9. Immutable.
+A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9, but that
+group.coordinator.rebalance.protocols and group.consumer.migration.policy default to what Kafka 4's do (decisions/0014).
+Immutable.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ GROUP_KEYS = (
     ConfigKey(
         "group.coordinator.rebalance.protocols",
         ConfigType.LIST,
-        ("classic",),
+        ("classic", "consumer"),
         "Group protocols offered.",
         OneOf(("consumer", "classic", "share", "unknown")),
     ),
@@ -121,7 +123,7 @@ GROUP_KEYS = (
     ConfigKey(
         "group.consumer.migration.policy",
         ConfigType.STRING,
-        "disabled",
+        "bidirectional",
         "KIP-848: whether groups move between the protocols.",
         OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), ignore_case=True),
     ),

@@ -175,11 +175,10 @@ class ConsumerGroup:
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
     ) -> str | None:
         """The assignor that most members ask for, as if `new` were there instead of `old`; None: nobody asks."""
-        counts = self._server_assignors
-        if old is not None or new is not None:
-            counts = counts.copy()
-            _count(counts, _assignor(old), _assignor(new))
-        return max(counts, key=counts.__getitem__) if counts else None
+        counts = self._server_assignors.copy()
+        _count(counts, _assignor(old), _assignor(new))
+        # Of as many votes: the one that nobody asked for before; else "uniform". So Kafka's hash tables have it.
+        return max(counts, key=lambda name: (counts[name], name not in self._server_assignors, name), default=None)
 
     @property
     def classic_member_count(self) -> int:

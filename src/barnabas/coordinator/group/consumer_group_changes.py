@@ -54,10 +54,12 @@ class ConsumerGroupChanges:
         environment: GroupEnvironment,
         timers: ConsumerGroupTimers,
         classic_groups: Callable[[], ClassicSuccession],
+        count_rebalance: Callable[[], None],
     ) -> None:
         self._environment = environment
         self._timers = timers
         self._classic_groups = classic_groups
+        self._count_rebalance = count_rebalance
 
     def write(self, group: Group, outcome: Outcome[T]) -> Written:
         """Append the outcome's records, and let it happen. Under the group's lock.
@@ -65,6 +67,8 @@ class ConsumerGroupChanges:
         Raises ApiError when the local log refuses: nothing has happened then.
         """
         written = Written(group, self._append(group, outcome.records))
+        if outcome.is_rebalance:
+            self._count_rebalance()
         if outcome.downgraded is not None:
             self._timers.end_all(outcome.group)
             group.membership = outcome.downgraded

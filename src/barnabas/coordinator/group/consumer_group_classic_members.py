@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from barnabas.coordinator.group.classic_terms import (
+    UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,
     LeaveAnswer,
@@ -68,6 +69,8 @@ class ConsumerGroupClassicMembers:
 
         def change(membership: ConsumerGroup) -> Outcome[JoinAnswer] | None:
             if not membership.has_members:
+                if terms.member_id != UNKNOWN_MEMBER_ID:
+                    raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
                 return None
             return join(membership, terms, context, environment.config, environment.clock, new_id)
 

@@ -66,6 +66,7 @@ class ConsumerGroupService:
         check_regex: Callable[[str], None],
         classic_groups: Callable[[], ClassicSuccession],
         *,
+        count_rebalance: Callable[[], None] = lambda: None,
         make_member_id: Callable[[], str] = new_member_id,
     ) -> None:
         self._environment = environment
@@ -76,7 +77,7 @@ class ConsumerGroupService:
         self._hashes = TopicHashes()
         self._newest_topics_version = environment.metadata.image.version
         self._timers = ConsumerGroupTimers(environment.clock, environment.timer, self._deadline_over)
-        self.changes = ConsumerGroupChanges(environment, self._timers, classic_groups)
+        self.changes = ConsumerGroupChanges(environment, self._timers, classic_groups, count_rebalance)
         environment.metadata.subscribe(self._metadata_changed)
 
     # -- requests

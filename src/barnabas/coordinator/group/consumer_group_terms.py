@@ -84,9 +84,9 @@ class Outcome(Generic[T]):
     """What a request comes to, before anything has changed: records to be written, and then applied to `group`.
 
     timers: changed when the records are in the log. regexes: to be resolved. checked_image: the metadata image that the
-    group's topics were compared with, None if they were not. is_new: `group` takes the place of what was there, and is
-    made by the records alone. downgraded: what the group becomes instead; then the records are only written.
-    rebalance_reason: why that has to rebalance, None if it need not.
+    group's topics were compared with, None if they were not. is_rebalance: it counts as one. is_new: `group` takes the
+    place of what was there, and is made by the records alone. downgraded: what the group becomes instead; then the
+    records are only written. rebalance_reason: why that has to rebalance, None if it need not.
     """
 
     answer: T
@@ -95,6 +95,7 @@ class Outcome(Generic[T]):
     timers: list[TimerChange] = field(default_factory=list)
     regexes: frozenset[str] = frozenset()
     checked_image: object = None
+    is_rebalance: bool = False
     is_new: bool = False
     downgraded: ClassicGroup | None = None
     rebalance_reason: str | None = None

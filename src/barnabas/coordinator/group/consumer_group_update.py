@@ -84,12 +84,15 @@ class ConsumerGroupUpdate:
         self.timers: list[TimerChange] = []
         self.regexes: frozenset[str] = frozenset()
         self._checked_image: object = None
+        self._is_rebalance = False
         self.group_epoch = group.group_epoch
         self._subscription_type: SubscriptionType | None = None
 
     def outcome(self, answer: T) -> Outcome[T]:
         """What has been collected, with the answer."""
-        return Outcome(answer, self.group, self.records, self.timers, self.regexes, self._checked_image)
+        return Outcome(
+            answer, self.group, self.records, self.timers, self.regexes, self._checked_image, self._is_rebalance
+        )
 
     # -- members
 
@@ -199,6 +202,7 @@ class ConsumerGroupUpdate:
         metadata_hash = self.context.topics.hash_of(after.names())
         if is_new or metadata_hash != group.metadata_hash:
             self._bump_epoch(metadata_hash)
+            self._is_rebalance = True
             self._checked_image = self.context.topics.image
 
     # -- epochs
@@ -215,6 +219,7 @@ class ConsumerGroupUpdate:
         self._subscription_type = after.subscription_type(self._member_count_with(new))
         if is_changed or metadata_hash != self.group.metadata_hash:
             self._bump_epoch(metadata_hash)
+            self._is_rebalance = True
         if self.group.has_partition_metadata:
             self.records.append(tombstone(ConsumerGroupKind.PARTITION_METADATA, GroupKey(self.group.group_id)))
         self._checked_image = self.context.topics.image

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.coordinator.group.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.consumer_group_service import ConsumerGroupService
 from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_loader import GroupLoader
@@ -28,6 +29,7 @@ class GroupCoordinator:
         offsets: OffsetService,
         expiry: OffsetExpiry,
         classic: ClassicGroupService,
+        consumer: ConsumerGroupService,
         admin: GroupAdminService,
     ) -> None:
         self.environment = environment
@@ -36,6 +38,8 @@ class GroupCoordinator:
         self.expiry = expiry
         self.classic = classic
         """JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+        self.consumer = consumer
+        """ConsumerGroupHeartbeat."""
         self.admin = admin
         """Groups listed, described, deleted."""
         self.partition_for = environment.partitions.partition_for

@@ -1,7 +1,7 @@
 """Counts the bytecodes that a network thread runs per request: what a change costs, on a machine too busy to time it.
 
-    python -m benchmarks.bytecodes                                     # produce and fetch, by package
-    python -m benchmarks.bytecodes --cells p-10c --functions 30
+    python -m benchmarks.bytecodes                                     # every cell, by package
+    python -m benchmarks.bytecodes --cells p-10c heartbeat --functions 30
     PYTHONPATH=../other-version/src python -m benchmarks.bytecodes     # the same of another version
 
 The Processor of a broker in this process is traced, opcode by opcode, while a client sends the cell's request one at a
@@ -13,11 +13,12 @@ requests share it.
 from __future__ import annotations
 
 import argparse
+import itertools
 import socket
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,6 +27,8 @@ from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.network.processor import Processor
+from benchmarks.fetch_sessions import IDLE, NEW_SESSION, full_frames, places, session_frames, topic_of
+from benchmarks.group_members import Members
 from benchmarks.systems import SHARED
 from benchmarks.wire_requests import (
     Connection,
@@ -34,6 +37,8 @@ from benchmarks.wire_requests import (
     fetch_frame,
     metadata_frame,
     produce_frame,
+    session_fetch_frame,
+    session_of_fetch_answer,
 )
 
 WARM, COUNTED = 50, 200
@@ -71,6 +76,12 @@ class CountedProcessors:
         return self._stepped
 
 
+FETCHED_TOGETHER = 100
+"""Partitions of the cells of fetch sessions."""
+SESSION_CELLS = {"f-100 full": False, "f-100 in a session": True}
+GROUP_CELLS = {"heartbeat": ("heartbeat", 1), "commit": ("commit", 1), "commit of 10": ("commit", 10)}
+
+
 def _requests(first_offset: int = 0) -> dict[str, bytes]:
     small, _ = batch_of_count(1, 1000), 1
     large, _ = batch_of_size(16 * 1024, 100)
@@ -84,6 +95,30 @@ def _requests(first_offset: int = 0) -> dict[str, bytes]:
     }
 
 
+def _fetches(connection: Connection, *, in_session: bool) -> Iterator[bytes]:
+    """Fetches of many partitions that have nothing new."""
+    topic = topic_of(FETCHED_TOGETHER)
+    if not in_session:
+        return full_frames(FETCHED_TOGETHER, IDLE)
+    frame = session_fetch_frame(topic, places(FETCHED_TOGETHER, 0, IDLE), *NEW_SESSION)
+    return session_frames(FETCHED_TOGETHER, IDLE, session_of_fetch_answer(connection.call(frame)))
+
+
+def _fill_partitions(connection: Connection) -> None:
+    topic = topic_of(FETCHED_TOGETHER)
+    connection.create_topic(topic, FETCHED_TOGETHER)
+    for partition in range(FETCHED_TOGETHER):
+        connection.call(produce_frame(topic, partition, batch_of_count(1, 100), 1))
+
+
+def _member_requests(port: int, kind: str, partitions: int) -> tuple[Connection, Iterator[bytes]]:
+    """The requests of the one member of a group, and its connection."""
+    members = Members("127.0.0.1", port)
+    members.join(1, 1, partitions, prefix=f"{kind}-{partitions}")
+    (member,) = members.all
+    return member.connection, itertools.repeat(getattr(member, kind))
+
+
 def layer_of(file: str) -> str:
     """The package of ours a file belongs to."""
     if "/barnabas/" in file:
@@ -94,12 +129,14 @@ def layer_of(file: str) -> str:
 def main() -> None:
     """Print a line a cell, and the functions if asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cells", nargs="+", default=list(_requests()), choices=list(_requests()))
+    cells = [*_requests(), *SESSION_CELLS, *GROUP_CELLS]
+    parser.add_argument("--cells", nargs="+", default=cells, choices=cells)
     parser.add_argument("--functions", type=int, default=0, help="also list this many functions")
     options = parser.parse_args()
     counted = CountedProcessors()
     with tempfile.TemporaryDirectory() as data_dir:
         settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": data_dir, "num.network.threads": "1"}
+        settings |= {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "0"}
         broker = BrokerServer(KafkaConfig.parse(SERVER_DEFAULTS | SHARED | settings, "the benchmark"))
         broker.startup()
         connection = Connection("127.0.0.1", broker.bound_endpoints[0].port, 4 << 20)
@@ -108,19 +145,29 @@ def main() -> None:
         batch, count = batch_of_size(100_000, 1000)
         for _ in range(OLD_BATCHES):
             connection.call(produce_frame(TOPIC, 0, batch, 1))
-        for name, request in _requests(first_offset=10 * count).items():
-            if name not in options.cells:
-                continue
-            for number in range(WARM + COUNTED):
-                if number == WARM:
-                    counted.counts.clear()
-                    counted.calls.clear()
-                    counted.counting = True
-                connection.call(request)
-            counted.counting = False
+        _fill_partitions(connection)
+        requests = _requests(first_offset=10 * count)
+        for name in options.cells:
+            if name in requests:
+                asking, frames = connection, itertools.repeat(requests[name])
+            elif name in SESSION_CELLS:
+                asking, frames = connection, _fetches(connection, in_session=SESSION_CELLS[name])
+            else:
+                asking, frames = _member_requests(broker.bound_endpoints[0].port, *GROUP_CELLS[name])
+            _count(counted, asking, frames)
             _show(name, counted, options.functions)
         connection.close()
         broker.shutdown()
+
+
+def _count(counted: CountedProcessors, connection: Connection, frames: Iterator[bytes]) -> None:
+    for number in range(WARM + COUNTED):
+        if number == WARM:
+            counted.counts.clear()
+            counted.calls.clear()
+            counted.counting = True
+        connection.call(next(frames))
+    counted.counting = False
 
 
 def _show(name: str, counted: CountedProcessors, functions: int) -> None:

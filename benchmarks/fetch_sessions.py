@@ -45,20 +45,21 @@ class Figures(NamedTuple):
     p50_us: float
 
 
-def _topic(partitions: int) -> str:
+def topic_of(partitions: int) -> str:
+    """A topic for each number of partitions."""
     return f"fetched-{partitions}"
 
 
 def prepare(server: ServerProcess, partitions: int) -> None:
     """A topic with one record in each partition."""
     connection = Connection(server.host, server.port)
-    connection.create_topic(_topic(partitions), partitions)
+    connection.createtopic_of(topic_of(partitions), partitions)
     for partition in range(partitions):
-        check_produce_answer(connection.call(produce_frame(_topic(partitions), partition, batch_of_count(1, 100), 1)))
+        check_produce_answer(connection.call(produce_frame(topic_of(partitions), partition, batch_of_count(1, 100), 1)))
     connection.close()
 
 
-def _places(partitions: int, turn: int, load: str) -> list[FetchPlace]:
+def places(partitions: int, turn: int, load: str) -> list[FetchPlace]:
     """All at their ends, but for one that is at its start when the load is busy."""
     behind = turn % partitions if load == BUSY else -1
     return [FetchPlace(each, 0 if each == behind else 1) for each in range(partitions)]
@@ -68,7 +69,7 @@ def full_frames(partitions: int, load: str) -> Iterator[bytes]:
     """Fetches outside of sessions, encoded before."""
     turns = partitions if load == BUSY else 1
     frames = [
-        session_fetch_frame(_topic(partitions), _places(partitions, turn, load), *NO_SESSION) for turn in range(turns)
+        session_fetch_frame(topic_of(partitions), places(partitions, turn, load), *NO_SESSION) for turn in range(turns)
     ]
     while True:
         yield from frames
@@ -81,7 +82,7 @@ def session_frames(partitions: int, load: str, session_id: int) -> Iterator[byte
         moved = []
         if load == BUSY:
             moved = [FetchPlace(turn % partitions, 1), FetchPlace((turn + 1) % partitions, 0)]
-        yield session_fetch_frame(_topic(partitions), moved if partitions > 1 else moved[1:], session_id, epoch)
+        yield session_fetch_frame(topic_of(partitions), moved if partitions > 1 else moved[1:], session_id, epoch)
         epoch += 1
         turn += 1
 
@@ -92,7 +93,7 @@ def run(server: ServerProcess, partitions: int, load: str, kind: str, seconds: f
     if kind == FULL:
         frames = full_frames(partitions, load)
     else:
-        answer = connection.call(session_fetch_frame(_topic(partitions), _places(partitions, 0, load), *NEW_SESSION))
+        answer = connection.call(session_fetch_frame(topic_of(partitions), places(partitions, 0, load), *NEW_SESSION))
         frames = session_frames(partitions, load, session_of_fetch_answer(answer))
     times = []
     clock = time.perf_counter

@@ -13,7 +13,15 @@ from tests.support.apache_kafka import ApacheKafka, need_apache_kafka
 from tests.support.apache_kafka_4 import ApacheKafka4
 from tests.support.maven import CounterpartMissing, fetch_jars
 from tests.support.requirements import need
-from tests.support.server_fixtures import MODES, SERVER_PROPERTIES, Server, SharedServers, shared_servers, topic
+from tests.support.server_fixtures import (
+    MODES,
+    SERVER_PROPERTIES,
+    Server,
+    SharedServers,
+    make_server,
+    shared_servers,
+    topic,
+)
 from tests.tools.kafka_tools import POMS, KafkaTools, SameSteps
 
 __all__ = ["shared_servers", "topic"]
@@ -67,7 +75,15 @@ def same_release(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) ->
         yield kafka
 
 
+@pytest.fixture(scope="session")
+def ours_for_release(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Our broker beside it, with the same groups and no others."""
+    server = make_server(MODES[0], tmp_path_factory.mktemp(f"ours-{tools.release}"))
+    with server.running():
+        yield server
+
+
 @pytest.fixture
-def same_group_steps(tools: KafkaTools, ours: Server, same_release: ApacheKafka) -> SameSteps:
+def same_group_steps(tools: KafkaTools, ours_for_release: Server, same_release: ApacheKafka) -> SameSteps:
     """Runs a step about groups on both."""
-    return SameSteps(tools, ours, same_release)
+    return SameSteps(tools, ours_for_release, same_release)

@@ -102,8 +102,10 @@ def test_a_group_without_members_is_reset_described_and_deleted(group_steps: Gro
     assert group_steps.group in listed.stdout.splitlines()
     assert group_steps.run("--delete-offsets", "--topic", f"{group_steps.topic}:0").status == 0
     group_steps.describe()
-    group_steps.run("--delete-offsets", "--topic", group_steps.topic)
     group_steps.run("--delete-offsets", "--topic", f"{group_steps.topic}-missing")
+    if group_steps.steps.tools.release == "3.9":  # 4 lets a group without offsets be until it looks for such groups
+        group_steps.run("--delete-offsets", "--topic", group_steps.topic)
+        group_steps.describe()
     group_steps.reset("--to-earliest", "--execute")
     assert "was successful" in group_steps.run("--delete").stdout
     group_steps.run("--delete")
@@ -207,27 +209,35 @@ def test_the_consumers_that_are_tools_read_in_groups(group_steps: GroupSteps) ->
 
 
 def test_the_verifiable_consumer(group_steps: GroupSteps) -> None:
-    is_4 = group_steps.steps.tools.release == "4"
+    steps = group_steps.steps
+    is_4 = steps.tools.release == "4"
     for protocol in ("classic", "consumer") if is_4 else ("classic",):
         group = f"{group_steps.group}-{protocol}"
-        verified = group_steps.steps.tools.run(
-            group_steps.steps.ours,
-            "kafka-verifiable-consumer",
-            *("--topic", group_steps.topic, "--group-id", group, "--reset-policy", "earliest"),
-            *("--max-messages", str(sum(RECORDS)), *(("--group-protocol", protocol) if is_4 else ())),
-        )
-        events = [json.loads(line) for line in verified.stdout.splitlines() if line.startswith("{")]
-        names = [event["name"] for event in events]
-        assert (names[0], names[-1]) == ("startup_complete", "shutdown_complete"), verified.text
-        assigned = next(event for event in events if event["name"] == "partitions_assigned")
-        assert {place["partition"] for place in assigned["partitions"]} == {0, 1}
-        consumed = sum(event["count"] for event in events if event["name"] == "records_consumed")
-        assert consumed == sum(RECORDS)
-        commits = [event for event in events if event["name"] == "offsets_committed"]
-        assert commits
-        assert all(event["success"] for event in commits)
-        committed = {place["partition"]: place["offset"] for event in commits for place in event["offsets"]}
-        assert committed == dict(enumerate(RECORDS))
+        for server in (steps.ours, steps.theirs):
+            verified = steps.tools.run(
+                server,
+                "kafka-verifiable-consumer",
+                *("--topic", group_steps.topic, "--group-id", group, "--reset-policy", "earliest"),
+                *("--max-messages", str(sum(RECORDS)), *(("--group-protocol", protocol) if is_4 else ())),
+            )
+            check_verified(verified)
+        steps.run(GROUPS, "--describe", "--group", group)
+
+
+def check_verified(verified: ToolOutput) -> None:
+    """It read everything once and committed that."""
+    events = [json.loads(line) for line in verified.stdout.splitlines() if line.startswith("{")]
+    names = [event["name"] for event in events]
+    assert (names[0], names[-1]) == ("startup_complete", "shutdown_complete"), verified.text
+    assigned = [place for event in events if event["name"] == "partitions_assigned" for place in event["partitions"]]
+    assert {place["partition"] for place in assigned} == {0, 1}
+    consumed = sum(event["count"] for event in events if event["name"] == "records_consumed")
+    assert consumed == sum(RECORDS)
+    commits = [event for event in events if event["name"] == "offsets_committed"]
+    assert commits
+    assert all(event["success"] for event in commits)
+    committed = {place["partition"]: place["offset"] for event in commits for place in event["offsets"]}
+    assert committed == dict(enumerate(RECORDS))
 
 
 def test_a_streams_application_is_reset(group_steps: GroupSteps) -> None:

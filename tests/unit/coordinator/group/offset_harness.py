@@ -1,0 +1,165 @@
+"""A coordinator of offsets over a real log on a simulated disk; clock, scheduler, replicas move when tests say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.coordinator.group.classic_group import ClassicGroup
+from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.group_environment import GroupEnvironment
+from barnabas.coordinator.group.group_loader import GroupLoader
+from barnabas.coordinator.group.group_log import GroupLog
+from barnabas.coordinator.group.group_partitions import GroupPartitions
+from barnabas.coordinator.group.group_restore import restore_memberships
+from barnabas.coordinator.group.group_table import GroupTable
+from barnabas.coordinator.group.membership import GroupType
+from barnabas.coordinator.group.offset_expiry import OffsetExpiry
+from barnabas.coordinator.group.offset_service import OffsetService
+from barnabas.coordinator.group.offset_terms import CommitTerms, FetchTerms, OffsetToCommit
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
+from barnabas.records.memory_records import any_batches
+from barnabas.replica.partition_fetch import PartitionFetch
+from barnabas.runtime.lock_order import check_no_lock_held
+from barnabas.storage.fetch_data import FetchIsolation
+from tests.unit.replica.replica_harness import ANOTHER, TOPIC_ID, US, Replicas
+from tests.unit.storage.log_harness import Broker
+
+GROUP = "group"
+PARTITIONS = 3
+
+
+class RecordedService:
+    """Notes what loading says of groups."""
+
+    def __init__(self) -> None:
+        self.restored_ids: list[str] = []
+        self.unloaded_ids: list[str] = []
+
+    def restored(self, group: Group) -> None:
+        check_no_lock_held("restoring")
+        self.restored_ids.append(group.group_id)
+
+    def unloaded(self, group: Group) -> None:
+        check_no_lock_held("unloading")
+        assert group.is_removed
+        self.unloaded_ids.append(group.group_id)
+
+
+class GroupBroker:
+    """Leads `PARTITIONS` partitions of `__consumer_offsets`, loaded and served unless a test says otherwise."""
+
+    def __init__(self, broker: Broker | None = None, *, lead: bool = True, **settings: Any) -> None:
+        self.replicas = Replicas(broker)
+        self.clock = self.replicas.clock
+        self.scheduler = self.replicas.broker.scheduler
+        config = GroupConfig(num_partitions=PARTITIONS, **settings)
+        self.partitions = GroupPartitions(self.replicas.metadata, config.num_partitions)
+        self.table = GroupTable(self.partitions, lambda group_id: ClassicGroup(group_id, self.clock))
+        self.environment = GroupEnvironment(
+            config=config,
+            clock=self.clock,
+            timer=self.replicas.timer,
+            scheduler=self.scheduler,
+            actions=self.replicas.actions,
+            metadata=self.replicas.metadata,
+            partitions=self.partitions,
+            table=self.table,
+            log=GroupLog(self.replicas.manager, config, self.clock),
+        )
+        self.memberships = RecordedService()
+        self.loader = GroupLoader(
+            self.environment,
+            self.replicas.manager.partition_or_error,
+            lambda records: restore_memberships(records, self.clock),
+            {GroupType.CLASSIC: self.memberships, GroupType.CONSUMER: self.memberships},
+            cpu_times=(lambda: 0, lambda: 0),
+        )
+        self.offsets = OffsetService(self.environment)
+        self.expiry = OffsetExpiry(self.environment)
+        self.partitions.start()
+        if lead:
+            self.lead()
+
+    def lead(self, *, epoch: int = 0, isr: Sequence[int] = (US,), is_new: bool = True) -> None:
+        """Become the leader of all partitions, and load them."""
+        for partition in range(PARTITIONS):
+            self.replicas.lead(GROUP_METADATA_TOPIC, partition, isr=isr, leader_epoch=epoch, is_new=is_new)
+            self.loader.load(partition, epoch)
+        self.scheduler.tick()
+
+    def announce(self, *topics: str, deleted: Sequence[str] = ()) -> None:
+        """Put topics of two partitions into the metadata image, or take them out."""
+
+        def state(topic: str, leader: int) -> UpdateMetadataRequest.UpdateMetadataTopicState:
+            states = [
+                UpdateMetadataRequest.UpdateMetadataPartitionState(
+                    partition_index=number, leader=leader, leader_epoch=0, isr=[US], replicas=[US]
+                )
+                for number in range(2)
+            ]
+            return UpdateMetadataRequest.UpdateMetadataTopicState(topic, TOPIC_ID, states)
+
+        told = [state(topic, US) for topic in topics] + [state(topic, -2) for topic in deleted]
+        self.replicas.manager.update_metadata(
+            UpdateMetadataRequest(controller_id=US, controller_epoch=1, topic_states=told)
+        )
+
+    def commit(
+        self,
+        *offsets: tuple[str, int, int],
+        group: str = GROUP,
+        member: str = "",
+        generation: int = -1,
+        metadata: str = "",
+        timestamp_ms: int = -1,
+        retention_ms: int = -1,
+    ) -> list[Sequence[ErrorCode]]:
+        """Commit (topic, partition, offset); the answer appears in what is returned."""
+        answers: list[Sequence[ErrorCode]] = []
+
+        def answered(errors: Sequence[ErrorCode]) -> None:
+            check_no_lock_held("answering")
+            answers.append(errors)
+
+        terms = CommitTerms(group, member, None, generation, retention_ms)
+        wanted = [OffsetToCommit(topic, number, at, -1, metadata, timestamp_ms) for topic, number, at in offsets]
+        self.offsets.commit_offsets(terms, wanted, answered)
+        self.replicas.actions.run_all()
+        assert len(answers) <= 1
+        return answers
+
+    def committed(self, group: str = GROUP) -> dict[tuple[str, int], int]:
+        """Everything that a group has committed."""
+        found = self.offsets.fetch_offsets(FetchTerms(group, None))
+        assert found.error is ErrorCode.NONE
+        return {(topic, each.partition): each.offset for topic, offsets in found.topics for each in offsets}
+
+    def records(self, group: str = GROUP) -> list[tuple[bytes, bytes | None]]:
+        """Keys and values in the log of the group's partition, as they were written."""
+        log = self.log(group)
+        data = log.read(log.log_start_offset, 1 << 20, FetchIsolation.LOG_END).records
+        content = data if isinstance(data, bytes) else data.read()
+        return [(record.key, record.value) for batch in any_batches(content) for record in batch.records()]
+
+    def log(self, group: str = GROUP) -> Any:
+        """The log of a group's partition."""
+        partition = self.partitions.partition_for(group)
+        return self.replicas.partition(GROUP_METADATA_TOPIC, partition).log
+
+    def follow(self, group: str = GROUP) -> None:
+        """The other replica has everything of the group's partition."""
+        partition = self.partitions.partition_for(group)
+        fetch = PartitionFetch(GROUP_METADATA_TOPIC, partition, self.log(group).log_end_offset, 1 << 20)
+        self.replicas.fetch(fetch, replica_id=ANOTHER, isolation=FetchIsolation.LOG_END)
+
+    def restarted(self, **settings: Any) -> GroupBroker:
+        """Another coordinator over the same logs, loaded."""
+        for partition in range(PARTITIONS):
+            self.replicas.stop(GROUP_METADATA_TOPIC, partition, leader_epoch=-1, delete=False)
+        again = GroupBroker(self.replicas.broker, lead=False, **settings)
+        again.lead(epoch=1, is_new=False)
+        return again

@@ -119,7 +119,7 @@ class ClassicGroupService:
                         member_id = self._new_member_id(terms) if is_new else terms.member_id
                         join(classic, terms, on_complete, self._config, member_id)
                         follow_up = self._written(group, classic)
-        except ApiError as failure:  # the group was given up between the check and here
+        except ApiError as failure:  # perhaps the group was given up between the check and here
             on_complete(JoinAnswer(failure.code, terms.member_id))
             return
         if follow_up is not None:
@@ -274,13 +274,18 @@ class ClassicGroupService:
     # What follows.
 
     def _membership_to_join(self, group: Group, is_new: bool) -> ClassicGroup | None:
-        """The group's members, if they speak the classic protocol; if there are none they do so from now on."""
+        """The group's members, if they speak the classic protocol; if there are none they do so from now on.
+
+        ApiError: that could not be written down.
+        """
         membership = group.membership
         if isinstance(membership, ClassicGroup):
             return membership
         if membership.has_members or not is_new:
             return None
-        self._environment.log.append(group.partition, membership.tombstones(), StoredFor.CLASSIC_GROUP)
+        removal = self._environment.log.append(group.partition, membership.tombstones(), StoredFor.CLASSIC_GROUP)
+        if removal.error is not ErrorCode.NONE:
+            raise ApiError(removal.error)
         classic = ClassicGroup(group.group_id, self._environment.clock)
         group.membership = classic
         return classic

@@ -98,22 +98,22 @@ def build_group_coordinator(
     offsets, expiry = OffsetService(environment), OffsetExpiry(environment)
     admin = GroupAdminService(environment, classic.removed)
     coordinator = GroupCoordinator(environment, loader, offsets, expiry, classic, consumer, admin)
-    registry.family(
-        GroupMetrics(
-            environment.table,
-            {
-                "offset-commit": lambda: offsets.committed_count,
-                "offset-expiration": lambda: expiry.expired_count,
-                "offset-deletion": lambda: offsets.deleted_count,
-                "group-completed-rebalance": lambda: rebalances.classic,
-                "consumer-group-rebalance": lambda: rebalances.consumer,
-            },
-            loader.load_times,
-            clock,
-        )
-    )
+    registry.family(_metrics_of(coordinator, rebalances))
     replicas.leadership_listeners.add(coordinator.leadership_changed)
     return coordinator
+
+
+def _metrics_of(coordinator: GroupCoordinator, rebalances: RebalanceCounts) -> GroupMetrics:
+    offsets, expiry = coordinator.offsets, coordinator.expiry
+    counts = {
+        "offset-commit": lambda: offsets.committed_count,
+        "offset-expiration": lambda: expiry.expired_count,
+        "offset-deletion": lambda: offsets.deleted_count,
+        "group-completed-rebalance": lambda: rebalances.classic,
+        "consumer-group-rebalance": lambda: rebalances.consumer,
+    }
+    environment = coordinator.environment
+    return GroupMetrics(environment.table, counts, coordinator.loader.load_times, environment.clock)
 
 
 @cache

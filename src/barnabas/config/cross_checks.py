@@ -30,6 +30,7 @@ def check_settings(config: KafkaConfig) -> None:
     _check_logs(config)
     _check_replication(config)
     _check_limits(config)
+    _check_consumer_groups(config)
 
 
 def _require(condition: bool, name: str, message: str) -> None:
@@ -158,3 +159,21 @@ def _check_limits(config: KafkaConfig) -> None:
             "max.connections.per.ip",
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
         )
+
+
+def _check_consumer_groups(config: KafkaConfig) -> None:
+    """What members of KIP-848's groups are told lies within what they may be told. Kafka: GroupCoordinatorConfig."""
+    for what in ("heartbeat.interval.ms", "session.timeout.ms"):
+        least, most, told = (f"group.consumer.{kind}{what}" for kind in ("min.", "max.", ""))
+        for name, other in ((most, least), (told, least)):
+            _require(
+                config.integer(name) >= config.integer(other), name, f"{name} must be greater than or equal to {other}"
+            )
+        _require(config.integer(told) <= config.integer(most), told, f"{told} must be less than or equal to {most}")
+    interval, timeout = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
+    _require(config.integer(interval) < config.integer(timeout), interval, f"{interval} must be less than {timeout}")
+    _require(
+        bool(config.list("group.consumer.assignors")),
+        "group.consumer.assignors",
+        "group.consumer.assignors must not be empty",
+    )

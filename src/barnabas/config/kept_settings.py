@@ -42,15 +42,13 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there are no consumer groups yet",
+        "there is one group coordinator, which works on the threads of requests and of the scheduler",
+        "group.coordinator.append.linger.ms group.coordinator.new.enable group.coordinator.threads",
+    ),
+    (
+        "there are no share groups yet",
         """
-        group.consumer.assignors group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
-        group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
-        group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
-        group.consumer.session.timeout.ms group.coordinator.append.linger.ms group.coordinator.new.enable
-        group.coordinator.rebalance.protocols group.coordinator.threads group.initial.rebalance.delay.ms
-        group.max.session.timeout.ms group.max.size group.min.session.timeout.ms group.share.delivery.count.limit
-        group.share.enable group.share.heartbeat.interval.ms group.share.max.groups
+        group.share.delivery.count.limit group.share.enable group.share.heartbeat.interval.ms group.share.max.groups
         group.share.max.heartbeat.interval.ms group.share.max.record.lock.duration.ms
         group.share.max.session.timeout.ms group.share.max.size group.share.min.heartbeat.interval.ms
         group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms

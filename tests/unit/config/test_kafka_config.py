@@ -47,6 +47,11 @@ def test_table_is_complete_and_its_defaults_pass_their_own_validators() -> None:
         ("inter.broker.protocol.version", "3.9-IV1", "is not a valid version"),
         ("log.retention.hours", "0", "must be unlimited"),
         ("queued.max.request.bytes", "10", "must be larger or equal to socket.request.max.bytes"),
+        ("group.consumer.assignors", "uniform,my.Assignor", "Invalid value my.Assignor"),
+        ("group.consumer.assignors", "", "must not be empty"),
+        ("group.consumer.session.timeout.ms", "6000", "than or equal to group.consumer.min.session.timeout.ms"),
+        ("group.consumer.session.timeout.ms", "70000", "than or equal to group.consumer.max.session.timeout.ms"),
+        ("group.consumer.max.heartbeat.interval.ms", "100", "equal to group.consumer.min.heartbeat.interval.ms"),
     ],
 )
 def test_wrong_values_are_refused_in_kafkas_words(name: str, text: str, message: str) -> None:

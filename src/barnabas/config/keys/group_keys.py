@@ -119,6 +119,14 @@ GROUP_KEYS = (
             "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
         ),
         "KIP-848: assignors on the server, the first is the default.",
+        OneOf(
+            (
+                "uniform",
+                "range",
+                "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
+                "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+            )
+        ),
     ),
     ConfigKey(
         "group.consumer.migration.policy",

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
+from barnabas.config.config_key import OneOf
 from barnabas.coordinator.group.assignors.built_in import assignors_named
 from barnabas.coordinator.group.assignors.partition_assignor import (
     Assignment,
@@ -138,6 +140,12 @@ def test_a_topic_that_does_not_exist(name: str) -> None:
 def test_names() -> None:
     java = "org.apache.kafka.coordinator.group.assignor.UniformAssignor"
     assert list(assignors_named(["range", java])) == ["range", "uniform"], "in their order"
-    for wrong in (["sticky"], ["range", "range"], ["uniform", java]):
-        with pytest.raises(ValueError, match="assignor"):
-            assignors_named(wrong)
+    assert list(assignors_named(["uniform", "range", java])) == ["uniform", "range"], "twice is no harm"
+    with pytest.raises(ValueError, match="sticky is not a known assignor"):
+        assignors_named(["sticky"])
+
+
+def test_every_assignor_that_the_setting_takes_is_there() -> None:
+    allowed = BROKER_CONFIG_KEYS["group.consumer.assignors"].validator
+    assert isinstance(allowed, OneOf)
+    assert assignors_named(allowed.allowed).keys() == ASSIGNORS.keys()

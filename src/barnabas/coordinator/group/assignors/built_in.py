@@ -24,14 +24,12 @@ _BY_SETTING: Final = {
 def assignors_named(names: Iterable[str]) -> dict[str, PartitionAssignor]:
     """The assignors by name, in the order of the setting: the first is the default. Their Java classes are names too.
 
-    ValueError: there is no such assignor (classes of users' own cannot be loaded), or one is named twice.
+    ValueError: there is no such assignor (classes of users' own cannot be loaded).
     """
     assignors: dict[str, PartitionAssignor] = {}
     for name in names:
         assignor = _BY_SETTING.get(name)
         if assignor is None:
             raise ValueError(f"{name} is not a known assignor; there are {', '.join(a.name for a in _BUILT_IN)}")
-        if assignor.name in assignors:
-            raise ValueError(f"The assignor {assignor.name} is named twice")
-        assignors[assignor.name] = assignor
+        assignors.setdefault(assignor.name, assignor)
     return assignors

@@ -125,14 +125,16 @@ class DecoderSource:
             return "B", 1
         return ("h", 2) if field.wire_type is WireType.STRING and not field.is_array else ("i", 4)
 
-    def _nested(self, field: FieldSchema, name: str, pending: list[tuple[str, str, int]], depth: int) -> None:
+    def _nested(
+        self, field: FieldSchema, name: str, pending: list[tuple[str, str, int]], depth: int, null: str = "< 0"
+    ) -> None:
         """Read a struct that is a field by itself; a nullable one has a byte before it, below 0 for null."""
         assert field.struct is not None
         if field.is_nullable(self._version):
             mark = self._writer.name("n")
             pending.append((mark, "b", 1))
             self._read(pending, depth)
-            self._line(depth, f"if {mark} < 0:")
+            self._line(depth, f"if {mark} {null}:")
             self._line(depth + 1, f"{name} = None")
             self._line(depth, "else:")
             self._line(depth + 1, f"{name} = {self._struct(field.struct, depth + 1)}")
@@ -233,7 +235,7 @@ class DecoderSource:
         if not field.is_array and field.wire_type.is_fixed:
             self._read([(name, field.wire_type.format, field.wire_type.size)], depth)
         elif not field.is_array and field.struct is not None:
-            self._nested(field, name, pending, depth)
+            self._nested(field, name, pending, depth, null="<= 0")  # an unsigned varint, unlike that of untagged ones
         else:
             length = self._writer.name("n")
             self._read([(length, "B", 1)], depth)

@@ -124,13 +124,15 @@ class EncoderSource:
         packer = self._writer.packer("".join(entry[1] for entry in values))
         return f"{packer}({', '.join(entry[0] for entry in values)})"
 
-    def _nested(self, field: FieldSchema, name: str, pending: _Pending, depth: int, out: str) -> None:
+    def _nested(
+        self, field: FieldSchema, name: str, pending: _Pending, depth: int, out: str, null: str = "\\xff"
+    ) -> None:
         """Write a struct that is a field by itself; a nullable one after a byte that says whether it is there."""
         assert field.struct is not None
         if field.is_nullable(self._version):
             self._write(pending, depth, out)
             self._line(depth, f"if {name} is None:")
-            self._line(depth + 1, f'{out} += b"\\xff"')
+            self._line(depth + 1, f'{out} += b"{null}"')
             self._line(depth, "else:")
             self._line(depth + 1, f'{out} += b"\\x01"')
             self._struct(field.struct, name, depth + 1, out)
@@ -273,6 +275,6 @@ class EncoderSource:
         if not field.is_array and field.wire_type.is_fixed:
             self._line(depth, f"{out} += {self._pack([(name, field.wire_type.format)])}")
         elif not field.is_array and field.struct is not None:
-            self._nested(field, name, [], depth, out)
+            self._nested(field, name, [], depth, out, null="\\x00")  # as an unsigned varint, unlike untagged ones
         else:
             self._sized(field, name, [], depth, out)

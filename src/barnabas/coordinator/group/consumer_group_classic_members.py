@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from barnabas.coordinator.group.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic_terms import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
@@ -25,6 +26,7 @@ from barnabas.coordinator.group.consumer_group_classic_requests import heartbeat
 from barnabas.coordinator.group.consumer_group_service import ConsumerGroupService, new_member_id
 from barnabas.coordinator.group.consumer_group_terms import Outcome, T
 from barnabas.coordinator.group.group_environment import GroupEnvironment
+from barnabas.coordinator.group.group_log import StoredFor
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 
@@ -69,13 +71,13 @@ class ConsumerGroupClassicMembers:
 
         def change(membership: ConsumerGroup) -> Outcome[JoinAnswer] | None:
             if not membership.has_members:
-                if terms.member_id != UNKNOWN_MEMBER_ID:
-                    raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
                 return None
             return join(membership, terms, context, environment.config, environment.clock, new_id)
 
         try:
             changed = self._change(terms.group_id, change)
+            if changed is None and terms.member_id != UNKNOWN_MEMBER_ID:
+                self._forget_if_empty(terms.group_id)
         except ApiError as error:
             on_complete(JoinAnswer(error.code, terms.member_id))
             return
@@ -136,6 +138,24 @@ class ConsumerGroupClassicMembers:
             on_complete(outcome.answer if error is ErrorCode.NONE else LeaveAnswer(error))
 
         self._changes.finish(written, answer)
+
+    def _forget_if_empty(self, group_id: str) -> None:
+        """A member joins a group by the classic protocol that has no members: what it was before is over.
+
+        UNKNOWN_MEMBER_ID: it was a consumer group, which did not give the member its id.
+        """
+        environment = self._environment
+        with environment.table.locked(group_id) as group:
+            membership = None if group is None else group.membership
+            if group is None or not isinstance(membership, ConsumerGroup) or membership.has_members:
+                return
+            stored = environment.log.append(group.partition, membership.tombstones(), StoredFor.CONSUMER_GROUP)
+            if stored.position < 0:
+                raise ApiError(stored.error)
+            group.membership = ClassicGroup(group_id, environment.clock)
+            if group.offsets.is_empty:
+                environment.table.remove(group)
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _change(
         self, group_id: str, change: Callable[[ConsumerGroup], Outcome[T] | None]

@@ -98,7 +98,7 @@ class ConsumerGroupMember:
         """The same with what a record of kind 5 says."""
         kept = value.classic_member_metadata
         classic = None
-        if kept is not None:
+        if kept is not None and kept.supported_protocols:
             protocols = tuple((protocol.name, protocol.metadata) for protocol in kept.supported_protocols)
             classic = ClassicMetadata(kept.session_timeout_ms, protocols)
         return replace(

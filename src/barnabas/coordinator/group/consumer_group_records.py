@@ -90,8 +90,9 @@ class MemberMetadataValue(Record, versions="0", flexible="0+"):
     subscribed_topic_regex: str | None = field("0+", nullable="0+", default=None)
     rebalance_timeout_ms: Int32 = field("0+", default=-1)
     server_assignor: str | None = field("0+", nullable="0+", default=None)
+    # Without a default: Kafka writes null, too. In records that lack it, it is empty.
     classic_member_metadata: MemberMetadataValue.ClassicMemberMetadata | None = field(
-        "0+", nullable="0+", tag=0, tagged="0+", default=None
+        "0+", nullable="0+", tag=0, tagged="0+"
     )
 
     class ClassicMemberMetadata(Struct):

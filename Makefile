@@ -40,6 +40,10 @@ chaos: $(VENV)/.installed-test ## kill -9 a loaded broker for ten minutes, 200 t
 fuzz: $(VENV)/.installed-test ## mutated requests of every API and version against a broker, for ten minutes (ARGS="--seed 7")
 	$(BIN)/python -m tests.fuzz.campaign $(ARGS)
 
+.PHONY: groups
+groups: $(VENV)/.installed-test ## groups of seven client libraries: every exam (20 minutes; needs Java, Maven, Node and Go)
+	$(BIN)/python -m pytest tests/groups $(PYTEST_ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.installed-test ## check style and the layers
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""The client libraries whose consumers sit the exams: how each is started, and what it can do."""
+"""The client libraries whose consumers sit the exams, ours among them: how each is started, and what it can do."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ AIOKAFKA = Library("aiokafka", _python("aiokafka_member"), is_cooperative=False)
 KAFKAJS = Library("kafkajs", member_builds.kafkajs_member, is_static=False, is_cooperative=False)
 FRANZ_GO = Library("franz-go", member_builds.franz_go_member, speaks_consumer_protocol=True)
 JAVA = Library("java", member_builds.java_member, speaks_consumer_protocol=True)
+BARNABAS = Library("barnabas", _python("barnabas_member"))
 
-LIBRARIES = (CONFLUENT_KAFKA, KAFKA_PYTHON, AIOKAFKA, KAFKAJS, FRANZ_GO, JAVA)
+LIBRARIES = (CONFLUENT_KAFKA, KAFKA_PYTHON, AIOKAFKA, KAFKAJS, FRANZ_GO, JAVA, BARNABAS)
 
 
 def need_libraries(libraries: Iterable[Library]) -> None:

@@ -1,4 +1,4 @@
-"""Six client libraries in one group: all are given their share, as members come, leave and die; nothing is lost.
+"""Seven client libraries in one group: all are given their share, as members come, leave and die; nothing is lost.
 
 The classic protocol, with the assignors that all of them know. Whoever comes first leads: it shares out the
 partitions.

@@ -1,0 +1,113 @@
+"""Our own clients as a member of a group (see talk.py)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from barnabas.clients.consumer import Consumer, TopicPartition
+from barnabas.clients.consumer.rebalance_listener import RebalanceListener
+from barnabas.clients.errors import ClientTimeout, CommitFailed
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.producer import Producer
+from barnabas.protocol.errors import ApiError
+from tests.groups.members.talk import (
+    BATCH_RECORDS,
+    POLL_MS,
+    Commands,
+    Positions,
+    Settings,
+    Taken,
+    tell,
+    tell_committed,
+    tell_records,
+)
+
+SECONDS = 60
+
+
+class _Listener(RebalanceListener):
+    def __init__(self, positions: Positions) -> None:
+        self._positions = positions
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        tell("assigned", partitions=[(place.topic, place.partition) for place in partitions])
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self._gone(partitions, is_lost=False)
+
+    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self._gone(partitions, is_lost=True)
+
+    def _gone(self, places: Sequence[TopicPartition], *, is_lost: bool) -> None:
+        gone = [(place.topic, place.partition) for place in places]
+        self._positions.forget(gone)
+        tell("revoked", partitions=gone, lost=is_lost)
+
+
+class BarnabasMember:
+    """One consumer, on one thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._positions = Positions()
+        self._consumer = Consumer(
+            settings.bootstrap,
+            group_id=settings.group,
+            group_instance_id=settings.instance or None,
+            client_id="barnabas",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=POLL_MS,
+            max_poll_records=BATCH_RECORDS,
+            metadata_max_age_ms=3000,
+            session_timeout_ms=settings.session_ms,
+            heartbeat_interval_ms=settings.heartbeat_ms,
+            partition_assignment_strategy=[settings.assignor],
+        )
+        self._producer = Producer(settings.bootstrap, linger_ms=0)
+
+    def run(self) -> None:
+        """Work until told to close."""
+        commands = Commands()
+        self._consumer.subscribe(self._settings.topics.split(","), listener=_Listener(self._positions))
+        while (command := commands.next()) != "close":
+            if command == "commit":
+                self._commit()
+            polled = self._consumer.poll(POLL_MS)
+            self._work_on([Taken(each.topic, each.partition, each.offset, each.value or b"") for each in polled])
+        self._consumer.close()
+        self._producer.close()
+        tell("closed")
+
+    def _work_on(self, records: list[Taken]) -> None:
+        if not records:
+            return
+        if self._settings.sink:
+            for future in [self._producer.send(self._settings.sink, record.value) for record in records]:
+                future.result(SECONDS)
+        time.sleep(self._settings.pause_ms / 1000)
+        tell_records(records)
+        self._positions.worked_on(records)
+        if self._settings.commit == "batch":
+            self._commit()
+
+    def _commit(self) -> None:
+        offsets = self._positions.take()
+        try:
+            self._consumer.commit_sync(
+                {TopicPartition(*place): OffsetAndMetadata(offset) for place, offset in offsets.items()}
+            )
+        except (CommitFailed, ApiError, ClientTimeout) as refused:
+            tell("commit_refused", reason=repr(refused))
+        else:
+            tell_committed(offsets)
+
+
+if __name__ == "__main__":
+    try:
+        BarnabasMember(Settings.of_command_line()).run()
+    except (ApiError, ClientTimeout) as failure:
+        tell("failed", reason=repr(failure))
+        sys.exit(1)

@@ -14,6 +14,7 @@ from barnabas.config.kept_settings import KEPT_KEYS
 from barnabas.config.log_config import field_name
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from tests.architecture.command_line_page import command_line_page
+from tests.architecture.group_states_page import group_states_page
 from tests.architecture.source_tree import ROOT, modules, string_literals
 
 TABLES_AND_CHECKS = (
@@ -143,6 +144,7 @@ def _api_row(handler: Handler) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/command-line.md": command_line_page,
     "docs/configuration.md": configuration_page,
+    "docs/group-states.md": group_states_page,
     "docs/protocol-coverage.md": protocol_coverage_page,
 }
 """Path in the repository -> what it should say."""

@@ -1,6 +1,6 @@
 """The states of a classic group, what moves it from one to another, and what each state answers: tables.
 
-Read by `classic_group`; pure. The diagram of `docs/architecture.md` is drawn from `TRANSITIONS` (`state_diagram`).
+Read by `classic_group`; pure. `docs/group-states.md` is drawn from `TRANSITIONS`.
 Kafka: GroupState of kafka.coordinator.group.GroupMetadata, with the `currentState match` of GroupCoordinator.
 """
 
@@ -31,15 +31,16 @@ class ClassicState(enum.Enum):
 
 
 class ClassicEvent(enum.Enum):
-    """What moves a group."""
+    """What moves a group. A change is also a leader that wants a rebalance; NOBODY_JOINED: static members are left,
+    which stay until their sessions are over."""
 
-    MEMBERS_CHANGED = "a member came, went, or can do something else"
-    JOINS_OVER = "all have joined, or the time for it is over"
-    NOBODY_LEFT = "the joins are over, and nobody is in the group"
-    NOBODY_JOINED = "the time is over, and only static members are left, none of which has joined"
-    ASSIGNMENT_STORED = "the leader's assignment is stored"
-    ASSIGNMENT_LOST = "the leader's assignment could not be stored"
-    ENDED = "the group is deleted, or moves to another broker"
+    MEMBERS_CHANGED = "members come, go or change"
+    JOINS_OVER = "all have joined, or their time is over"
+    NOBODY_LEFT = "joins are over, nobody is left"
+    NOBODY_JOINED = "time is over, nobody has joined"
+    ASSIGNMENT_STORED = "assignment stored"
+    ASSIGNMENT_LOST = "assignment not stored"
+    ENDED = "deleted, or coordinated elsewhere"
 
 
 class ClassicEffect(enum.Enum):
@@ -130,12 +131,3 @@ DELETION_ERRORS: Final[Mapping[ClassicState, ErrorCode]] = {
     _STABLE: ErrorCode.NON_EMPTY_GROUP,
     _DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
-
-
-def state_diagram() -> str:
-    """The table as a Mermaid diagram, one line a transition, in the table's order."""
-    lines = ["stateDiagram-v2", f"    [*] --> {_EMPTY.value}"]
-    for (state, event), (target, effects) in TRANSITIONS.items():
-        steps = "".join(f" / {effect.value}" for effect in effects)
-        lines.append(f"    {state.value} --> {target.value}: {event.value}{steps}")
-    return "\n".join(lines)

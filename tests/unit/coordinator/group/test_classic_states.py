@@ -15,7 +15,6 @@ from barnabas.coordinator.group.classic_states import (
     ClassicState,
     IllegalClassicTransition,
     classic_transition,
-    state_diagram,
 )
 
 # GroupMetadata.scala: validPreviousStates, Dead -> Dead apart, which is no transition here.
@@ -47,9 +46,3 @@ def test_what_the_table_does_not_have_is_refused() -> None:
             classic_transition(ClassicState.DEAD, event)
     with pytest.raises(IllegalClassicTransition):
         classic_transition(ClassicState.STABLE, ClassicEvent.JOINS_OVER)
-
-
-def test_the_diagram_has_a_line_for_each_row() -> None:
-    lines = state_diagram().splitlines()
-    assert len(lines) == 2 + len(TRANSITIONS)
-    assert "    Stable --> PreparingRebalance: a member came, went, or can do something else / wait" in "\n".join(lines)

@@ -5,6 +5,7 @@ Used by `test_same_group_histories`. Nothing is shared between two players.
 A history names actors, not members: which id and generation an actor has is what each broker gave it, so the same
 history can be played to any broker. Where Kafka leaves something to chance (who leads after the leader left, the order
 of a member list) an answer is told without it: answers are compared by what they say of the actor they belong to.
+Version 0 of commits and their fetches is left out: with ZooKeeper, Kafka 3.9 keeps those offsets there.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _next_steps(chance: random.Random, actors: list[str], is_waiting_allowed: bo
             )
         ]
     if draw < 0.86:
-        versions = range(7, 10) if static else range(10)
+        versions = range(7, 10) if static else range(1, 10)
         return [
             Step(
                 "commit",
@@ -118,7 +119,7 @@ def _next_steps(chance: random.Random, actors: list[str], is_waiting_allowed: bo
             )
         ]
     if draw < 0.90:
-        return [Step("fetch_offsets", "", chance.choice(range(10)))]
+        return [Step("fetch_offsets", "", chance.choice(range(1, 10)))]
     if draw < 0.95:
         return [Step("describe", "", chance.choice(range(6)))]
     if draw < 0.965:
@@ -303,9 +304,8 @@ class GroupHistoryPlayer(HistoryPlayer):
             return f"{name_of(answer.error_code)} {members}"
         if isinstance(answer, OffsetCommitResponse | OffsetDeleteResponse):
             code = name_of(getattr(answer, "error_code", 0))
-            parts = [
-                (each.partition_index, name_of(each.error_code)) for one in answer.topics for each in one.partitions
-            ]
+            partitions = [each for topic in answer.topics for each in topic.partitions]
+            parts = sorted((each.partition_index, name_of(each.error_code)) for each in partitions)
             return f"{code} {parts}"
         if isinstance(answer, OffsetFetchResponse):
             return _tell_offsets(answer)

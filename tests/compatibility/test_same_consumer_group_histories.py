@@ -24,7 +24,7 @@ pytestmark = pytest.mark.java
 FIRST_SEED = int(os.environ.get("BARNABAS_GROUP_HISTORIES_SEED", "1"))
 HISTORIES = int(os.environ.get("BARNABAS_GROUP_HISTORIES", "40"))
 STEPS = 24
-SETTLE_SECONDS = (0.03, 0.03, 0.1, 0.1, 0.1)
+SETTLE_SECONDS = (0.03, 0.03, 0.1, 0.1, 0.1, 0.1, 0.1)
 """One attempt each; later ones wait longer for answers to come."""
 PREFIX = "histories-"
 PROPERTIES = {"group.consumer.migration.policy": "bidirectional", "group.initial.rebalance.delay.ms": "0"}

@@ -108,11 +108,11 @@ class ClusterMetadata:
         with self._condition:
             wanted = dict.fromkeys(topics, now_ms)
             new = wanted.keys() - self._topics.keys()
-            if topic_filter is not None and topic_filter is self._filter:
+            if topic_filter is not None and topic_filter == self._filter:
                 new -= self.cluster.topics.keys()  # found by the filter, and known
             self._topics = wanted
             self._new_topics = (self._new_topics & wanted.keys()) | new
-            if topic_filter is not None and topic_filter is not self._filter:
+            if topic_filter is not None and topic_filter != self._filter:
                 self._need_full_update = True
             self._filter = topic_filter
             if new:

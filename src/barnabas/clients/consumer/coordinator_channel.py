@@ -280,7 +280,8 @@ class CoordinatorChannel:
             return max(min(wait_ms, self._look_up(now_ms)), 0)
         if self._network.ready(node, now_ms):
             self._wanted = False
-            while self._waiting:
+            # One at a time: the next one is taken when this one has left, which ends the poll.
+            while self._waiting and self._network.can_send_request(node.id, now_ms):
                 self._send_to(node, self._waiting.popleft(), now_ms)
             return max(wait_ms, 0)
         delay_ms = self._network.poll_delay_ms(node, now_ms)

@@ -120,7 +120,6 @@ class Fetcher:
                 continue
             leader = cluster.leader(topic_partition)
             if leader is None:
-                self._client.metadata.add_topic(topic_partition.topic, now_ms)
                 self._client.metadata.request_update()
             elif leader.id not in self._in_flight and self._client.network.ready(leader, now_ms):
                 info = cluster.partition(topic_partition)

@@ -65,7 +65,6 @@ class PositionResetter:
                 continue
             leader = self._client.metadata.cluster.leader(topic_partition)
             if leader is None:
-                self._client.metadata.add_topic(topic_partition.topic, now_ms)
                 self._client.metadata.request_update()
             elif self._client.network.ready(leader, now_ms):
                 wanted.setdefault(leader.id, {})[topic_partition] = reset

@@ -1,0 +1,375 @@
+"""Our own consumer as a member of groups, against a real broker: alone, among its like, and beside confluent-kafka.
+
+Consumers are polled in turn by one thread: `poll` never waits for the group.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer as ConfluentConsumer
+
+from barnabas.clients.admin import Admin, NewPartitions, NewTopic
+from barnabas.clients.consumer import (
+    CommitFailed,
+    Consumer,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    RebalanceListener,
+    TopicPartition,
+    WokenUp,
+)
+from barnabas.clients.producer import Producer
+from barnabas.protocol.errors import ApiError, ErrorCode
+from tests.support.server_fixtures import Server
+
+SESSION_MS = 6_000
+"""The shortest that brokers allow."""
+
+
+class Events(RebalanceListener):
+    """What a listener heard, in order."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, set[int]]] = []
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self.heard.append(("assigned", {each.partition for each in partitions}))
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self.heard.append(("revoked", {each.partition for each in partitions}))
+
+    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self.heard.append(("lost", {each.partition for each in partitions}))
+
+
+class Group:
+    """Members of one group, polled in turn; what each read."""
+
+    def __init__(self, server: Server, topic: str, **settings: Any) -> None:
+        self.address = server.bootstrap_servers
+        self.topic = topic
+        self.settings: dict[str, Any] = {
+            "group_id": f"group-{topic}",
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 200,
+            "session_timeout_ms": SESSION_MS,
+            "retry_backoff_ms": 20,
+            "metadata_max_age_ms": 500,
+            **settings,
+        }
+        self.members: list[Consumer] = []
+        self.records: list[ConsumerRecord] = []
+
+    def member(self, listener: RebalanceListener | None = None, **settings: Any) -> Consumer:
+        consumer = Consumer(self.address, **{**self.settings, **settings})
+        consumer.subscribe([self.topic], listener=listener)
+        self.members.append(consumer)
+        return consumer
+
+    def poll_until(self, condition: Callable[[], Any], timeout_seconds: float = 30) -> None:
+        deadline = time.monotonic() + timeout_seconds
+        while not condition():
+            assert time.monotonic() < deadline, "the group did not get there"
+            for consumer in self.members:
+                self.records += consumer.poll(20)
+
+    def partitions(self, *consumers: Consumer) -> list[set[int]]:
+        return [{each.partition for each in consumer.assignment()} for consumer in consumers or self.members]
+
+    def is_divided(self, *sizes: int) -> bool:
+        return [len(each) for each in self.partitions()] == list(sizes) and all(
+            consumer.group_metadata().generation_id >= 0 for consumer in self.members
+        )
+
+    def offsets(self) -> list[tuple[int, int]]:
+        return sorted((record.partition, record.offset) for record in self.records)
+
+    def close(self, consumer: Consumer) -> None:
+        self.members.remove(consumer)
+        consumer.close()
+
+
+@contextmanager
+def group_of(server: Server, topic: str, partitions: int = 4, **settings: Any) -> Iterator[Group]:
+    """A group for a new topic; its members are closed at the end."""
+    with Admin(server.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, partitions, 1)])
+    group = Group(server, topic, **settings)
+    try:
+        yield group
+    finally:
+        with ExitStack() as stack:
+            for consumer in group.members:
+                stack.callback(consumer.close)
+
+
+def produce(server: Server, topic: str, count: int, partitions: int = 4) -> list[tuple[int, int]]:
+    """So many records in turn to the partitions; where they are."""
+    with Producer(server.bootstrap_servers) as producer:
+        futures = [producer.send(topic, b"%d" % number, partition=number % partitions) for number in range(count)]
+        producer.flush()
+        return sorted((each.result(10).partition, each.result(10).offset) for each in futures)
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+def test_members_come_and_go_and_nothing_is_lost(server: Server, topic: str, assignor: str) -> None:
+    with group_of(server, topic, partition_assignment_strategy=[assignor]) as group:
+        sent = produce(server, topic, 200)
+        first = group.member()
+        group.poll_until(lambda: group.is_divided(4))
+        second = group.member()
+        group.poll_until(lambda: group.is_divided(2, 2))
+        third = group.member()
+        group.poll_until(lambda: sorted(map(len, group.partitions())) == [1, 1, 2])
+        sent = sorted(sent + produce(server, topic, 200))
+        started = time.monotonic()
+        group.close(first)
+        group.poll_until(lambda: group.is_divided(2, 2))
+        assert time.monotonic() - started < SESSION_MS / 1000, "it left, and was not waited for"
+        assert sorted(group.partitions(second)[0] | group.partitions(third)[0]) == [0, 1, 2, 3]
+        group.poll_until(lambda: len(group.records) >= 400)
+        assert group.offsets() == sent, "every record once: commits before partitions are given away"
+
+
+def test_eager_members_give_everything_up_and_hear_of_it(server: Server, topic: str) -> None:
+    with group_of(server, topic, partition_assignment_strategy=["range"]) as group:
+        events, others = Events(), Events()
+        first = group.member(events)
+        group.poll_until(lambda: group.is_divided(4))
+        group.member(others)
+        group.poll_until(lambda: group.is_divided(2, 2))
+        assert events.heard == [("assigned", {0, 1, 2, 3}), ("revoked", {0, 1, 2, 3}), ("assigned", {0, 1})] or (
+            events.heard == [("assigned", {0, 1, 2, 3}), ("revoked", {0, 1, 2, 3}), ("assigned", {2, 3})]
+        )
+        last = events.heard[-1][1]
+        assert others.heard == [("assigned", {0, 1, 2, 3} - last)]
+        first.unsubscribe()
+        assert (first.assignment(), events.heard[-1]) == (set(), ("revoked", last))
+        group.members.remove(first)
+        group.poll_until(lambda: group.is_divided(4))
+        first.close()
+
+
+def test_cooperative_members_keep_reading_what_does_not_move(server: Server, topic: str) -> None:
+    with group_of(server, topic, partition_assignment_strategy=["cooperative-sticky"]) as group:
+        events, others = Events(), Events()
+        group.member(events)
+        group.poll_until(lambda: group.is_divided(4))
+        group.member(others)
+        sent: list[tuple[int, int]] = []
+        while not group.is_divided(2, 2):
+            unread = len(sent) - len(group.records)
+            assert unread < 100, "what it keeps goes on"
+            sent += produce(server, topic, 4)
+            for consumer in group.members:
+                group.records += consumer.poll(20)
+        stays = group.partitions()[0]
+        moved = {0, 1, 2, 3} - stays
+        assert [event for event in events.heard if event[1]] == [("assigned", {0, 1, 2, 3}), ("revoked", moved)]
+        assert [event for event in others.heard if event[1]] == [("assigned", moved)]
+        group.poll_until(lambda: len(group.records) >= len(sent))
+        assert group.offsets() == sorted(sent)
+
+
+def test_a_member_goes_on_where_the_group_was(server: Server, topic: str) -> None:
+    place = TopicPartition(topic, 0)
+    with group_of(server, topic, 1, enable_auto_commit=False) as group:
+        produce(server, topic, 10, 1)
+        first = group.member()
+        group.poll_until(lambda: len(group.records) == 10)
+        assert first.committed([place]) == {place: None}
+        first.commit_sync({place: OffsetAndMetadata(4, "halfway")})
+        assert first.committed([place]) == {place: OffsetAndMetadata(4, "halfway", -1)}
+        group.close(first)
+        group.records.clear()
+        second = group.member()
+        group.poll_until(lambda: len(group.records) == 6)
+        assert group.offsets()[0] == (0, 4)
+        outcomes: list[Exception | None] = []
+        second.commit_async(callback=lambda offsets, error: outcomes.append(error))
+        second.commit_async({place: OffsetAndMetadata(7)}, lambda offsets, error: outcomes.append(error))
+        second.commit_sync()
+        assert outcomes == [None, None], "earlier commits are answered first"
+        (committed,) = second.committed([place]).values()
+        assert committed is not None
+        assert (committed.offset, committed.leader_epoch >= 0) == (10, True)
+
+
+def test_a_consumer_that_assigns_itself_commits_too(server: Server, topic: str) -> None:
+    place = TopicPartition(topic, 0)
+    with group_of(server, topic, 1) as group:
+        produce(server, topic, 5, 1)
+        for expected in (5, 0):
+            with Consumer(group.address, **group.settings) as consumer:
+                consumer.assign([place])
+                deadline = time.monotonic() + 30
+                records: list[ConsumerRecord] = []
+                while len(records) < expected and time.monotonic() < deadline:
+                    records += consumer.poll(100)
+                assert len(records) == expected
+                assert consumer.position(place) == 5
+                assert consumer.current_lag(place) in {0, None}
+                with pytest.raises(RuntimeError, match="mutually exclusive"):
+                    consumer.subscribe([topic])
+
+
+def test_a_static_member_restarts_without_a_rebalance(server: Server, topic: str) -> None:
+    with group_of(server, topic) as group:
+        events = Events()
+        steady = group.member(events)
+        restarting = group.member(group_instance_id="static")
+        group.poll_until(lambda: group.is_divided(2, 2))
+        before = steady.group_metadata(), list(events.heard), group.partitions(restarting)
+        group.close(restarting)
+        again = group.member(group_instance_id="static")
+        group.poll_until(lambda: group.is_divided(2, 2))
+        assert (steady.group_metadata(), events.heard, group.partitions(again)) == before
+        assert again.group_metadata().group_instance_id == "static"
+        fenced = group.settings | {"group_instance_id": "static"}
+        with Consumer(group.address, **fenced) as thief:
+            thief.subscribe([topic])
+            group.members.append(thief)
+            with pytest.raises(ApiError) as raised:
+                group.poll_until(lambda: False)
+            group.members.remove(thief)
+        assert raised.value.code is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_pattern_finds_topics_that_come_and_go(server: Server, topic: str) -> None:
+    with group_of(server, f"{topic}-a", 1) as group, Admin(server.bootstrap_servers) as admin:
+        consumer = Consumer(group.address, **group.settings)
+        consumer.subscribe(pattern=f"{topic}-.*")
+        group.members.append(consumer)
+        group.poll_until(lambda: consumer.subscription() == {f"{topic}-a"})
+        group.poll_until(lambda: group.is_divided(1))
+        admin.create_topics([NewTopic(f"{topic}-b", 2, 1), NewTopic(f"not-{topic}-b", 2, 1)])
+        group.poll_until(lambda: group.is_divided(3))
+        assert consumer.subscription() == {f"{topic}-a", f"{topic}-b"}
+        admin.delete_topics([f"{topic}-a"])
+        group.poll_until(lambda: group.is_divided(2))
+        assert consumer.assignment() == {TopicPartition(f"{topic}-b", 0), TopicPartition(f"{topic}-b", 1)}
+
+
+def test_new_partitions_are_divided(server: Server, topic: str) -> None:
+    with group_of(server, topic, 2) as group, Admin(server.bootstrap_servers) as admin:
+        group.member()
+        group.member()
+        group.poll_until(lambda: group.is_divided(1, 1))
+        admin.create_partitions({topic: NewPartitions(4)})
+        group.poll_until(lambda: group.is_divided(2, 2))
+
+
+def test_who_does_not_poll_loses_everything(server: Server, topic: str) -> None:
+    with group_of(server, topic, max_poll_interval_ms=1_000, enable_auto_commit=False) as group:
+        events = Events()
+        produce(server, topic, 4)
+        sleepy = group.member(events)
+        group.member()
+        group.poll_until(lambda: group.is_divided(2, 2) and len(group.records) >= 4)
+        group.members.remove(sleepy)
+        group.poll_until(lambda: group.is_divided(4))
+        with pytest.raises(CommitFailed):
+            sleepy.commit_sync({TopicPartition(topic, 0): OffsetAndMetadata(1)})
+        group.members.append(sleepy)
+        group.poll_until(lambda: group.is_divided(2, 2))
+        assert [kind for kind, _ in events.heard][-2:] == ["lost", "assigned"]
+
+
+def test_another_thread_wakes_it_up(server: Server, topic: str) -> None:
+    with group_of(server, topic) as group:
+        consumer = group.member()
+        for _ in range(2):  # while it joins, and when it has
+            timer = threading.Timer(0.1, consumer.wakeup)
+            timer.start()
+            with pytest.raises(WokenUp):
+                consumer.poll(20_000)
+            timer.join()
+            group.poll_until(lambda: group.is_divided(4))
+
+
+def test_the_listener_may_seek_and_commit_and_fail(server: Server, topic: str) -> None:
+    class Seeking(RebalanceListener):
+        def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+            for each in partitions:
+                consumer.seek(each, 3)
+            consumer.pause(partitions[1:])
+
+        def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            consumer.commit_sync()
+            raise LookupError("mine")
+
+    with group_of(server, topic, 2, enable_auto_commit=False) as group:
+        produce(server, topic, 10, 2)
+        consumer = group.member(Seeking())
+        group.poll_until(lambda: len(group.records) == 2)
+        assert group.offsets() == [(0, 3), (0, 4)]
+        assert consumer.paused() == {TopicPartition(topic, 1)}
+        group.members.remove(consumer)
+        with pytest.raises(LookupError, match="mine"):
+            consumer.close()
+        observer = group.member()
+        committed = observer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)])
+        assert [each.offset for each in committed.values() if each is not None] == [5, 3]
+
+
+@pytest.mark.parametrize(("reset", "expected"), [("by_duration:P1D", [2, 3]), ("by_duration:PT1S", [])])
+def test_begins_some_time_ago(server: Server, topic: str, reset: str, expected: list[int]) -> None:
+    with group_of(server, topic, 1, auto_offset_reset=reset) as group:
+        now_ms = time.time_ns() // 1_000_000
+        with Producer(server.bootstrap_servers) as producer:
+            for hours in (72, 48, 12, 1):
+                producer.send(topic, b"v", partition=0, timestamp_ms=now_ms - hours * 3_600_000).result(10)
+        consumer = group.member()
+        group.poll_until(lambda: group.is_divided(1))
+        assert consumer.position(TopicPartition(topic, 0)) == (expected[0] if expected else 4)
+        group.poll_until(lambda: len(group.records) >= len(expected))
+        assert [offset for _, offset in group.offsets()] == expected
+
+
+def test_without_a_reset_policy_it_says_so(server: Server, topic: str) -> None:
+    with group_of(server, topic, 1, auto_offset_reset="none") as group:
+        group.member()
+        with pytest.raises(ApiError, match="no reset policy"):
+            group.poll_until(lambda: False, 10)
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+def test_beside_confluent_kafka_in_one_group(server: Server, topic: str, assignor: str) -> None:
+    with group_of(server, topic, partition_assignment_strategy=[assignor]) as group:
+        sent = produce(server, topic, 100)
+        theirs: list[tuple[int, int]] = []
+        ours = group.member()
+        group.poll_until(lambda: group.is_divided(4))
+        confluent = ConfluentConsumer(
+            {
+                "bootstrap.servers": group.address,
+                "group.id": group.settings["group_id"],
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": assignor,
+                "session.timeout.ms": SESSION_MS,
+                "heartbeat.interval.ms": 200,
+            }
+        )
+        confluent.subscribe([topic])
+
+        def poll_theirs() -> int:
+            message = confluent.poll(0.02)
+            if message is not None and message.error() is None:
+                theirs.append((message.partition() or 0, message.offset() or 0))
+            return len(confluent.assignment())
+
+        group.poll_until(lambda: (poll_theirs(), len(ours.assignment())) == (2, 2))
+        sent = sorted(sent + produce(server, topic, 100))
+        group.poll_until(lambda: (poll_theirs(), len(group.records) + len(theirs) >= len(sent))[1])
+        assert sorted(group.offsets() + theirs) == sent
+        group.close(ours)
+        deadline = time.monotonic() + 30
+        while poll_theirs() < 4:
+            assert time.monotonic() < deadline
+        confluent.close()

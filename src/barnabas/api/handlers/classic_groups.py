@@ -1,6 +1,7 @@
 """JoinGroup: v0-9; SyncGroup: v0-5; Heartbeat: v0-4; LeaveGroup: v0-5. The classic group protocol.
 
-Brief: a group is a small thing, and whoever has to wait for other members waits in a purgatory, on no thread.
+Brief: a group is a small thing, and whoever has to wait for other members waits in a purgatory, on no thread. In a
+large group a join, sync or leave may answer very many at once, so a request handler does it.
 JoinGroup v1: a rebalance timeout of its own. v4: new members are told their id first (KIP-394). v5: static members
 (KIP-345). v7: the protocol's type and name (KIP-559). v8: a reason (KIP-800). v9: a static leader that comes back to a
 stable group is told to assign nothing (KIP-814). SyncGroup v3, Heartbeat v3: static members. SyncGroup v5: the
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed
-from barnabas.api.request import Request
+from barnabas.api.request import Request, WorksLong
 from barnabas.coordinator.group.classic_group_service import ClassicGroupService
 from barnabas.coordinator.group.classic_terms import (
     UNKNOWN_MEMBER_ID,
@@ -61,6 +62,7 @@ class ClassicGroupsApi:
         """Join; answered when the group has agreed on a generation."""
         body, version = request.body, request.api_version
         self._require_permission(request, body.group_id)
+        self._leave_long_work(request, body.group_id)
 
         def answer(joined: JoinAnswer) -> None:
             request.respond(_join_response(joined, version))
@@ -96,6 +98,7 @@ class ClassicGroupsApi:
         if request.api_version >= PROTOCOL_IN_SYNC_SINCE and (body.protocol_type is None or body.protocol_name is None):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self._require_permission(request, body.group_id)
+        self._leave_long_work(request, body.group_id)
 
         def answer(synced: SyncAnswer) -> None:
             request.respond(
@@ -143,6 +146,7 @@ class ClassicGroupsApi:
         """Members leave, or an administrator removes them."""
         body = request.body
         self._require_permission(request, body.group_id)
+        self._leave_long_work(request, body.group_id)
 
         def answer(left: LeaveAnswer) -> None:
             request.respond(_leave_response(left, request.api_version))
@@ -153,6 +157,11 @@ class ClassicGroupsApi:
     def leave_error(request: Request[LeaveGroupRequest], code: ErrorCode, message: str | None) -> LeaveGroupResponse:
         """The error of the whole."""
         return LeaveGroupResponse(error_code=code)
+
+    def _leave_long_work(self, request: Request[Any], group_id: str) -> None:
+        """WorksLong: not on a network thread."""
+        if request.brief and self._groups.is_large(group_id):
+            raise WorksLong
 
     def _require_permission(self, request: Request[Any], group_id: str) -> None:
         if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, group_id):

@@ -44,6 +44,9 @@ LeaveReply = Callable[[LeaveAnswer], None]
 LONGEST_ID_PREFIX: Final = 8_000
 """Characters of a client id or group instance id that a member id begins with; an id has 32,767 bytes at most."""
 
+LARGE: Final = 50
+"""Members of a group above which a request may be long work: the last join answers them all, the leader with a list."""
+
 
 class ClassicMembersOfConsumerGroups(Protocol):
     """Members that speak the classic protocol in groups that do not (KIP-848). All calls without any lock."""
@@ -188,6 +191,13 @@ class ClassicGroupService:
                 ErrorCode.NONE,
                 tuple(LeftMember(each.member_id, each.group_instance_id, error) for each, error in left),
             )
+        )
+
+    def is_large(self, group_id: str) -> bool:
+        """Whether so many members may be answered at once that a network thread should not do it. Takes no lock."""
+        group = self._table.get(group_id)
+        return (
+            group is not None and isinstance(group.membership, ClassicGroup) and len(group.membership.members) > LARGE
         )
 
     # The coordinator's life.

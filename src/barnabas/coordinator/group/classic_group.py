@@ -128,6 +128,10 @@ class ClassicGroup:
 
     def offset_committed(self, member_id: str) -> None:
         """A member that commits lives (Kafka: a commit counts as a heartbeat)."""
+        self.note_life(member_id)
+
+    def note_life(self, member_id: str) -> None:
+        """Something was heard of a member, if it is one."""
         member = self.members.by_id.get(member_id)
         if member is not None:
             self.refresh(member)

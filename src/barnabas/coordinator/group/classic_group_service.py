@@ -156,9 +156,11 @@ class ClassicGroupService:
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """A member lives. Cheap: it moves a deadline."""
         error = self._check(group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self._note_while_loading(group_id, member_id)
+            return ErrorCode.NONE
         if error is not ErrorCode.NONE:
-            # While the group is being loaded, its members' sessions do not run.
-            return ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
+            return error
         with self._table.locked(group_id) as group:
             if group is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
@@ -365,6 +367,12 @@ class ClassicGroupService:
                 partial(self._syncs_expired, group, classic, generation),
             )
             self._rebalances.try_complete_else_watch(delayed, (_sync_key(group),))
+
+    def _note_while_loading(self, group_id: str, member_id: str) -> None:
+        """The group may have been read already, and its members' sessions run, when the rest takes long."""
+        with self._table.locked(group_id) as group:
+            if group is not None and isinstance(group.membership, ClassicGroup):
+                group.membership.note_life(member_id)
 
     def _check(self, group_id: str) -> ErrorCode:
         return self._partitions.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID

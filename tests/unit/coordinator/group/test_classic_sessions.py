@@ -185,6 +185,18 @@ class TestCoordinator:
         assert coordinator.heartbeat("m", 1) is ErrorCode.NONE
         assert coordinator.leave(LeavingMember("m")).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
+    def test_that_loads_for_long_does_not_give_up_those_whose_groups_it_has_read(self) -> None:
+        coordinator = ClassicCoordinator()
+        (member,) = coordinator.stable_group("a")
+        coordinator.unload()
+        coordinator.partitions.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        coordinator.load()
+        for _ in range(5):
+            coordinator.advance(9_000)
+            assert coordinator.heartbeat(member, 1) is ErrorCode.NONE
+        coordinator.partitions.error = ErrorCode.NONE
+        assert coordinator.heartbeat(member, 1) is ErrorCode.NONE
+
     @pytest.mark.parametrize("how", ["unload", "shutdown"])
     def test_that_goes_away_answers_whoever_waits(self, how: str) -> None:
         coordinator = ClassicCoordinator()

@@ -176,9 +176,11 @@ class ConsumerGroup:
     ) -> str | None:
         """The assignor that most members ask for, as if `new` were there instead of `old`; None: nobody asks."""
         counts = self._server_assignors.copy()
-        _count(counts, _assignor(old), _assignor(new))
-        # Of as many votes: the one that nobody asked for before; else "uniform". So Kafka's hash tables have it.
-        return max(counts, key=lambda name: (counts[name], name not in self._server_assignors, name), default=None)
+        _count(counts, _assignor(old), ())
+        others = set(counts)
+        counts.update(_assignor(new))
+        # Of as many votes: what nobody else asks for; else "uniform". So Kafka's hash tables have it.
+        return max(counts, key=lambda name: (counts[name], name not in others, name), default=None)
 
     @property
     def classic_member_count(self) -> int:

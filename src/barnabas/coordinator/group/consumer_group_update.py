@@ -41,6 +41,7 @@ from barnabas.coordinator.group.consumer_reconciliation import Reconciliation
 from barnabas.coordinator.group.group_config import ConsumerGroupConfig
 from barnabas.coordinator.group.group_record import GroupRecord
 from barnabas.coordinator.group.group_topics import GroupTopics
+from barnabas.coordinator.group.hash_order import hash_order
 from barnabas.coordinator.group.member_deadline import TimerKind
 from barnabas.coordinator.group.subscribed_topics import ResolvedRegularExpression, SubscribedTopics
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -285,9 +286,11 @@ class ConsumerGroupUpdate:
         after = self._topics_with(old, new)
         specs: dict[str, MemberSpec] = {}
         ids: dict[frozenset[str], frozenset[bytes]] = {}  # members of a group mostly subscribe to the same
-        for member_id, member in {**group.members, new.member_id: new}.items():
+        members = {**group.members, new.member_id: new}
+        for member_id in hash_order(members):
             if member_id == replaced:
                 continue
+            member = members[member_id]
             names = group.topics.names_of(member)
             if names not in ids:
                 ids[names] = topics.ids(names)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.groups.group_member import Members, members_in
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka_4 import ApacheKafka4, need_apache_kafka_4
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.server_fixtures import MODES, Server
 from tests.support.server_process import free_port
@@ -18,16 +19,23 @@ PROPERTIES = {
     "offsets.topic.num.partitions": "8",
     "offsets.topic.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
 }
+"""Members of the consumer protocol have no times of their own: they get the broker's."""
 
 
-def make_group_server(mode: str, directory: Path, properties: Mapping[str, str] | None = None) -> Server:
-    """A server that is not started yet, and comes back at the same port."""
-    overrides = PROPERTIES | dict(properties or {})
+def make_group_server(mode: str, directory: Path, protocol: str = "classic") -> Server:
+    """A server that is not started yet, and comes back at the same port; Apache Kafka, of a release that knows it."""
     if mode == "apache-kafka":
-        return ApacheKafka(directory, overrides)
+        if protocol == "classic":
+            return ApacheKafka(directory, PROPERTIES)
+        need_apache_kafka_4()
+        return ApacheKafka4(directory, PROPERTIES)
     ours = {"inline.requests.enable": str(mode == "inline").lower(), "num.network.threads": "3"}
-    return BarnabasProcess(directory, overrides | ours, port=free_port())
+    return BarnabasProcess(directory, PROPERTIES | ours, port=free_port())
 
 
 @pytest.fixture(params=MODES, scope="module")
@@ -37,15 +45,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     shared.start()
     yield shared
     shared.close()
-
-
-@pytest.fixture(params=MODES)
-def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    """A running server of the test's own, which it may kill."""
-    own = make_group_server(request.param, tmp_path / "server")
-    own.start()
-    yield own
-    own.close()
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ JAVA = Library("java", member_builds.java_member, speaks_consumer_protocol=True)
 BARNABAS = Library("barnabas", _python("barnabas_member"))
 
 LIBRARIES = (CONFLUENT_KAFKA, KAFKA_PYTHON, AIOKAFKA, KAFKAJS, FRANZ_GO, JAVA, BARNABAS)
+CONSUMER_SPEAKERS = tuple(library for library in LIBRARIES if library.speaks_consumer_protocol)
 
 
 def need_libraries(libraries: Iterable[Library]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,41 +21,23 @@ from tests.groups.group_watch import (
     places_of,
     wait_until_worked_on,
 )
-from tests.groups.member_libraries import CONFLUENT_KAFKA, JAVA, LIBRARIES, Library, need_libraries
+from tests.groups.member_libraries import CONFLUENT_KAFKA, CONSUMER_SPEAKERS, JAVA, Library, need_libraries
 from tests.groups.members.talk import Place
-from tests.support.apache_kafka_4 import ApacheKafka4, need_apache_kafka_4
 from tests.support.raw_client import RawClient
 from tests.support.server_fixtures import MODES, Server
 
 PARTITIONS = 12
-SPEAKERS = [library for library in LIBRARIES if library.speaks_consumer_protocol]
 STATIC_SPEAKERS = (CONFLUENT_KAFKA, JAVA)
 """franz-go 1.22 leaves so that Apache Kafka 4.3 does not hear it either, and is refused until its old session ends."""
-TIMES = {
-    "group.consumer.min.session.timeout.ms": "6000",
-    "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.min.heartbeat.interval.ms": "500",
-    "group.consumer.heartbeat.interval.ms": "500",
-}
-"""Members of this protocol have no times of their own."""
 
 
 @pytest.fixture(params=MODES, scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A running server for the tests of this module."""
-    directory = tmp_path_factory.mktemp(f"server-{request.param}")
-    if request.param == "apache-kafka":
-        need_apache_kafka_4()
-    shared = _make_server(request.param, directory)
+    shared = make_group_server(request.param, tmp_path_factory.mktemp(f"server-{request.param}"), "consumer")
     shared.start()
     yield shared
     shared.close()
-
-
-def _make_server(mode: str, directory: Path) -> Server:
-    if mode == "apache-kafka":
-        return ApacheKafka4(directory, TIMES | {"offsets.topic.num.partitions": "8"})
-    return make_group_server(mode, directory, TIMES)
 
 
 @pytest.fixture
@@ -68,7 +49,7 @@ def name() -> str:
 @pytest.mark.timeout(300)
 def test_come_leave_die_and_resume(server: Server, members: Members, name: str) -> None:
     """What is not moved is never taken away; nothing is lost; others go on where the group had committed."""
-    need_libraries(SPEAKERS)
+    need_libraries(CONSUMER_SPEAKERS)
     places = places_of(name, PARTITIONS)
     plan = Plan(server.bootstrap_servers, name, (name,), protocol="consumer")
     feed = Feed(server, name, PARTITIONS)
@@ -76,7 +57,7 @@ def test_come_leave_die_and_resume(server: Server, members: Members, name: str) 
         client.create_topic(name, PARTITIONS)
     group: list[GroupMember] = []
     with feed.flowing():
-        for library in SPEAKERS:
+        for library in CONSUMER_SPEAKERS:
             group.append(members.start(library, plan))
             wait_for_balance(group, places)
         group.pop(0).close()
@@ -89,7 +70,7 @@ def test_come_leave_die_and_resume(server: Server, members: Members, name: str) 
 
     feed.produce(PARTITIONS * 50)
     feed.close()
-    second = [members.start(library, plan) for library in SPEAKERS]
+    second = [members.start(library, plan) for library in CONSUMER_SPEAKERS]
     wait_for_balance(second, places)
     _finish(server, members, name, places)
 
@@ -138,7 +119,7 @@ def test_a_static_member_comes_back(server: Server, members: Members, name: str,
 @pytest.mark.timeout(300)
 def test_members_of_both_protocols(server: Server, members: Members, name: str) -> None:
     """A group moves to the new protocol and back, a member at a time; nothing is lost on the way."""
-    need_libraries(SPEAKERS)
+    need_libraries(CONSUMER_SPEAKERS)
     places = places_of(name, PARTITIONS)
     classic = Plan(server.bootstrap_servers, name, (name,), "range")
     plans = {"classic": classic, "consumer": classic._replace(protocol="consumer")}
@@ -146,10 +127,10 @@ def test_members_of_both_protocols(server: Server, members: Members, name: str) 
     with RawClient(server) as client:
         client.create_topic(name, PARTITIONS)
     with feed.flowing():
-        group = [members.start(library, classic) for library in SPEAKERS]
+        group = [members.start(library, classic) for library in CONSUMER_SPEAKERS]
         wait_for_balance(group, places)
         for protocol in ("consumer", "classic"):
-            for library in SPEAKERS:
+            for library in CONSUMER_SPEAKERS:
                 group.pop(0).close()
                 group.append(members.start(library, plans[protocol]))
                 wait_for_balance(group, places)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 
+from tests.groups.conftest import make_group_server
 from tests.groups.feed import Feed
 from tests.groups.group_member import GroupMember, Members, Plan, wait_for_balance, wait_until
 from tests.groups.group_watch import (
@@ -18,11 +20,19 @@ from tests.groups.group_watch import (
     places_of,
     wait_until_worked_on,
 )
-from tests.groups.member_libraries import FRANZ_GO, JAVA, KAFKA_PYTHON, LIBRARIES, Library, need_libraries
+from tests.groups.member_libraries import (
+    CONSUMER_SPEAKERS,
+    FRANZ_GO,
+    JAVA,
+    KAFKA_PYTHON,
+    LIBRARIES,
+    Library,
+    need_libraries,
+)
 from tests.groups.members.talk import Place
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient
-from tests.support.server_fixtures import Server
+from tests.support.server_fixtures import MODES, Server
 
 PARTITIONS = 12
 DEAD_SECONDS = 1
@@ -31,39 +41,54 @@ ZOOKEEPER_SESSION_SECONDS = 20
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("libraries", "kills"),
+    ("protocol", "libraries", "kills"),
     [
-        pytest.param((KAFKA_PYTHON, FRANZ_GO, JAVA), 1, id="sample"),
-        pytest.param(LIBRARIES, 6, id="full", marks=pytest.mark.slow),
+        pytest.param("classic", (KAFKA_PYTHON, FRANZ_GO, JAVA), 1, id="classic-sample"),
+        pytest.param("classic", LIBRARIES, 6, id="classic-full", marks=pytest.mark.slow),
+        pytest.param("consumer", CONSUMER_SPEAKERS, 6, id="consumer-full", marks=pytest.mark.slow),
     ],
 )
-def test_groups_come_back(own_server: Server, members: Members, libraries: tuple[Library, ...], kills: int) -> None:
+def test_groups_come_back(
+    tmp_path: Path, members: Members, mode: str, protocol: str, libraries: tuple[Library, ...], kills: int
+) -> None:
     """The same members share the same partitions again, and all that was produced is worked on and committed."""
     need_libraries(libraries)
+    server = make_group_server(mode, tmp_path / "server", protocol)
+    with server.running():
+        _kill_and_watch(server, members, protocol, libraries, kills)
+
+
+def _kill_and_watch(
+    server: Server, members: Members, protocol: str, libraries: tuple[Library, ...], kills: int
+) -> None:
     name = f"killed-{uuid.uuid4().hex[:8]}"
     places = places_of(name, PARTITIONS)
     chance = random.Random(3)
-    with RawClient(own_server) as client:
+    with RawClient(server) as client:
         client.create_topic(name, PARTITIONS)
-    plan = Plan(own_server.bootstrap_servers, name, (name,))
+    plan = Plan(server.bootstrap_servers, name, (name,), protocol=protocol)
     group = [members.start(library, plan) for library in libraries]
     wait_for_balance(group, places)
-    feed = Feed(own_server, name, PARTITIONS)
+    feed = Feed(server, name, PARTITIONS)
     with feed.flowing():
-        for _ in range(kills):
+        for number in range(kills):
             _wait_for_commits(group, places)
             time.sleep(chance.random())
-            own_server.kill()
+            if number % 3 == 2:
+                server.stop()  # as it should be; members hear of it in another way
+            else:
+                server.kill()
             acknowledged = acknowledged_offsets(group)
-            time.sleep(ZOOKEEPER_SESSION_SECONDS if isinstance(own_server, ApacheKafka) else DEAD_SECONDS)
-            own_server.start()
-            _check_nothing_forgotten(own_server, name, acknowledged)
+            time.sleep(ZOOKEEPER_SESSION_SECONDS if isinstance(server, ApacheKafka) else DEAD_SECONDS)
+            server.start()
+            _check_nothing_forgotten(server, name, acknowledged)
             wait_for_balance(group, places)
-    ends = end_offsets(own_server, places)
+    ends = end_offsets(server, places)
     wait_until_worked_on(members, ends)
     wait_until(lambda: acknowledged_offsets(group) == ends, "all commits acknowledged", group)
-    with RawClient(own_server) as client:
+    with RawClient(server) as client:
         assert committed_offsets(client, name) == ends
     check_every_start_and_step(group)
 

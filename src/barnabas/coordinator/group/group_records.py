@@ -22,6 +22,8 @@ OFFSET_KINDS: Final = (0, 1)
 GROUP_KIND: Final = 2
 """Version of keys of classic groups."""
 NO_TIMESTAMP: Final = -1
+LAST_TIMESTAMP: Final = 2**63 - 1
+"""The latest time that a record can say."""
 NO_LEADER_EPOCH: Final = -1
 LONGEST_STRING: Final = 0x7FFF
 """Bytes that a key or value of these kinds can say of a string."""

@@ -148,6 +148,7 @@ def main() -> None:
         _fill_partitions(connection)
         requests = _requests(first_offset=10 * count)
         for name in options.cells:
+            frames: Iterator[bytes]
             if name in requests:
                 asking, frames = connection, itertools.repeat(requests[name])
             elif name in SESSION_CELLS:

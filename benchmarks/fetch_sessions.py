@@ -53,7 +53,7 @@ def topic_of(partitions: int) -> str:
 def prepare(server: ServerProcess, partitions: int) -> None:
     """A topic with one record in each partition."""
     connection = Connection(server.host, server.port)
-    connection.createtopic_of(topic_of(partitions), partitions)
+    connection.create_topic(topic_of(partitions), partitions)
     for partition in range(partitions):
         check_produce_answer(connection.call(produce_frame(topic_of(partitions), partition, batch_of_count(1, 100), 1)))
     connection.close()

@@ -199,7 +199,7 @@ def _await_leader(producer: Connection, request: bytes) -> None:
 
 
 def _produce_until_loaded(producer: Connection, request: bytes, probes: Probes, *, beside: bool) -> list[float]:
-    times = []
+    times: list[float] = []
     clock = time.perf_counter
     give_up = clock() + GIVE_UP_SECONDS
     probe_at = clock()

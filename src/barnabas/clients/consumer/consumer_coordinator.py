@@ -27,7 +27,7 @@ from barnabas.clients.consumer.listener_calls import ListenerCalls
 from barnabas.clients.consumer.offset_commits import CommitCallback, OffsetCommits, Offsets
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
-from barnabas.clients.errors import ClientTimeout, WokenUp
+from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.consumer_protocol import (
     Assignment,
@@ -37,6 +37,7 @@ from barnabas.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
@@ -51,6 +52,15 @@ def common_protocol(assignors: Sequence[PartitionAssignor]) -> RebalanceProtocol
         names = ", ".join(assignor.name for assignor in assignors)
         raise ValueError(f"Specified assignors [{names}] do not have commonly supported rebalance protocol")
     return max(common)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether an automatic commit that others wait for is tried again: not for a topic that has been deleted.
+
+    (Kafka's consumer does, for up to `max_poll_interval_ms`.) The offsets of the other topics are committed.
+    """
+    is_unknown = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return is_retriable(error) and not is_unknown
 
 
 class ConsumerCoordinator:
@@ -214,7 +224,7 @@ class ConsumerCoordinator:
         if now_ms >= self._prepare_until_ms:
             _log.error("Asynchronous auto-commit of offsets failed: joinPrepare timeout. Will continue to join group")
             return True
-        if is_done and error is not None and is_retriable(error):
+        if is_done and error is not None and _may_pass(error):
             self._prepare_commit = None
             self._next_join_ms = now_ms + self._config.retry_backoff_ms
             return False
@@ -423,10 +433,13 @@ class ConsumerCoordinator:
             self.run_commit_callbacks()
 
     def _auto_commit_at_last(self, deadline_ms: int) -> None:
+        consumed = self._subscriptions.all_consumed()
+        as_member = self._subscriptions.is_auto_assigned
         try:
-            self.commit_sync(self._subscriptions.all_consumed(), deadline_ms)
-        except WokenUp:
-            raise
+            if consumed:
+                self._call(
+                    lambda: self._commits.commit(consumed, deadline_ms, as_member=as_member), deadline_ms, _may_pass
+                )
         except Exception as error:  # noqa: BLE001 - as other failures of automatic commits, it must not stop a close
             _log.warning("Synchronous auto-commit of offsets failed: %s", error)
 
@@ -519,7 +532,12 @@ class ConsumerCoordinator:
         with self.channel.lock:
             return self._commits.has_async_in_flight()
 
-    def _call(self, begin: Callable[[], CoordinatorCall], deadline_ms: int) -> Any:
+    def _call(
+        self,
+        begin: Callable[[], CoordinatorCall],
+        deadline_ms: int,
+        may_retry: Callable[[Exception], bool] = is_retriable,
+    ) -> Any:
         """Make a call until it succeeds; its result. Raises ClientTimeout, WokenUp, what is not to be tried again."""
         self.channel.start(self._member)
         backoff_ms = self._config.retry_backoff_ms
@@ -531,7 +549,7 @@ class ConsumerCoordinator:
                 raise ClientTimeout(f"Group coordinator of {self._config.group_id} did not answer in time")
             if call.error is None:
                 return call.result
-            if not is_retriable(call.error) or isinstance(call.error, ClientTimeout):
+            if not may_retry(call.error) or isinstance(call.error, ClientTimeout):
                 raise call.error
             until_ms = self._client.now_ms() + backoff_ms
             self._waiting.until(lambda: False, min(until_ms, deadline_ms))

@@ -23,11 +23,14 @@ from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_reader import Record
 from tests.architecture.source_tree import ROOT
 from tests.support.raw_client import ConnectionClosed, RawClient, make_batch
+from tests.support.raw_group_member import await_coordinator, classic_member, consumer_member
 from tests.support.server_fixtures import AGAINST_KAFKA, make_server
 
 pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka has JMX")
@@ -203,6 +206,30 @@ def test_errors_of_a_client_that_waits_for_no_answer_are_counted(measured: Any) 
         with pytest.raises(ConnectionClosed):
             client.receive_frame()
     scrape_when(server, f"{REQUESTS}_errors_total", before + 1, **labels)
+
+
+def test_groups_and_their_offsets_are_counted(inline_server: Any) -> None:
+    groups, rates = "kafka_coordinator_group_groupmetadatamanager", "kafka_server_group_coordinator_metrics"
+    with RawClient(inline_server) as client:
+        client.create_topic("counted")
+        await_coordinator(client, "counts")
+        before = Scrape(inline_server)
+        with (
+            classic_member(inline_server, "stable", [TopicPartition("counted", 0)]),
+            consumer_member(inline_server, "modern", ["counted"]),
+        ):
+            partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 7, committed_metadata="")
+            topic = OffsetCommitRequest.OffsetCommitRequestTopic("counted", partitions=[partition])
+            client.call(OffsetCommitRequest("counts", topics=[topic]), 8, OffsetCommitResponse)
+            scrape = Scrape(inline_server)
+    now = {name: scrape.since(before, f"{groups}_num{name}") for name in ("offsets", "groups", "groupsstable")}
+    assert now == {"offsets": 1, "groups": 3, "groupsstable": 1}
+    assert scrape.since(before, f"{rates}_group_count", protocol="consumer") == 1
+    assert scrape.value(f"{rates}_consumer_group_count", state="Stable") == 1
+    assert scrape.since(before, f"{rates}_offset_commit_count_total") == 1
+    assert scrape.since(before, f"{rates}_group_completed_rebalance_count_total") == 1
+    assert scrape.since(before, f"{rates}_consumer_group_rebalance_count_total") >= 1
+    assert scrape.value("kafka_server_delayedoperationpurgatory_purgatorysize", delayedOperation="Heartbeat") >= 1
 
 
 def test_the_request_log_is_switched_on_while_the_broker_runs(inline_server: Any) -> None:

@@ -34,7 +34,7 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.offsets import OffsetCommitRequest
 from barnabas.protocol.topic_partition import TopicPartition
-from benchmarks.load_generator import Latencies, Load, load_summary
+from benchmarks.load_generator import Latencies, Load, load_summary, wait_for_start
 from benchmarks.wire_requests import BadAnswer, Connection
 
 DESCRIPTORS = 20_000
@@ -295,11 +295,14 @@ def main() -> None:
     parser.add_argument("--prefix", default="group")
     parser.add_argument("--in-flight", type=int, default=32)
     parser.add_argument("--rate", type=float, default=0, help="requests a second; 0: as many as are answered")
+    parser.add_argument("--partitions", type=int, default=PARTITIONS, help="in a commit")
     parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--wait", action="store_true", help="print `ready` and wait for a line before starting")
     options = parser.parse_args()
     raise_descriptor_limit()
     members = Members(options.host, options.port)
-    members.join(options.groups, options.members, prefix=options.prefix)
+    members.join(options.groups, options.members, options.partitions, prefix=options.prefix)
+    wait_for_start(options)
     load = members.run(options.kind, options.seconds, in_flight=options.in_flight, rate=options.rate)
     members.leave()
     print(json.dumps(asdict(load)), flush=True)

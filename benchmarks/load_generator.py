@@ -221,7 +221,7 @@ def run_produce(arguments: argparse.Namespace) -> Load:
     run = ProduceRun(
         repeated.__next__, [each.socket for each in connections], arguments.depth, limit, arguments.seconds
     )
-    _wait_for_start(arguments)
+    wait_for_start(arguments)
     started, cpu = time.perf_counter(), time.process_time()
     run.run()
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
@@ -233,7 +233,7 @@ def run_fetch(arguments: argparse.Namespace) -> Load:
     """The command `fetch`: one request at a time through the partition, and from its start again at its end."""
     connection = Connection(arguments.host, arguments.port, arguments.max_bytes + FETCH_SLACK_BYTES)
     latencies, total, offset, clock = Latencies(), 0, 0, time.perf_counter
-    _wait_for_start(arguments)
+    wait_for_start(arguments)
     started, cpu = clock(), time.process_time()
     while clock() - started < arguments.seconds:
         sent_at = clock()
@@ -250,7 +250,7 @@ def run_metadata(arguments: argparse.Namespace) -> Load:
     """The command `metadata`: of all topics, one request at a time; `bytes` are those of the answers."""
     connection = Connection(arguments.host, arguments.port)
     latencies, total, clock, frame = Latencies(), 0, time.perf_counter, metadata_of_all_frame()
-    _wait_for_start(arguments)
+    wait_for_start(arguments)
     started, cpu = clock(), time.process_time()
     while clock() - started < arguments.seconds:
         sent_at = clock()
@@ -259,7 +259,8 @@ def run_metadata(arguments: argparse.Namespace) -> Load:
     return load_summary(latencies, 0, total, clock() - started, time.process_time() - cpu)
 
 
-def _wait_for_start(arguments: argparse.Namespace) -> None:
+def wait_for_start(arguments: argparse.Namespace) -> None:
+    """Say that everything is ready, and wait for a line, if that was asked for."""
     if arguments.wait:
         print("ready", flush=True)
         sys.stdin.readline()

@@ -1,11 +1,13 @@
-"""What large requests do to the latency of small ones, when requests run at once and when all go through the queue.
+"""Who is delayed by whom, when requests run at once and when all go through the queue.
 
-    python -m benchmarks.mixed_load                                   # both modes, every load; about four minutes
+    python -m benchmarks.mixed_load                                   # both modes, every load; about twelve minutes
+    python -m benchmarks.mixed_load --clients produce --loads nothing fetch metadata produce all          # four of them
     python -m benchmarks.mixed_load --modes at-once --turns 0.25 1 4 16 --loads all       # the time budget of a turn
     python -m benchmarks.mixed_load --before ../other-version/src --modes at-once before
 
-One client produces a record of 100 B, one in flight, and is timed. Beside it run, each in a process of its own: fetches
-of 1 MB over two connections, Metadata of all of 1,000 topics, produces of 100 KB, five in flight; or all
+One small client is timed: it produces a record of 100 B, or heartbeats, or commits an offset, one in flight. Beside it
+run, each in a process of its own: fetches of 1 MB over two connections, Metadata of all of 1,000 topics, produces of
+100 KB, five in flight; heartbeats of 300 members, 1,000 a second in all; commits of ten offsets, 300 a second; or all
 of them. The brokers are up at once and the rounds go round them; figures are medians of the rounds, with the rate that
 the load beside reached, for a mode that serves the small client by starving the large ones has won nothing.
 `TURN_NS`, `SLOW_REQUEST_NS` and the marks `brief` are set by these figures (docs/decisions).
@@ -14,6 +16,7 @@ the load beside reached, for a mode that serves the small client by starving the
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -29,14 +32,24 @@ from benchmarks.wire_requests import Connection, check_create_topics_answer, cre
 
 TOPICS = 1000
 FETCHED_BYTES = 300_000_000
-SMALL = ("produce", "--topic", "small", "--value-bytes", "100")
+LARGE = ("--batch-bytes", "100000", "--value-bytes", "1000", "--depth", "5")
+RAW, MEMBERS = "benchmarks.load_generator", "benchmarks.group_members"
+ALONE = ("--groups", "1", "--members", "1", "--in-flight", "1", "--partitions", "1")
+CLIENTS: dict[str, tuple[str, ...]] = {
+    "produce": (RAW, "produce", "--topic", "small", "--value-bytes", "100"),
+    "heartbeat": (MEMBERS, "heartbeat", "--prefix", "small-heartbeat", *ALONE),
+    "commit": (MEMBERS, "commit", "--prefix", "small-commit", *ALONE),
+}
 LOADS: dict[str, tuple[tuple[str, ...], ...]] = {
     "nothing": (),
-    "fetch": (("fetch", "--topic", "fetched", "--max-bytes", str(1 << 20)),) * 2,
-    "metadata": (("metadata",),),
-    "produce": (("produce", "--topic", "large", "--batch-bytes", "100000", "--value-bytes", "1000", "--depth", "5"),),
+    "fetch": ((RAW, "fetch", "--topic", "fetched", "--max-bytes", str(1 << 20)),) * 2,
+    "metadata": ((RAW, "metadata"),),
+    "produce": ((RAW, "produce", "--topic", "large", *LARGE),),
+    "heartbeats": ((MEMBERS, "heartbeat", "--prefix", "heartbeats", "--groups", "100", "--rate", "1000"),),
+    "commits": ((MEMBERS, "commit", "--prefix", "commits", "--groups", "10", "--rate", "300"),),
 }
 LOADS["all"] = tuple(command for load in LOADS.values() for command in load)
+GROUPS = {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "500"}
 QUEUE = ("--set", "inline.requests.enable=false")
 
 
@@ -47,6 +60,7 @@ class Broker:
         data_dir = stack.enter_context(tempfile.TemporaryDirectory())
         environment = os.environ | ({} if place is None else {"PYTHONPATH": f"{place.resolve()!s}:{Path.cwd()!s}"})
         command = [sys.executable, "-m", "benchmarks.adjusted_broker", "--data-dir", data_dir, *arguments]
+        command += [word for name, value in GROUPS.items() for word in ("--set", f"{name}={value}")]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
@@ -61,32 +75,51 @@ class Broker:
             check_create_topics_answer(connection.call(create_topics_frame(f"topic-{number:05}", 1)))
         connection.create_topic("small")
         connection.close()
-        size = ("--batch-bytes", "100000", "--value-bytes", "1000", "--depth", "5")
-        fill = self.start(("produce", "--topic", "fetched", *size, "--max-total-bytes", str(FETCHED_BYTES)), 300)
-        self.result(fill)
+        fill = (RAW, "produce", "--topic", "fetched", *LARGE, "--max-total-bytes", str(FETCHED_BYTES))
+        self.result(self.start(fill, 300))
 
     def start(self, command: tuple[str, ...], seconds: float) -> subprocess.Popen[str]:
-        """Start the load generator against it."""
-        words = [sys.executable, "-m", "benchmarks.load_generator", *command]
-        words += ["--port", str(self.port), "--seconds", str(seconds)]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        """Start a load generator against it, and return when it is ready to begin."""
+        words = [sys.executable, "-m", *command, "--port", str(self.port), "--seconds", str(seconds), "--wait"]
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    @staticmethod
+    def begin(process: subprocess.Popen[str]) -> None:
+        """Let it begin."""
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
 
     @staticmethod
     def result(process: subprocess.Popen[str]) -> dict[str, Any]:
-        """What a load generator saw."""
-        output, _ = process.communicate()
+        """What a load generator saw; it begins, unless it has."""
+        output, _ = process.communicate("\n")
         if process.returncode:
             raise RuntimeError(f"a load generator failed: {process.args!r}")
         load: dict[str, Any] = json.loads(output)
         return load
 
 
-def run(broker: Broker, load: tuple[tuple[str, ...], ...], seconds: float) -> tuple[float, ...]:
-    """Latencies of the small client in microseconds (p50, p99, p99.9), its rate, and the MB/s of the load beside it."""
-    beside = [broker.start(command, seconds + 2) for command in load]
-    small = broker.result(broker.start(SMALL, seconds))
-    rates = [done["bytes"] / done["seconds"] / 1e6 for done in map(broker.result, beside)]
-    return small["p50_us"], small["p99_us"], small["p999_us"], small["requests"] / small["seconds"], sum(rates)
+def run(broker: Broker, client: str, load: tuple[tuple[str, ...], ...], seconds: float) -> tuple[float, ...]:
+    """Of the small client latencies in microseconds (p50, p99, p99.9) and the rate; of the load beside it MB/s and
+    requests a second."""
+    beside = [broker.start(command, seconds + 1) for command in load]
+    small_client = broker.start(CLIENTS[client], seconds)
+    for process in beside:
+        broker.begin(process)
+    small = broker.result(small_client)
+    done = [broker.result(process) for process in beside]
+    latencies = (small["p50_us"], small["p99_us"], small["p999_us"])
+    megabytes = sum(each["bytes"] / each["seconds"] / 1e6 for each in done)
+    return (
+        *latencies,
+        small["requests"] / small["seconds"],
+        megabytes,
+        sum(each["requests"] / each["seconds"] for each in done),
+    )
 
 
 def _modes(options: argparse.Namespace) -> dict[str, tuple[list[str], Path | None]]:
@@ -112,23 +145,25 @@ def main() -> None:
     parser.add_argument("--turns", nargs="*", type=float, default=[], help="also brokers with these budgets, ms")
     parser.add_argument("--slow", nargs="*", type=float, default=[], help="also with these limits of one request, ms")
     parser.add_argument("--before", type=Path, help="directory with the package of the mode `before`")
+    parser.add_argument("--clients", nargs="+", default=list(CLIENTS), choices=list(CLIENTS), help="the small one")
     parser.add_argument("--loads", nargs="+", default=list(LOADS), choices=list(LOADS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3)
     options = parser.parse_args()
-    seen: defaultdict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
+    seen: defaultdict[tuple[str, str, str], list[tuple[float, ...]]] = defaultdict(list)
     with ExitStack() as stack:
         brokers = {name: Broker(stack, *how) for name, how in _modes(options).items()}
         for broker in brokers.values():
             broker.prepare()
         for _ in range(options.rounds):
-            for load in options.loads:
+            for client, load in itertools.product(options.clients, options.loads):
                 for name, broker in brokers.items():
-                    seen[load, name].append(run(broker, LOADS[load], options.seconds))
-    print("| beside | mode | p50 us | p99 us | p99.9 us | small, req/s | beside, MB/s |\n|---|---|---|---|---|---|---|")
-    for (load, name), rows in seen.items():
+                    seen[client, load, name].append(run(broker, client, LOADS[load], options.seconds))
+    columns = ("client", "beside", "mode", "p50 us", "p99 us", "p99.9 us", "req/s", "beside, MB/s", "beside, req/s")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    for key, rows in seen.items():
         figures = (statistics.median(column) for column in zip(*rows, strict=True))
-        print(f"| {load} | {name} | {' | '.join(f'{figure:,.0f}' for figure in figures)} |")
+        print(f"| {' | '.join(key)} | {' | '.join(f'{figure:,.0f}' for figure in figures)} |")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from barnabas.protocol.messages.classic_groups import (
 )
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.raw_client import RawClient
 from tests.support.server_process import ServerProcess
@@ -30,19 +31,20 @@ from tests.support.server_process import ServerProcess
 PATIENCE_SECONDS = 30
 SESSION_TIMEOUT_MS = 45_000
 _JOIN, _SYNC, _LEAVE, _FIND = 9, 5, 5, 4
-_HEARTBEAT = 0
+_HEARTBEAT, _DESCRIBE = 0, 5
 _JOINING, _LEAVING = 0, -1
 
 
 def await_coordinator(client: RawClient, group_id: str) -> None:
-    """Return when the group has a coordinator: the first look-up of a cluster's life makes it a place."""
+    """Return when the group has a coordinator that knows it: the first look-up of a cluster's life makes it a place."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id])
-        (found,) = client.call(request, _FIND, FindCoordinatorResponse).coordinators
-        if found.error_code == ErrorCode.NONE:
+        find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id])
+        (found,) = client.call(find, _FIND, FindCoordinatorResponse).coordinators
+        (group,) = client.call(DescribeGroupsRequest([group_id]), _DESCRIBE, DescribeGroupsResponse).groups
+        if not found.error_code and not group.error_code:
             return
-        assert time.monotonic() < deadline, found
+        assert time.monotonic() < deadline, (found, group)
         time.sleep(0.05)
 
 
@@ -58,16 +60,15 @@ def classic_member(
         await_coordinator(client, group_id)
         topics = tuple(dict.fromkeys(place.topic for place in partitions))
         protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", encode_subscription(Subscription(topics)))
-        joined = JoinGroupResponse(error_code=int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while joined.error_code:
-            assert time.monotonic() < deadline, joined
+        joined = JoinGroupResponse()
+        for _ in range(2):  # a dynamic member is told its id first
             request = JoinGroupRequest(
                 group_id, SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS, joined.member_id, instance_id, "consumer", [protocol]
             )
             joined = client.call(request, _JOIN, JoinGroupResponse)
-            if joined.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                time.sleep(0.05)
+            if joined.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                break
+        assert joined.error_code == ErrorCode.NONE, joined
         member_id = joined.member_id
         assignment = encode_assignment(Assignment(tuple(partitions)))
         shares = [SyncGroupRequest.SyncGroupRequestAssignment(member_id, assignment)]
@@ -100,9 +101,6 @@ def consumer_member(server: ServerProcess, group_id: str, topics: Sequence[str])
                 topic_partitions=[],
             )
             answer = client.call(request, _HEARTBEAT, ConsumerGroupHeartbeatResponse)
-            if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                time.sleep(0.05)
-                continue
             assert answer.error_code == ErrorCode.NONE, answer
             member_id = answer.member_id or member_id
             epoch = answer.member_epoch

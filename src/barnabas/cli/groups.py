@@ -11,7 +11,7 @@ from barnabas.cli.group_offsets import delete_offsets, reset_offsets
 from barnabas.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from barnabas.clients.admin import Admin, GroupDescription, GroupMember
     from barnabas.protocol.topic_partition import TopicPartition
@@ -68,12 +68,13 @@ def describe(
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         if all_groups:
             names = tuple(each.group_id for each in admin.list_groups() if each.protocol_type in ("", "consumer"))
+        existing = frozenset() if show_members else frozenset(admin.list_topics(include_internal=True))
         for description in admin.describe_groups(dict.fromkeys(names)).values():
             click.echo(_head(description))
             if show_members:
                 _print_members(description)
             else:
-                _print_offsets(admin, description)
+                _print_offsets(admin, description, existing)
 
 
 def _head(group: GroupDescription) -> str:
@@ -104,15 +105,14 @@ def _subscription(member: GroupMember) -> str:
     return ",".join([*sorted(member.subscribed_topics or ()), member.subscribed_regex or ""]).strip(",") or "-"
 
 
-def _print_offsets(admin: Admin, group: GroupDescription) -> None:
-    """What is committed, and what members have but did not commit yet."""
+def _print_offsets(admin: Admin, group: GroupDescription, topics: Container[str]) -> None:
+    """What is committed, and what members have but did not commit yet. topics: that exist."""
     from barnabas.clients.offset_lookup import LATEST
 
     committed = admin.list_group_offsets(group.group_id)
     readers = {partition: member for member in group.members for partition in member.assignment}
-    existing = set(admin.list_topics(include_internal=True))
     places = sorted(committed.keys() | readers.keys())
-    ends = admin.list_offsets(dict.fromkeys((place for place in places if place.topic in existing), LATEST))
+    ends = admin.list_offsets(dict.fromkeys((place for place in places if place.topic in topics), LATEST))
     rows = []
     for place in places:
         offset = committed[place].offset if place in committed else None

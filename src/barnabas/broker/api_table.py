@@ -135,8 +135,8 @@ def _group_apis(api: HandlerFamilies) -> list[Handler]:
     classic, consumer = api.classic_groups, api.consumer_groups
     return [
         Handler(ApiKey.FIND_COORDINATOR, 0, 6, find.find_coordinator, find.error, brief=True),
-        Handler(ApiKey.OFFSET_COMMIT, 0, 10, offsets.offset_commit, offsets.commit_error, brief=True),
-        Handler(ApiKey.OFFSET_FETCH, 0, 10, offsets.offset_fetch, offsets.fetch_error, brief=True),
+        Handler(ApiKey.OFFSET_COMMIT, 0, 10, offsets.offset_commit, offsets.commit_error, brief=True, brief_from=1),
+        Handler(ApiKey.OFFSET_FETCH, 0, 10, offsets.offset_fetch, offsets.fetch_error, brief=True, brief_from=1),
         Handler(ApiKey.OFFSET_DELETE, 0, 0, offsets.offset_delete, offsets.delete_error),
         Handler(ApiKey.JOIN_GROUP, 0, 9, classic.join_group, classic.join_error, brief=True),
         Handler(ApiKey.SYNC_GROUP, 0, 5, classic.sync_group, classic.sync_error, brief=True),

@@ -17,6 +17,7 @@ from barnabas.coordinator.group.consumer_group_classic_members import ConsumerGr
 from barnabas.coordinator.group.consumer_group_service import ConsumerGroupService
 from barnabas.coordinator.group.delayed_heartbeat import DelayedHeartbeat
 from barnabas.coordinator.group.delayed_rebalance import DelayedRebalance
+from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.group_config import GroupConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
@@ -95,7 +96,11 @@ def build_group_coordinator(
     loader = GroupLoader(
         environment, replicas.partition_or_error, lambda records: restore_memberships(records, clock), services
     )
-    offsets, expiry = OffsetService(environment), OffsetExpiry(environment)
+
+    def removed(group: Group) -> None:
+        services[group.membership.group_type].unloaded(group)
+
+    offsets, expiry = OffsetService(environment, removed), OffsetExpiry(environment, removed)
     admin = GroupAdminService(environment, classic.removed)
     coordinator = GroupCoordinator(environment, loader, offsets, expiry, classic, consumer, admin)
     registry.family(_metrics_of(coordinator, rebalances))

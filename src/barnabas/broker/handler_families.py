@@ -53,6 +53,7 @@ from barnabas.metadata.client_quotas import ClientQuotaAdmin
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.old_consumer_offsets import OldConsumerOffsets
 from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig
 from barnabas.replica.replica_manager import ReplicaManager
@@ -106,7 +107,12 @@ def build_handler_families(  # noqa: PLR0913, PLR0917 - the parts of a whole bro
         log_dirs=LogDirsApi(replicas, authorizer),
         metadata=MetadataApi(metadata, creation, lambda: config.boolean("auto.create.topics.enable"), authorizer),
         offset_for_leader_epoch=OffsetForLeaderEpochApi(replicas, authorizer),
-        offsets=OffsetsApi(groups, metadata, authorizer),
+        offsets=OffsetsApi(
+            groups,
+            OldConsumerOffsets(zk_client, config.integer("offset.metadata.max.bytes")),
+            metadata,
+            authorizer,
+        ),
         partitions=PartitionsApi(topic_admin, topic_changes, controller, authorizer),
         produce=ProduceApi(replicas, metadata, authorizer),
         producers=ProducersApi(replicas, metadata, authorizer),

@@ -2,7 +2,7 @@
 
 Made by `broker`, used by metadata and controller on any thread; blocks on the store. It keeps no state of its own
 besides handlers (see `znode_access`) and the ids of former sessions (`_lock`). Topics and settings are apart:
-`topics` (`zk.topic_znodes`) and `configs` (`zk.config_znodes`).
+`topics` (`zk.topic_znodes`), `configs` (`zk.config_znodes`) and `consumer_offsets` (`zk.consumer_offset_znodes`).
 
 Kafka: kafka.zk.KafkaZkClient.
 """
@@ -17,6 +17,7 @@ from typing import TypeVar
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
 from barnabas.zk.config_znodes import ConfigZnodes
+from barnabas.zk.consumer_offset_znodes import ConsumerOffsetZnodes
 from barnabas.zk.errors import BadVersionError, ControllerMovedError, NodeExistsError, StoreError
 from barnabas.zk.store import (
     ANY_VERSION,
@@ -65,6 +66,7 @@ class KafkaZkClient:
         self.access = ZnodeAccess(store)
         self.topics = TopicZnodes(self.access)
         self.configs = ConfigZnodes(self.access)
+        self.consumer_offsets = ConsumerOffsetZnodes(self.access)
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()

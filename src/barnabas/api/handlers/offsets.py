@@ -1,9 +1,9 @@
 """OffsetCommit v0-10, OffsetFetch v0-10, OffsetDelete v0.
 
-Commit and fetch are brief: a commit is one append to the local log. Commit: v1 timestamp, generation and member; v2-4
-retention; v6 leader epoch; v7 static members; v8 flexible; v9 member epochs (KIP-848); v10 topic ids. Fetch: v2 all
-topics, an error of the whole; v5 leader epochs; v6 flexible; v7 require_stable (KIP-447); v8 several groups (KIP-709);
-v9 member epochs; v10 topic ids.
+Commit and fetch are brief: a commit is one append to the local log; not so v0, whose offsets are in the store.
+Commit: v1 timestamp, generation and member; v2-4 retention; v6 leader epoch; v7 static members; v8 flexible; v9 member
+epochs (KIP-848); v10 topic ids. Fetch: v2 all topics, an error of the whole; v5 leader epochs; v6 flexible; v7
+require_stable (KIP-447); v8 several groups (KIP-709); v9 member epochs; v10 topic ids.
 
 Kafka: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffsetDeleteRequest.
 """
@@ -24,6 +24,7 @@ from barnabas.coordinator.group.offset_terms import (
     OffsetToCommit,
 )
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.old_consumer_offsets import OldConsumerOffsets
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offsets import (
     OffsetCommitRequest,
@@ -33,6 +34,7 @@ from barnabas.protocol.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 
 CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
@@ -55,8 +57,15 @@ NO_OFFSET: Final = -1
 class OffsetsApi:
     """Committed offsets of groups."""
 
-    def __init__(self, coordinator: GroupCoordinator, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        old_offsets: OldConsumerOffsets,
+        metadata: MetadataCache,
+        authorizer: Authorizer | None,
+    ) -> None:
         self._coordinator = coordinator
+        self._old_offsets = old_offsets
         self._metadata = metadata
         self._authorizer = authorizer
 
@@ -70,55 +79,63 @@ class OffsetsApi:
         ):
             request.respond(self.commit_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None))
             return
-        answers: list[CommittedTopic] = []
+        refused: list[CommittedTopic] = []
+        asked: list[CommittedTopic] = []
         offsets: list[OffsetToCommit] = []
-        undecided: list[CommittedPartition] = []
         names = self._commit_topic_names(request)
         readable = self._readable_topics(request, [name for name in names if name is not None])
         topics = self._metadata.image.topics
         for topic, name in zip(body.topics, names, strict=True):
-            partitions: list[CommittedPartition] = []
-            answers.append(CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
             error = _commit_refusal(name, readable)
             known = None if name is None else topics.get(name)
+            unknown: list[CommittedPartition] = []
+            undecided: list[CommittedPartition] = []
             for partition in topic.partitions:
                 index = partition.partition_index
-                if error is ErrorCode.NONE and known is not None and known.partition(index) is not None:
-                    answer = CommittedPartition(partition_index=index, error_code=ErrorCode.NONE)
-                    undecided.append(answer)
-                    offsets.append(
-                        OffsetToCommit(
-                            known.name,
-                            index,
-                            partition.committed_offset,
-                            partition.committed_leader_epoch,
-                            partition.committed_metadata or "",
-                            partition.commit_timestamp,
-                        )
-                    )
-                else:
+                if error is not ErrorCode.NONE or known is None or known.partition(index) is None:
                     code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    answer = CommittedPartition(partition_index=index, error_code=code)
-                partitions.append(answer)
-        response = OffsetCommitResponse(topics=answers)
-        if not offsets:
-            request.respond(response)
-            return
+                    unknown.append(CommittedPartition(partition_index=index, error_code=code))
+                    continue
+                undecided.append(CommittedPartition(partition_index=index, error_code=ErrorCode.NONE))
+                offsets.append(
+                    OffsetToCommit(
+                        known.name,
+                        index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata or "",
+                        partition.commit_timestamp,
+                    )
+                )
+            if unknown:
+                refused.append(CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown))
+            if undecided:
+                asked.append(CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=undecided))
 
         def committed(errors: Sequence[ErrorCode]) -> None:
-            for answer, error in zip(undecided, errors, strict=True):
+            answers = [partition for topic in asked for partition in topic.partitions]
+            for answer, error in zip(answers, errors, strict=True):
                 answer.error_code = error
-            request.respond(response)
+            request.respond(OffsetCommitResponse(topics=_merged(refused, asked) if refused else asked))
 
-        terms = CommitTerms(
-            body.group_id,
-            body.member_id,
-            body.group_instance_id,
-            body.generation_id_or_member_epoch,
-            body.retention_time_ms,
-            request.api_version >= MISSING_GROUPS_SINCE,
-        )
-        self._coordinator.commit_offsets(terms, offsets, request.deferred(committed))
+        if not offsets:
+            request.respond(OffsetCommitResponse(topics=refused))
+        elif request.api_version == 0:
+            committed([self._commit_to_store(body.group_id, offset) for offset in offsets])
+        else:
+            terms = CommitTerms(
+                body.group_id,
+                body.member_id,
+                body.group_instance_id,
+                body.generation_id_or_member_epoch,
+                body.retention_time_ms,
+                request.api_version >= MISSING_GROUPS_SINCE,
+            )
+            self._coordinator.commit_offsets(terms, offsets, request.deferred(committed))
+
+    def _commit_to_store(self, group_id: str, offset: OffsetToCommit) -> ErrorCode:
+        partition = TopicPartition(offset.topic, offset.partition)
+        return self._old_offsets.commit(group_id, partition, offset.offset, offset.metadata)
 
     def _commit_topic_names(self, request: Request[OffsetCommitRequest]) -> list[str | None]:
         """Of each topic; None for an id that nobody knows."""
@@ -191,9 +208,12 @@ class OffsetsApi:
                     refused.append(_refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
                 else:
                     asked.append((name, topic.partition_indexes))
-        found = self._coordinator.fetch_offsets(
-            FetchTerms(group.group_id, asked, request.body.require_stable, group.member_id, group.member_epoch)
-        )
+        if request.api_version == 0:
+            found = self._fetch_from_store(group.group_id, asked or ())
+        else:
+            found = self._coordinator.fetch_offsets(
+                FetchTerms(group.group_id, asked, request.body.require_stable, group.member_id, group.member_epoch)
+            )
         if found.error is not ErrorCode.NONE:
             return FetchedGroup(group_id=group.group_id, topics=[], error_code=found.error)
         topics = self._fetched_topics(request, found, by_id=by_id)
@@ -202,6 +222,23 @@ class OffsetsApi:
             seen = permitted(authorizer, request, describe, ResourceType.TOPIC, names, log_if_denied=False)
             topics = [topic for topic in topics if topic.name in seen]
         return FetchedGroup(group_id=group.group_id, topics=topics + refused, error_code=ErrorCode.NONE)
+
+    def _fetch_from_store(self, group_id: str, asked: Sequence[tuple[str, Sequence[int]]]) -> FetchedOffsets:
+        """What a consumer of old has committed. There is no way to say that it has not but an error."""
+        image = self._metadata.image
+        found = []
+        for topic, partitions in asked:
+            offsets = []
+            for number in partitions:
+                partition = TopicPartition(topic, number)
+                known = image.partition(partition) is not None
+                offset = self._old_offsets.fetch(group_id, partition) if known else None
+                if offset is None:
+                    offsets.append(FetchedOffset(number, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                else:
+                    offsets.append(FetchedOffset(number, offset))
+            found.append((topic, offsets))
+        return FetchedOffsets(ErrorCode.NONE, found)
 
     def _fetched_topics(
         self, request: Request[OffsetFetchRequest], found: FetchedOffsets, *, by_id: bool
@@ -279,6 +316,16 @@ def _commit_refusal(name: str | None, readable: frozenset[str] | None) -> ErrorC
     if readable is not None and name not in readable:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.NONE
+
+
+def _merged(refused: list[CommittedTopic], asked: list[CommittedTopic]) -> list[CommittedTopic]:
+    """One answer a topic, those that were refused first, as Kafka orders them."""
+    by_topic = {(topic.name, topic.topic_id): topic for topic in refused}
+    for topic in asked:
+        known = by_topic.setdefault((topic.name, topic.topic_id), topic)
+        if known is not topic:
+            known.partitions += topic.partitions
+    return list(by_topic.values())
 
 
 def _groups_asked_for(request: Request[OffsetFetchRequest]) -> Sequence[FetchGroup]:

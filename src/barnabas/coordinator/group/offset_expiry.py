@@ -34,14 +34,17 @@ TOMBSTONES_PER_BATCH = 1000
 
 
 class OffsetExpiry:
-    """expired_count: offsets that expired since the start (Kafka: offset-expiration-count)."""
+    """on_removed: told, without locks, of a group that had nothing left and is gone.
 
-    def __init__(self, environment: GroupEnvironment) -> None:
+    expired_count: offsets that expired since the start (Kafka: offset-expiration-count).
+    """
+
+    def __init__(self, environment: GroupEnvironment, on_removed: Callable[[Group], None]) -> None:
         self._environment = environment
+        self._on_removed = on_removed
         self._is_running = False
         self._is_shut_down = False
         self.expired_count = 0
-        self.on_expired: Callable[[int], None] = lambda _: None
 
     def start(self) -> None:
         """Look for expired offsets from now on, and follow the cluster's topics."""
@@ -95,10 +98,7 @@ class OffsetExpiry:
         count = 0
         try:
             for group in self._groups():
-                with group.lock:
-                    if not group.is_removed:
-                        expired = self._expired(group, now_ms)
-                        count += self._remove(group, expired)
+                count += self._remove_from(group, lambda group: self._expired(group, now_ms))
                 yield
         finally:
             self._is_running = False
@@ -110,10 +110,7 @@ class OffsetExpiry:
         count = 0
         for group in self._groups():
             if not topics.isdisjoint(group.offsets.topics):
-                with group.lock:
-                    if not group.is_removed:
-                        of_topics = [(topic, number) for topic, number, _ in group.offsets if topic in topics]
-                        count += self._remove(group, of_topics)
+                count += self._remove_from(group, lambda group: _of_topics(group, topics))
             yield
         logger.info("Removed %d offsets associated with deleted topics: %s.", count, ", ".join(sorted(topics)))
 
@@ -121,6 +118,17 @@ class OffsetExpiry:
         partitions = self._environment.partitions
         table = self._environment.table
         return [group for partition in partitions.active for group in table.groups(partition)]
+
+    def _remove_from(self, group: Group, choose: Callable[[Group], list[PartitionKey]]) -> int:
+        """Take a group's lock, choose and remove; returns the number of offsets removed."""
+        with group.lock:
+            if group.is_removed:
+                return 0
+            removed = self._remove(group, choose(group))
+            is_gone = self._environment.table.get(group.group_id) is not group
+        if is_gone:
+            self._on_removed(group)
+        return removed
 
     def _remove(self, group: Group, keys: list[PartitionKey]) -> int:
         """Remove them with their tombstones, and the group if that was all. Under its lock."""
@@ -162,3 +170,7 @@ class OffsetExpiry:
             ):
                 expired.append((topic, partition))
         return expired
+
+
+def _of_topics(group: Group, topics: frozenset[str]) -> list[PartitionKey]:
+    return [(topic, partition) for topic, partition, _ in group.offsets if topic in topics]

@@ -23,6 +23,7 @@ from barnabas.coordinator.group.group_log import StoredAppend, StoredFor
 from barnabas.coordinator.group.group_offsets import NewOffset, PartitionKey
 from barnabas.coordinator.group.group_record import GroupRecord
 from barnabas.coordinator.group.group_records import (
+    LAST_TIMESTAMP,
     LONGEST_STRING,
     NO_TIMESTAMP,
     committed_offset,
@@ -49,10 +50,14 @@ _DEAD: Final = "Dead"
 
 
 class OffsetService:
-    """Commits, fetches and deletes. Counters are plain attributes, exact enough for rates (see `group_metrics`)."""
+    """Commits, fetches and deletes. Counters are plain attributes, exact enough for rates (see `group_metrics`).
 
-    def __init__(self, environment: GroupEnvironment) -> None:
+    on_removed: told, without locks, of a group that had nothing left and is gone.
+    """
+
+    def __init__(self, environment: GroupEnvironment, on_removed: Callable[[Group], None]) -> None:
         self._environment = environment
+        self._on_removed = on_removed
         self._check = environment.partitions.check
         self._table = environment.table
         self._log = environment.log
@@ -115,7 +120,7 @@ class OffsetService:
     ) -> tuple[list[NewOffset], list[GroupRecord], list[ErrorCode]]:
         """What can be committed, as it is kept and as it is written, and an error for each of `offsets`."""
         prefix = offset_key_prefix(terms.group_id)
-        expires_ms = now_ms + terms.retention_ms if terms.retention_ms >= 0 else NO_TIMESTAMP
+        expires_ms = min(now_ms + terms.retention_ms, LAST_TIMESTAMP) if terms.retention_ms >= 0 else NO_TIMESTAMP
         new: list[NewOffset] = []
         records: list[GroupRecord] = []
         errors: list[ErrorCode] = []
@@ -203,6 +208,10 @@ class OffsetService:
                     ]
                     removed = [key for key in dict.fromkeys(partitions) if not is_read[key[0]]]
                     stored = remove_offsets(self._environment, group, removed)
+                    if stored is None and removed:
+                        remove_if_useless(self._environment, group)
+            if group is not None and group.is_removed:
+                self._on_removed(group)
         if stored is None:
             on_complete(error, errors)
             return

@@ -78,8 +78,8 @@ class GroupBroker:
             {GroupType.CLASSIC: self.memberships, GroupType.CONSUMER: self.memberships},
             cpu_times=(lambda: 0, lambda: 0),
         )
-        self.offsets = OffsetService(self.environment)
-        self.expiry = OffsetExpiry(self.environment)
+        self.offsets = OffsetService(self.environment, self.memberships.unloaded)
+        self.expiry = OffsetExpiry(self.environment, self.memberships.unloaded)
         self.partitions.start()
         if lead:
             self.lead()
@@ -143,7 +143,7 @@ class GroupBroker:
         log = self.log(group)
         data = log.read(log.log_start_offset, 1 << 20, FetchIsolation.LOG_END).records
         content = data if isinstance(data, bytes) else data.read()
-        return [(record.key, record.value) for batch in any_batches(content) for record in batch.records()]
+        return [(record.key or b"", record.value) for batch in any_batches(content) for record in batch.records()]
 
     def log(self, group: str = GROUP) -> Any:
         """The log of a group's partition."""

@@ -1,0 +1,43 @@
+"""Version 0 of OffsetCommit and OffsetFetch: offsets in the store, of consumers that coordinate themselves there.
+
+Called by their handler on request handler threads; it blocks on the store, and keeps nothing, so no lock. Groups know
+nothing of these offsets, and the other way round. Kafka 3.9: KafkaApis.commitOffsetsToZookeeper,
+handleOffsetFetchRequestFromZookeeper (4.0 has no version 0).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.consumer_offset_znodes import is_path_element
+from barnabas.zk.errors import StoreError
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+logger = logging.getLogger(__name__)
+
+
+class OldConsumerOffsets:
+    """max_metadata_size: `offset.metadata.max.bytes`. The metadata itself has no place in the store."""
+
+    def __init__(self, zk_client: KafkaZkClient, max_metadata_size: int) -> None:
+        self._znodes = zk_client.consumer_offsets
+        self._max_metadata_size = max_metadata_size
+
+    def commit(self, group_id: str, partition: TopicPartition, offset: int, metadata: str) -> ErrorCode:
+        """Keep an offset; why not, if not."""
+        if len(metadata) > self._max_metadata_size:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        if not is_path_element(group_id):
+            return ErrorCode.INVALID_GROUP_ID
+        try:
+            self._znodes.set_or_create(group_id, partition, offset)
+        except StoreError:
+            logger.exception("The offset of %s in group %s cannot be stored", partition, group_id)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return ErrorCode.NONE
+
+    def fetch(self, group_id: str, partition: TopicPartition) -> int | None:
+        """The offset that was kept."""
+        return self._znodes.get(group_id, partition) if is_path_element(group_id) else None

@@ -144,6 +144,11 @@ def test_one_acknowledgement_does_not_wait_for_replicas() -> None:
     assert broker.committed() == {("t", 0): 1}
 
 
+def test_a_retention_without_end(broker: GroupBroker) -> None:
+    """Found by fuzzing."""
+    assert broker.commit(("t", 0, 1), retention_ms=2**63 - 1) == [[NONE]]
+
+
 def test_an_offset_with_a_retention_of_its_own_is_written_in_the_version_that_can_say_it(broker: GroupBroker) -> None:
     broker.commit(("t", 0, 1), retention_ms=1000)
     ((_, value),) = broker.records()

@@ -130,6 +130,12 @@ def test_records_and_where_they_lie(run: Run, running: BrokerProcess) -> None:
         (("topics", "describe", "nowhere"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("consume", "nowhere", "--timeout", "1"), 1, "nowhere"),
         (("consume", "wrong-place", "-b", "nonsense"), 2, "expected host:port"),
+        (("consume", "one", "two"), 2, "give one TOPIC, or join a --group"),
+        (("consume", "one", "--no-commit"), 2, "need a --group"),
+        (("consume", "--group=g"), 2, "give one or more TOPICs, or a --pattern"),
+        (("consume", "one", "--group=g", "--partition=1"), 2, "the group chooses the partitions"),
+        (("consume", "one", "--group=g", "--from=7"), 2, "--from takes beginning or end"),
+        (("consume", "one", "--group=g", "--assignor=fair"), 2, "partition_assignment_strategy knows range"),
         (("topics", "list", "-b", "127.0.0.1:1", "--timeout", "0.3"), 1, "127.0.0.1:1"),
     ],
 )
@@ -149,6 +155,22 @@ def test_bad_lines_and_places_are_named(run: Run) -> None:
     )
     assert "strict has no partition 7; it has 1" in run("consume", "strict", "--partition=7").stderr
     assert "not 'yesterday'" in run("consume", "strict", "--from=yesterday").stderr
+
+
+def test_a_group_goes_on_where_it_was(run: Run) -> None:
+    for name in ("grouped-a", "grouped-b"):
+        run("topics", "create", name, "--partitions", "2")
+        run("produce", name, stdin="".join(f"{name}-{number}\n" for number in range(50)))
+    both = ("consume", "grouped-a", "grouped-b", "--group=readers", "--timeout=20")
+    first = run(*both, "--max-messages=30")
+    assert first.exit_code == 0, first.stderr
+    again = run(*both, "--quiet", "--no-commit")
+    rest = run(*both, "--quiet", "--assignor=cooperative-sticky", "--instance-id=me")
+    assert sorted(again.stdout.splitlines()) == sorted(rest.stdout.splitlines())
+    lines = first.stdout.splitlines() + rest.stdout.splitlines()
+    assert sorted(lines) == sorted(f"{name}-{number}" for name in ("grouped-a", "grouped-b") for number in range(50))
+    late = run("consume", "--pattern=grouped-.*", "--group=latecomers", "--from=end", "--timeout=20")
+    assert (late.stdout, late.stderr) == ("", "0 records\n")
 
 
 def test_the_log_can_be_looked_into(run: Run, running: BrokerProcess) -> None:

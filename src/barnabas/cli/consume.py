@@ -1,6 +1,6 @@
-"""`barnabas consume`: records of a topic on stdout, from a place on, until there are no more or for ever.
+"""`barnabas consume`: records on stdout: of one topic's partitions, from a place on, or as a member of a group.
 
-Runs on the main thread.
+Runs on the main thread (a group's member has a second one for its coordinator).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, timeout_option
+from barnabas.cli.group_reading import GroupOptions, GroupReading
 from barnabas.cli.number_types import COUNT, NUMBER
 from barnabas.cli.record_format import RecordFormat, as_json
 
@@ -24,7 +25,7 @@ RECORDS_PER_POLL = 5000
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topics", metavar="TOPIC...", nargs=-1)
 @bootstrap_option
 @timeout_option
 @click.option("--partition", "partitions", type=NUMBER, multiple=True, help="Only this one (repeatable).")
@@ -32,10 +33,20 @@ RECORDS_PER_POLL = 5000
     "--from",
     "start",
     metavar="beginning|end|OFFSET|TIME",
-    default="beginning",
-    show_default=True,
-    help="Where to begin: an offset, or a time such as 2026-01-31T12:00:00 (local unless it says otherwise).",
+    help="Where to begin: an offset, or a time such as 2026-01-31T12:00:00 (local unless it says otherwise). [default:"
+    " beginning; in a group, where it has committed, or else the beginning]",
 )
+@click.option("--group", metavar="GROUP", help="Join this group: read what it gives this member, and commit.")
+@click.option("--pattern", metavar="REGEX", help="In a group: all topics whose whole names match.")
+@click.option("--instance-id", metavar="ID", help="In a group: be a static member of this name, which may restart.")
+@click.option(
+    "--assignor",
+    "assignors",
+    metavar="NAME",
+    multiple=True,
+    help="In a group: range, roundrobin, sticky or cooperative-sticky (repeatable, the preferred first).",
+)
+@click.option("--no-commit", is_flag=True, help="In a group: commit nothing.")
 @click.option("--max-messages", type=COUNT, metavar="N", help="Stop after so many records.")
 @click.option("--follow", is_flag=True, help="Wait for new records instead of stopping at the end.")
 @click.option("--print-key", is_flag=True)
@@ -47,11 +58,16 @@ RECORDS_PER_POLL = 5000
 @click.option("--json", "json_lines", is_flag=True, help="One JSON object a record, with everything.")
 @click.option("--quiet", is_flag=True, help="No summary.")
 def consume(
-    topic: str,
+    topics: tuple[str, ...],
     bootstrap_servers: str,
     timeout_seconds: float,
     partitions: tuple[int, ...],
-    start: str,
+    start: str | None,
+    group: str | None,
+    pattern: str | None,
+    instance_id: str | None,
+    assignors: tuple[str, ...],
+    no_commit: bool,
     max_messages: int | None,
     follow: bool,
     print_key: bool,
@@ -65,13 +81,16 @@ def consume(
 ) -> None:
     """Print the records of TOPIC: their values as they are, and before them what else is asked for.
 
-    From the beginning to the end as of now, unless told otherwise.
+    From the beginning to the end as of now, unless told otherwise. In a group, of several topics if there are more,
+    from where the group is; without --follow, until the end as of when the group
+    gave this member its partitions. What is written is committed.
 
     \b
         barnabas consume flights
         barnabas consume flights --follow --from end
         barnabas consume flights --from 2026-01-31T12:00 --partition 2 --max-messages 10
         barnabas consume flights --json
+        barnabas consume flights --group counters --follow
     """
     from barnabas.clients.consumer import Consumer
 
@@ -88,20 +107,22 @@ def consume(
         )
     )
     timeout_ms = int(timeout_seconds * 1000)
+    options = GroupOptions(group, pattern, instance_id, assignors, no_commit)
+    options.check(topics, partitions, start)
     with (
         friendly_errors(bootstrap_servers),
-        Consumer(
-            bootstrap_servers,
-            auto_offset_reset="earliest",
-            default_api_timeout_ms=timeout_ms,
-            request_timeout_ms=timeout_ms,
-            allow_auto_create_topics=False,
-        ) as consumer,
+        Consumer(bootstrap_servers, **options.settings(start, timeout_ms)) as consumer,
     ):
-        assigned = _assign(consumer, topic, partitions)
-        _seek(consumer, assigned, start)
-        ends = None if follow else consumer.end_offsets(assigned)
-        count = _write_records(_records(consumer, ends), line_of, max_messages)
+        if group is None:
+            assigned = _assign(consumer, topics[0], partitions)
+            _seek(consumer, assigned, start or "beginning")
+            ends = None if follow else consumer.end_offsets(assigned)
+            count = _write_records(_records(consumer, ends), line_of, max_messages)
+        else:
+            consumer.subscribe(topics, pattern=pattern)
+            reading = GroupReading(consumer, options, None if follow else timeout_ms, max_messages)
+            count = _write_records(reading.polls(), line_of, max_messages, reading.written)
+            reading.finish()
     if not quiet:
         click.echo(f"{count:,} records", err=True)
 
@@ -156,7 +177,10 @@ def _records(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> Iter
 
 
 def _write_records(
-    polls: Iterator[list[ConsumerRecord]], line_of: Callable[[Any], bytes], max_messages: int | None
+    polls: Iterator[list[ConsumerRecord]],
+    line_of: Callable[[Any], bytes],
+    max_messages: int | None,
+    on_written: Callable[[list[ConsumerRecord]], None] | None = None,
 ) -> int:
     """Write to stdout, one write a poll; returns how many. Ctrl-C is how a --follow ends."""
     out = sys.stdout.buffer
@@ -166,6 +190,8 @@ def _write_records(
             wanted = records if max_messages is None else records[: max_messages - count]
             out.write(b"".join(line_of(record) + b"\n" for record in wanted))
             out.flush()
+            if on_written is not None:
+                on_written(wanted)
             count += len(wanted)
             if count == max_messages:
                 break

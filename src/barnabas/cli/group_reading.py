@@ -1,0 +1,129 @@
+"""`barnabas consume --group`: reads as a member of a group, and commits what was written.
+
+Called by the consume command, on the main thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from barnabas.clients.consumer import Consumer, ConsumerRecord
+    from barnabas.clients.consumer.consumer_config import ConsumerSettings
+    from barnabas.clients.consumer.offset_commits import Offsets
+    from barnabas.protocol.topic_partition import TopicPartition
+
+_POLL_MS = 500
+_RECORDS_PER_POLL = 5000
+_IDLE_POLLS_WITHOUT_PARTITIONS = 8
+"""A cooperative group may give a new member nothing in its first rebalance, and something in the next one."""
+
+_RESETS = {None: "earliest", "beginning": "earliest", "end": "latest"}
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """What the command was told about the group; `name` None: there is none."""
+
+    name: str | None
+    pattern: str | None
+    instance_id: str | None
+    assignors: Sequence[str]
+    no_commit: bool
+
+    def check(self, topics: Sequence[str], partitions: Sequence[int], start: str | None) -> None:
+        """Raise click.UsageError for options that don't go together."""
+        if self.name is None:
+            if self.pattern or self.instance_id or self.assignors or self.no_commit:
+                raise click.UsageError("--pattern, --instance-id, --assignor and --no-commit need a --group")
+            if len(topics) != 1:
+                raise click.UsageError("give one TOPIC, or join a --group")
+            return
+        if partitions:
+            raise click.UsageError("in a --group, the group chooses the partitions")
+        if start not in _RESETS:
+            raise click.UsageError("in a --group, --from takes beginning or end: where to begin what it has not read")
+        if bool(topics) == bool(self.pattern):
+            raise click.UsageError("give one or more TOPICs, or a --pattern")
+
+    def settings(self, start: str | None, timeout_ms: int) -> ConsumerSettings:
+        """Settings of the consumer."""
+        settings: ConsumerSettings = {
+            "default_api_timeout_ms": timeout_ms,
+            "request_timeout_ms": timeout_ms,
+            "allow_auto_create_topics": False,
+            "auto_offset_reset": "earliest" if self.name is None else _RESETS[start],
+        }
+        if self.name is not None:
+            settings["group_id"] = self.name
+            settings["group_instance_id"] = self.instance_id
+            settings["enable_auto_commit"] = False
+            if self.assignors:
+                settings["partition_assignment_strategy"] = tuple(self.assignors)
+        return settings
+
+
+class GroupReading:
+    """Polls of a consumer that has subscribed. `timeout_ms`: how long to wait for the group, None: follow for ever."""
+
+    def __init__(self, consumer: Consumer, options: GroupOptions, timeout_ms: int | None, limit: int | None) -> None:
+        self._consumer = consumer
+        self._options = options
+        self._timeout_ms = timeout_ms
+        self._left = limit
+
+    def polls(self) -> Iterator[list[ConsumerRecord]]:
+        """Records, until all that this member was given is at its end as of when it was given; at most `limit`."""
+        ends: dict[TopicPartition, int] = {}
+        idle_polls = 0
+        while self._left is None or self._left > 0:
+            limit = _RECORDS_PER_POLL if self._left is None else min(self._left, _RECORDS_PER_POLL)
+            records = self._consumer.poll(_POLL_MS, limit)
+            if records:
+                if self._left is not None:
+                    self._left -= len(records)
+                idle_polls = 0
+                yield records
+            elif self._timeout_ms is not None:
+                idle_polls += 1
+                if self._is_at_end(ends, idle_polls):
+                    return
+
+    def _is_at_end(self, ends: dict[TopicPartition, int], idle_polls: int) -> bool:
+        consumer = self._consumer
+        if consumer.group_metadata().generation_id < 0:
+            if self._timeout_ms is not None and idle_polls * _POLL_MS >= self._timeout_ms:
+                from barnabas.clients.errors import ClientTimeout
+
+                raise ClientTimeout(f"group {self._options.name} did not let this member join")
+            return False
+        assigned = consumer.assignment()
+        if not assigned:
+            return idle_polls >= _IDLE_POLLS_WITHOUT_PARTITIONS
+        new = assigned - ends.keys()
+        if new:
+            ends.update(consumer.end_offsets(new))
+        return all(consumer.position(each) >= ends[each] for each in assigned)
+
+    def written(self, records: Sequence[ConsumerRecord]) -> None:
+        """They are out: commit behind them, without waiting."""
+        if self._options.no_commit:
+            return
+        from barnabas.clients.consumer import OffsetAndMetadata, TopicPartition
+
+        behind = {TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset + 1) for each in records}
+        self._consumer.commit_async(behind, _warn)
+
+    def finish(self) -> None:
+        """Wait for the commits."""
+        if not self._options.no_commit:
+            self._consumer.commit_sync({})
+
+
+def _warn(_offsets: Offsets, error: Exception | None) -> None:
+    if error is not None:
+        click.echo(f"barnabas: offsets were not committed: {error}", err=True)

@@ -178,6 +178,14 @@ def test_a_group_of_the_consumer_protocol(group_steps: GroupSteps) -> None:
     assert group_steps.steps.run("kafka-groups", "--list", "--group-type", "classic", in_any_order=True).status == 0
 
 
+def test_groups_of_other_kinds(same_group_steps: SameSteps) -> None:
+    """Share groups and Streams' own: there are none; a classic group is none of them."""
+    if same_group_steps.tools.release == "4":
+        for tool in ("kafka-share-groups", "kafka-streams-groups"):
+            same_group_steps.run(tool, "--list")
+            same_group_steps.run(tool, "--list", "--state")
+
+
 def test_many_groups_at_once(group_steps: GroupSteps) -> None:
     others = [f"{group_steps.topic}-{number}" for number in range(3)]
     named = [word for name in others for word in ("--group", name)]

@@ -2,122 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.assignors.built_in import assignors_named
-from barnabas.coordinator.group.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer_group_heartbeat import check_heartbeat, heartbeat, leave
+from barnabas.coordinator.group.consumer_group_heartbeat import check_heartbeat, heartbeat
 from barnabas.coordinator.group.consumer_group_member import MemberState
-from barnabas.coordinator.group.consumer_group_replay import replay, restore_consumer_groups
-from barnabas.coordinator.group.consumer_group_terms import HeartbeatAnswer, HeartbeatTerms, Outcome
-from barnabas.coordinator.group.consumer_group_update import ConsumerGroupUpdate, UpdateContext
-from barnabas.coordinator.group.group_config import ConsumerGroupConfig
-from barnabas.coordinator.group.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer_group_replay import restore_consumer_groups
+from barnabas.coordinator.group.consumer_group_terms import HeartbeatTerms
 from barnabas.coordinator.group.member_deadline import TimerKind
-from barnabas.coordinator.group.subscribed_topics import ResolvedRegularExpression
-from barnabas.coordinator.group.topic_hash import TopicHashes
-from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
-
-ASSIGNORS = assignors_named(("uniform", "range"))
-Owned = dict[str, set[int]]
-
-
-def topics_of(**counts: int) -> MetadataImage:
-    topics = {
-        name: TopicMetadata(
-            name, topic_id(name), tuple(PartitionMetadata(n, 0, 0, (0,), (0,), (), 0) for n in range(count))
-        )
-        for name, count in counts.items()
-    }
-    return MetadataImage(topics=topics, topic_names={topic.topic_id: name for name, topic in topics.items()})
-
-
-def topic_id(name: str) -> bytes:
-    return name.encode().ljust(16, b"\1")
-
-
-class Coordinator:
-    """One group, its log, and what its members are told; every change is replayed from the log as well."""
-
-    def __init__(self, **topics: int) -> None:
-        self.group = ConsumerGroup("group")
-        self.image = topics_of(**(topics or {"foo": 6}))
-        self.config = ConsumerGroupConfig()
-        self.now_ms = 1_000_000
-        self.newest_topics_version = 0
-        self.log: dict[bytes, bytes] = {}
-        self.last: Outcome[Any] | None = None
-        self._hashes = TopicHashes()
-
-    def context(self, check_regex: Callable[[str], None] = lambda regex: None) -> UpdateContext:
-        topics = GroupTopics(self.image, self._hashes)
-        return UpdateContext(topics, self.config, ASSIGNORS, self.now_ms, self.newest_topics_version, check_regex)
-
-    def beat(self, member: str, epoch: int, owned: Owned | None = None, **terms: Any) -> HeartbeatAnswer:
-        ids = None if owned is None else {topic_id(name): frozenset(found) for name, found in owned.items()}
-        asked = HeartbeatTerms("group", member, epoch, "client", "/127.0.0.1", owned=ids, **terms)
-        check_heartbeat(asked, ASSIGNORS)
-        outcome = heartbeat(self.group, asked, self.context())
-        self.carry_out(outcome)
-        return outcome.answer
-
-    def join(self, member: str, *names: str, **terms: Any) -> HeartbeatAnswer:
-        subscribed = names or ("foo",) if "subscribed_topic_regex" not in terms else None
-        return self.beat(member, 0, {}, rebalance_timeout_ms=5000, subscribed_topic_names=subscribed, **terms)
-
-    def leave(self, member: str, epoch: int = -1, instance: str | None = None) -> None:
-        gone, outcome = leave(self.group, HeartbeatTerms("group", member, epoch, instance_id=instance))
-        if outcome is not None:
-            self.carry_out(outcome)
-            return
-        update = ConsumerGroupUpdate(self.group, self.context())
-        update.fence_members([gone])
-        self.carry_out(update.outcome(None))
-
-    def resolve(self, **matched: set[str]) -> None:
-        update = ConsumerGroupUpdate(self.group, self.context())
-        update.resolve_regexes(
-            {regex: ResolvedRegularExpression(frozenset(names), 1, self.now_ms) for regex, names in matched.items()}
-        )
-        self.carry_out(update.outcome(None))
-
-    def carry_out(self, outcome: Outcome[Any]) -> None:
-        for key, value in outcome.records:
-            replay(self.group, key, value)
-            if value is None:
-                self.log.pop(key, None)
-            else:
-                self.log[key] = value
-        if outcome.checked_image is not None:
-            self.group.checked_image = outcome.checked_image
-        self.last = outcome
-
-    def settle(self, *members: str) -> None:
-        """Heartbeats, with what each has been given, until nothing moves."""
-        for _ in range(8):
-            for member_id in members:
-                member = self.group.members[member_id]
-                owned = {name_of(key): set(found) for key, found in member.assigned_partitions.items()}
-                self.beat(member_id, member.member_epoch, owned)
-
-    def owned(self, member: str) -> Owned:
-        assigned = self.group.members[member].assigned_partitions
-        return {name_of(key): set(found) for key, found in assigned.items()}
-
-
-def name_of(key: bytes) -> str:
-    return key.rstrip(b"\1").decode()
+from tests.support.consumer_group_coordinator import ASSIGNORS, ConsumerGroupCoordinator, topic_id, topics_of
 
 
 @pytest.fixture
-def coordinator() -> Coordinator:
-    return Coordinator()
+def coordinator() -> ConsumerGroupCoordinator:
+    return ConsumerGroupCoordinator()
 
 
 @contextmanager
@@ -128,7 +31,7 @@ def refused(code: ErrorCode, text: str = "") -> Iterator[None]:
     assert text in raised.value.message
 
 
-def test_the_first_member_gets_everything(coordinator: Coordinator) -> None:
+def test_the_first_member_gets_everything(coordinator: ConsumerGroupCoordinator) -> None:
     answer = coordinator.join("a")
     assert answer.member_epoch == 2
     assert answer.assignment == {topic_id("foo"): dict.fromkeys(range(6), 2)}
@@ -136,7 +39,7 @@ def test_the_first_member_gets_everything(coordinator: Coordinator) -> None:
     assert coordinator.group.state_name == "Stable"
 
 
-def test_an_ordinary_heartbeat_writes_nothing_and_tells_nothing(coordinator: Coordinator) -> None:
+def test_an_ordinary_heartbeat_writes_nothing_and_tells_nothing(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
     answer = coordinator.beat("a", 2)
     assert (answer.error, answer.member_epoch, answer.assignment) == (ErrorCode.NONE, 2, None)
@@ -145,13 +48,13 @@ def test_an_ordinary_heartbeat_writes_nothing_and_tells_nothing(coordinator: Coo
     assert [change.kind for change in coordinator.last.timers] == [TimerKind.SESSION]
 
 
-def test_a_full_request_is_told_everything_again(coordinator: Coordinator) -> None:
+def test_a_full_request_is_told_everything_again(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
     answer = coordinator.beat("a", 2, {}, rebalance_timeout_ms=5000, subscribed_topic_names=("foo",))
     assert answer.assignment is not None
 
 
-def test_partitions_are_given_up_before_they_are_given_to_another(coordinator: Coordinator) -> None:
+def test_partitions_are_given_up_before_they_are_given_to_another(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
     assert coordinator.join("b").assignment == {}
     told = coordinator.beat("a", 2)
@@ -167,7 +70,7 @@ def test_partitions_are_given_up_before_they_are_given_to_another(coordinator: C
     assert coordinator.group.state_name == "Stable"
 
 
-def test_who_does_not_give_up_in_time_is_watched(coordinator: Coordinator) -> None:
+def test_who_does_not_give_up_in_time_is_watched(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
     coordinator.join("b")
     coordinator.beat("a", 2)
@@ -176,7 +79,7 @@ def test_who_does_not_give_up_in_time_is_watched(coordinator: Coordinator) -> No
     assert (change.kind, change.delay_ms, change.member_epoch) == (TimerKind.REBALANCE, 5000, 2)
 
 
-def test_epochs_are_fenced(coordinator: Coordinator) -> None:
+def test_epochs_are_fenced(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
     coordinator.join("b")
     coordinator.settle("a", "b")
@@ -189,7 +92,7 @@ def test_epochs_are_fenced(coordinator: Coordinator) -> None:
         coordinator.beat("c", 1)
 
 
-def test_the_previous_epoch_will_do_when_an_answer_was_lost(coordinator: Coordinator) -> None:
+def test_the_previous_epoch_will_do_when_an_answer_was_lost(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
     coordinator.join("b")
     coordinator.beat("a", 2)
@@ -202,7 +105,7 @@ def test_the_previous_epoch_will_do_when_an_answer_was_lost(coordinator: Coordin
         coordinator.beat("a", 2)
 
 
-def test_a_static_member_comes_back_to_what_it_had(coordinator: Coordinator) -> None:
+def test_a_static_member_comes_back_to_what_it_had(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a", instance_id="one")
     coordinator.join("b", instance_id="two")
     coordinator.settle("a", "b")
@@ -222,7 +125,7 @@ def test_a_static_member_comes_back_to_what_it_had(coordinator: Coordinator) -> 
         coordinator.beat("a", 3, instance_id="three")
 
 
-def test_a_member_that_leaves_makes_room(coordinator: Coordinator) -> None:
+def test_a_member_that_leaves_makes_room(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
     coordinator.join("b")
     coordinator.settle("a", "b")
@@ -235,7 +138,7 @@ def test_a_member_that_leaves_makes_room(coordinator: Coordinator) -> None:
     assert not coordinator.group.target_owners
 
 
-def test_topics_that_change_are_assigned(coordinator: Coordinator) -> None:
+def test_topics_that_change_are_assigned(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a", "foo", "later")
     coordinator.image = topics_of(foo=8, other=3)
     assert coordinator.beat("a", 2).member_epoch == 3
@@ -253,7 +156,7 @@ def test_topics_that_change_are_assigned(coordinator: Coordinator) -> None:
 
 
 def test_what_is_not_subscribed_any_more_is_given_up_at_once() -> None:
-    coordinator = Coordinator(foo=2, bar=2)
+    coordinator = ConsumerGroupCoordinator(foo=2, bar=2)
     coordinator.join("a", "foo", "bar")
     answer = coordinator.beat("a", 2, {"foo": {0, 1}, "bar": {0, 1}}, subscribed_topic_names=("bar",))
     assert answer.assignment == {topic_id("bar"): {0: 2, 1: 2}}
@@ -262,7 +165,7 @@ def test_what_is_not_subscribed_any_more_is_given_up_at_once() -> None:
 
 
 def test_the_assignor_that_most_ask_for() -> None:
-    coordinator = Coordinator(foo=3, bar=3)
+    coordinator = ConsumerGroupCoordinator(foo=3, bar=3)
     coordinator.join("a", "foo", "bar", server_assignor="range")
     assert coordinator.group.preferred_assignor() == "range"
     coordinator.join("b", "foo", "bar", server_assignor="range")
@@ -273,7 +176,7 @@ def test_the_assignor_that_most_ask_for() -> None:
         coordinator.join("d", server_assignor="mine")
 
 
-def test_a_full_group_takes_nobody_else(coordinator: Coordinator) -> None:
+def test_a_full_group_takes_nobody_else(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.config = replace(coordinator.config, max_size=1)
     coordinator.join("a")
     coordinator.join("a")
@@ -306,7 +209,7 @@ def test_requests_that_no_group_could_take(terms: dict[str, Any], text: str) -> 
 
 
 def test_regular_expressions_are_resolved_apart() -> None:
-    coordinator = Coordinator(foo=2, fox=2, bar=2)
+    coordinator = ConsumerGroupCoordinator(foo=2, fox=2, bar=2)
     assert coordinator.join("a", subscribed_topic_regex="fo.").assignment == {}
     assert coordinator.last is not None
     assert coordinator.last.regexes == {"fo."}
@@ -330,7 +233,7 @@ def test_regular_expressions_are_resolved_apart() -> None:
     assert not coordinator.group.topics.resolved
 
 
-def test_a_regular_expression_that_is_none(coordinator: Coordinator) -> None:
+def test_a_regular_expression_that_is_none(coordinator: ConsumerGroupCoordinator) -> None:
     def check(regex: str) -> None:
         raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION)
 
@@ -339,7 +242,7 @@ def test_a_regular_expression_that_is_none(coordinator: Coordinator) -> None:
         heartbeat(coordinator.group, terms, coordinator.context(check))
 
 
-def test_offsets_are_committed_at_the_members_epoch(coordinator: Coordinator) -> None:
+def test_offsets_are_committed_at_the_members_epoch(coordinator: ConsumerGroupCoordinator) -> None:
     group = coordinator.group
     assert group.check_offset_commit("", None, -1, is_transactional=False) is ErrorCode.NONE
     coordinator.join("a")
@@ -355,7 +258,7 @@ def test_offsets_are_committed_at_the_members_epoch(coordinator: Coordinator) ->
 
 
 def test_a_loaded_group_is_the_group_that_was_stored() -> None:
-    coordinator = Coordinator(foo=5, fox=2)
+    coordinator = ConsumerGroupCoordinator(foo=5, fox=2)
     coordinator.join("a", "foo", instance_id="one", rack_id="r", server_assignor="range")
     coordinator.join("b", subscribed_topic_regex="f.*")
     coordinator.resolve(**{"f.*": {"foo", "fox"}})
@@ -374,7 +277,7 @@ def test_a_loaded_group_is_the_group_that_was_stored() -> None:
             assert loaded.partition_epoch(*key) == stored.partition_epoch(*key)
 
 
-def test_tombstones_leave_nothing(coordinator: Coordinator) -> None:
+def test_tombstones_leave_nothing(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a", instance_id="one")
     coordinator.join("b", subscribed_topic_regex="f.*")
     coordinator.resolve(**{"f.*": {"foo"}})
@@ -384,7 +287,7 @@ def test_tombstones_leave_nothing(coordinator: Coordinator) -> None:
     assert not coordinator.log
 
 
-def test_a_member_in_a_state_of_a_later_release_begins_anew(coordinator: Coordinator) -> None:
+def test_a_member_in_a_state_of_a_later_release_begins_anew(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
     coordinator.group.put_member(replace(coordinator.group.members["a"], state=MemberState.UNKNOWN))
     with refused(ErrorCode.FENCED_MEMBER_EPOCH, "unknown state"):

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.groups.members.talk import (
     BATCH_RECORDS,
@@ -29,6 +29,7 @@ class ConfluentKafkaMember:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._positions = Positions()
+        self._fatal: KafkaError | None = None
         self._consumer = Consumer(self._configuration())
         self._producer = Producer({"bootstrap.servers": settings.bootstrap, "linger.ms": 2})
 
@@ -44,6 +45,7 @@ class ConfluentKafkaMember:
             "topic.metadata.refresh.interval.ms": 3000,
             "group.protocol": settings.protocol,
             "reconnect.backoff.max.ms": 1000,
+            "error_cb": self._heard_of_error,
         }
         if settings.protocol == "classic":
             configuration["partition.assignment.strategy"] = settings.assignor
@@ -63,13 +65,15 @@ class ConfluentKafkaMember:
             if command == "commit":
                 self._commit()
             self._work_on(self._consumer.consume(BATCH_RECORDS, POLL_MS / 1000))
+            if self._fatal is not None:
+                raise KafkaException(self._fatal)
         self._consumer.close()
         tell("closed")
 
     def _work_on(self, messages: list[Any]) -> None:
         for message in messages:
-            if message.error() is not None and message.error().fatal():
-                raise KafkaException(message.error())
+            if message.error() is not None:
+                self._heard_of_error(message.error())
         records = [_taken(message) for message in messages if message.error() is None]
         if not records:
             return
@@ -94,6 +98,10 @@ class ConfluentKafkaMember:
             tell("commit_refused", reason=str(refused))
         else:
             tell_committed(offsets)
+
+    def _heard_of_error(self, error: KafkaError) -> None:
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self._fatal = error
 
     def _assigned(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         tell("assigned", partitions=[(place.topic, place.partition) for place in places])

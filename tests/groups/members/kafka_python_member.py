@@ -78,7 +78,10 @@ class KafkaPythonMember:
     def run(self) -> None:
         """Work until told to close."""
         commands = Commands()
-        self._consumer.subscribe(self._settings.topics.split(","), listener=_Listener(self._positions))
+        topics = self._settings.topics.split(",")
+        for topic in topics:  # 3.0 may hang for ever, with any broker, when it leads before it knows the topics
+            self._consumer.partitions_for_topic(topic)
+        self._consumer.subscribe(topics, listener=_Listener(self._positions))
         while (command := commands.next()) != "close":
             if command == "commit":
                 self._commit()

@@ -197,7 +197,9 @@ class ConsumerGroupUpdate:
             if not group.topics.members_by_regex[regex]:
                 continue
             before = group.topics.resolved.get(regex)
-            is_new = is_new or found.topics != (frozenset() if before is None else before.topics)
+            # Also if it matches nothing: who has come to use it may still be meant to have what it read before. (In
+            # Kafka 4.3 nobody would read that any more.)
+            is_new = is_new or before is None or found.topics != before.topics
             after.resolve(regex, found)
             self.records.append(self._regex_record(regex, found))
         metadata_hash = self.context.topics.hash_of(after.names())

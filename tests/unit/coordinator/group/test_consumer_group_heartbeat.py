@@ -294,3 +294,14 @@ def test_a_member_in_a_state_of_a_later_release_begins_anew(coordinator: Consume
         coordinator.beat("a", 2)
     coordinator.join("a")
     assert coordinator.group.members["a"].state is MemberState.STABLE
+
+
+def test_a_regular_expression_that_comes_to_match_nothing_leaves_its_topics_to_others() -> None:
+    coordinator = ConsumerGroupCoordinator(foo=4)
+    coordinator.join("a")
+    coordinator.join("b")
+    coordinator.settle("a", "b")
+    coordinator.beat("b", 3, coordinator.owned("b"), subscribed_topic_names=(), subscribed_topic_regex="none")
+    coordinator.resolve(none=set())
+    coordinator.settle("a", "b", "a")
+    assert coordinator.owned("a") == {"foo": {0, 1, 2, 3}}

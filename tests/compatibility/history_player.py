@@ -80,6 +80,10 @@ class HistoryPlayer(ABC):
         played: Callable[[Step], list[str]] = getattr(self, f"_{step.kind}")
         return played(step)
 
+    def answers_that_come_late(self, seconds: float) -> list[str]:
+        """What else is answered to the steps so far."""
+        return self._answers(seconds)
+
     @abstractmethod
     def _tell(self, actor: str, answer: Any) -> str:
         """An answer in words, without what one broker may do otherwise than the other."""

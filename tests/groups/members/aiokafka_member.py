@@ -65,7 +65,11 @@ class AiokafkaMember:
     async def run(self) -> None:
         """Work until told to close."""
         commands = Commands()
-        self._consumer.subscribe(self._settings.topics.split(","), listener=_Listener(self._positions))
+        listener = _Listener(self._positions)
+        if self._settings.pattern:
+            self._consumer.subscribe(pattern=self._settings.pattern, listener=listener)
+        else:
+            self._consumer.subscribe(self._settings.topics.split(","), listener=listener)
         await self._consumer.start()
         await self._producer.start()
         while (command := commands.next()) != "close":

@@ -71,7 +71,11 @@ class BarnabasMember:
     def run(self) -> None:
         """Work until told to close."""
         commands = Commands()
-        self._consumer.subscribe(self._settings.topics.split(","), listener=_Listener(self._positions))
+        listener = _Listener(self._positions)
+        if self._settings.pattern:
+            self._consumer.subscribe(pattern=self._settings.pattern, listener=listener)
+        else:
+            self._consumer.subscribe(self._settings.topics.split(","), listener=listener)
         while (command := commands.next()) != "close":
             if command == "commit":
                 self._commit()

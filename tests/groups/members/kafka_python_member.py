@@ -78,10 +78,7 @@ class KafkaPythonMember:
     def run(self) -> None:
         """Work until told to close."""
         commands = Commands()
-        topics = self._settings.topics.split(",")
-        for topic in topics:  # 3.0 may hang for ever, with any broker, when it leads before it knows the topics
-            self._consumer.partitions_for_topic(topic)
-        self._consumer.subscribe(topics, listener=_Listener(self._positions))
+        self._subscribe(_Listener(self._positions))
         while (command := commands.next()) != "close":
             if command == "commit":
                 self._commit()
@@ -89,6 +86,15 @@ class KafkaPythonMember:
             self._work_on([_taken(record) for some in polled.values() for record in some])
         self._consumer.close()
         tell("closed")
+
+    def _subscribe(self, listener: ConsumerRebalanceListener) -> None:
+        if self._settings.pattern:
+            self._consumer.subscribe(pattern=self._settings.pattern, listener=listener)
+            return
+        topics = self._settings.topics.split(",")
+        for topic in topics:  # 3.0 may hang for ever, with any broker, when it leads before it knows the topics
+            self._consumer.partitions_for_topic(topic)
+        self._consumer.subscribe(topics, listener=listener)
 
     def _work_on(self, records: list[Taken]) -> None:
         if not records:

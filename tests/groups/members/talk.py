@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 Place = tuple[str, int]
 """A partition: its topic and its number."""
 
+PATTERN_MARK = "^"
+"""What the topics begin with when they are a regular expression."""
 BATCH_RECORDS = 200
 """How many records a member takes at once, at most."""
 POLL_MS = 100
@@ -46,6 +48,11 @@ class Settings(NamedTuple):
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
         given: dict[str, Any] = dict(argument.split("=", 1) for argument in sys.argv[1:])
         return cls(**given | {name: int(given[name]) for name in ("session_ms", "pause_ms")})
+
+    @property
+    def pattern(self) -> str:
+        """The expression that topics must match, or nothing if they are named."""
+        return self.topics if self.topics.startswith(PATTERN_MARK) else ""
 
     @property
     def heartbeat_ms(self) -> int:

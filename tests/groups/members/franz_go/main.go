@@ -106,6 +106,9 @@ func options(given map[string]string) []kgo.Opt {
 		list = append(list, kgo.Balancers(balancers[given["assignor"]]),
 			kgo.SessionTimeout(session), kgo.HeartbeatInterval(min(500*time.Millisecond, session/3)))
 	}
+	if strings.HasPrefix(given["topics"], "^") {
+		list = append(list, kgo.ConsumeRegex())
+	}
 	if given["instance"] != "" {
 		list = append(list, kgo.InstanceID(given["instance"]))
 	}

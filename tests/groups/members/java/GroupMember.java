@@ -13,12 +13,14 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -95,7 +97,7 @@ public class GroupMember implements ConsumerRebalanceListener {
         Thread reader = new Thread(this::readCommands, "commands");
         reader.setDaemon(true);
         reader.start();
-        consumer.subscribe(List.of(settings.get("topics").split(",")), this);
+        subscribe(settings.get("topics"));
         while (true) {
             String command = commands.poll();
             if ("close".equals(command)) {
@@ -109,6 +111,16 @@ public class GroupMember implements ConsumerRebalanceListener {
         consumer.close();
         tell("closed", "\"told\": true");
         System.exit(0);
+    }
+
+    private void subscribe(String topics) {
+        if (!topics.startsWith("^")) {
+            consumer.subscribe(List.of(topics.split(",")), this);
+        } else if (settings.get("protocol").equals("consumer")) {
+            consumer.subscribe(new SubscriptionPattern(topics), this); // the broker matches, by RE2
+        } else {
+            consumer.subscribe(Pattern.compile(topics), this);
+        }
     }
 
     private void readCommands() {
@@ -196,6 +208,7 @@ public class GroupMember implements ConsumerRebalanceListener {
     }
 
     private static void tell(String event, String fields) {
-        System.out.println("{\"event\": " + quoted(event) + ", \"ms\": " + System.currentTimeMillis() + ", " + fields + "}");
+        long ms = System.currentTimeMillis();
+        System.out.println("{\"event\": " + quoted(event) + ", \"ms\": " + ms + ", " + fields + "}");
     }
 }

@@ -1,9 +1,9 @@
 """Reads the groups of partitions of `__consumer_offsets` that this broker has begun to lead, and gives up others.
 
-One partition at a time, by a task of the scheduler that does a slice of work and schedules itself again
-(`loading_pace`): a broker that starts with very many offsets serves everything else meanwhile, and the groups of what
-is being loaded answer COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a slice. `_lock` guards the queue and the
-flag that says whether the task is scheduled; what is being loaded belongs to the task.
+One partition at a time, on a thread of its own that ends when nothing is left to load. It works in slices, and pauses
+between them while there is other work (`loading_pace`): a broker that starts with very many offsets serves everything
+else meanwhile, and the groups of what is being loaded answer COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a
+slice. `_lock` guards the queue and the flag that says whether the thread runs; what is being loaded belongs to it.
 
 Kafka: GroupMetadataManager.scheduleLoadGroupAndOffsets, doLoadGroupsAndOffsets, removeGroupsForPartition.
 """
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 READ_BYTES: Final = 512 * 1024
 """Read at a time at most: more would make slices longer. (`offsets.load.buffer.size` may say less.)"""
 GROUPS_PER_STEP: Final = 20
+NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 
 
 class RestoreMemberships(Protocol):
@@ -52,10 +53,18 @@ class LoadTimes(NamedTuple):
     ended_ns: int
 
 
+def _start_thread(run: Callable[[], None]) -> None:
+    threading.Thread(target=run, name="group-loader", daemon=True).start()
+
+
+def _readings() -> tuple[int, int, int]:
+    return time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
+
+
 class GroupLoader:
     """partition_or_error: a hosted partition. restore: see RestoreMemberships. services: by the type of membership.
 
-    on_loaded: told when nothing is left to load. cpu_times: CPU time of the thread and of the process, in nanoseconds.
+    on_loaded: told when nothing is left to load. start: runs the loading on a thread. readings: see LoadingPace.
     """
 
     def __init__(
@@ -65,21 +74,21 @@ class GroupLoader:
         restore: RestoreMemberships,
         services: Mapping[GroupType, MembershipService],
         on_loaded: Callable[[], None] = lambda: None,
-        cpu_times: tuple[Callable[[], int], Callable[[], int]] = (time.thread_time_ns, time.process_time_ns),
+        start: Callable[[Callable[[], None]], None] = _start_thread,
+        readings: Callable[[], tuple[int, int, int]] = _readings,
     ) -> None:
         self._environment = environment
         self._partition_or_error = partition_or_error
         self._restore = restore
         self._services = services
         self._on_loaded = on_loaded
-        self._thread_ns, self._process_ns = cpu_times
+        self._start = start
+        self._readings = readings
         self._lock = threading.Lock()
         self._queue: deque[tuple[int, int]] = deque()
-        self._is_scheduled = False
-        self._is_shut_down = False
+        self._is_running = False
+        self._stopped = threading.Event()
         self._work: Iterator[None] = iter(())
-        self._pace = LoadingPace()
-        self._measured: tuple[int, int] | None = None
         self.load_times: deque[LoadTimes] = deque(maxlen=1024)
         """The newest last."""
 
@@ -92,11 +101,10 @@ class GroupLoader:
             return
         with self._lock:
             self._queue.append((partition, leader_epoch))
-            if self._is_scheduled or self._is_shut_down:
+            if self._is_running or self._stopped.is_set():
                 return
-            self._is_scheduled = True
-            self._measured = None
-        self._environment.scheduler.schedule("load-groups", self._run_slice)
+            self._is_running = True
+        self._start(self._run)
 
     def unload(self, partition: int, leader_epoch: int | None) -> None:
         """Give the partition's groups up, unless a newer order was told. Any thread; it holds no lock."""
@@ -113,38 +121,32 @@ class GroupLoader:
     def shutdown(self) -> None:
         """Load nothing any more."""
         with self._lock:
-            self._is_shut_down = True
+            self._stopped.set()
             self._queue.clear()
 
     # -- slices
 
-    def _run_slice(self) -> None:
-        """Work for a slice, and again after a pause, until nothing is left."""
-        thread_ns = self._thread_ns
-        pause_ns = 0
-        while not pause_ns:
-            started_ns = thread_ns()
-            while thread_ns() - started_ns < SLICE_NS:
+    def _run(self) -> None:
+        """Load, in slices, until nothing is left."""
+        readings = self._readings
+        pace = LoadingPace(readings())
+        while not self._stopped.is_set():
+            started_ns = readings()[1]
+            while readings()[1] - started_ns < SLICE_NS:
                 try:
                     next(self._work)
                 except StopIteration:
                     if not self._next_partition():
                         self._on_loaded()
                         return
-            pause_ns = self._pause_ns(thread_ns() - started_ns)
-        delay_ms = -(-pause_ns // NANOSECONDS_PER_MILLISECOND)
-        self._environment.scheduler.schedule("load-groups", self._run_slice, delay_ms=delay_ms)
-
-    def _pause_ns(self, used_ns: int) -> int:
-        wall_ns, process_ns = self._environment.clock.nanoseconds(), self._process_ns()
-        wall_before, process_before = self._measured or (wall_ns, process_ns - used_ns)
-        self._measured = (wall_ns, process_ns)
-        return self._pace.pause_ns(used_ns, wall_ns - wall_before, process_ns - process_before - used_ns)
+            pause_ns = pace.pause_ns(*readings())
+            if pause_ns and self._stopped.wait(pause_ns / NANOSECONDS_PER_SECOND):
+                return
 
     def _next_partition(self) -> bool:
         with self._lock:
-            if not self._queue or self._is_shut_down:
-                self._is_scheduled = False
+            if not self._queue or self._stopped.is_set():
+                self._is_running = False
                 self._work = iter(())
                 return False
             partition, leader_epoch = self._queue.popleft()

@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 STEP_RECORDS: Final = 64
 """So many records a step: some 80 microseconds."""
+PLAIN_BATCH_RECORDS: Final = 1024
+"""A commit of no more partitions is taken in at one go: about a millisecond."""
 _SPECIAL: Final = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
 _BRIEF: Final = struct.Struct(">qi4xb4xhi30xi")
 """Base offset, length, magic, attributes, last offset delta and count of a batch's header."""
@@ -119,7 +121,7 @@ class PartitionReplay:
         while left > 0 and position < size:
             base_offset, length, magic, attributes, last_delta, count = _BRIEF.unpack_from(body, position)
             end = position + LOG_OVERHEAD + length
-            if end > len(body) or magic != 2 or attributes & _SPECIAL or not 0 <= count <= STEP_RECORDS:
+            if end > len(body) or magic != 2 or attributes & _SPECIAL or not 0 <= count <= PLAIN_BATCH_RECORDS:
                 return position, next_offset, False
             start = position + HEADER_SIZE
             for _ in range(count):

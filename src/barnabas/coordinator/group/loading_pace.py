@@ -1,12 +1,13 @@
 """How fast loading may go: in slices, with pauses while this process has other work.
 
-Asked by `GroupLoader` after each slice, on the scheduler thread that ran it; owned by it. Pure: it is told how much CPU
-time the process and the loading thread have used.
+Asked by `GroupLoader` after each slice, on its thread; owned by it. Pure: it is told the time, and how much CPU time
+its own thread and the process have used so far.
 
-Beside other work loading gets a fifth of a core: a pause of four times what a slice used. While there is none it goes
-on without pauses: a process at start, with a million offsets to load, is better off with them. Other work is noticed by
-the CPU time that the process uses beside the loading, over a few slices, so that a housekeeping thread that wakes up is
-no reason to pause; the pauses end when it has been quiet for a while.
+Beside other work loading gets a fifth of a core: it pauses until five times what it used has passed. A pause that took
+longer than it should is made good, as far as a few slices. While there is no other work it goes on without pauses: a
+process that starts with a million offsets to load is better off with them. Other work is noticed by the CPU time that
+the process uses beside the loading, over a few slices, so that a housekeeping thread that wakes up is no reason to
+pause; the pauses end when it has been quiet for a while.
 """
 
 from __future__ import annotations
@@ -15,41 +16,56 @@ from typing import Final
 
 SLICE_NS: Final = 1_000_000
 """CPU time of a slice: about what a request may cost others."""
-PAUSE_FACTOR: Final = 4
-BUSY_SHARE: Final = 0.04
+PAUSE_FACTOR: Final = 5
+"""Loading gets one part of so many."""
+BUSY_SHARE: Final = 0.05
 """Of a core that others use: above it there is other work."""
-QUIET_NS: Final = 50_000_000
+WINDOW_NS: Final = 20_000_000
+"""So long is looked at before it is decided whether there is."""
+QUIET_NS: Final = 60_000_000
 """So long others must have been quiet before the pauses end."""
-_WINDOW_NS: Final = 10_000_000
+CREDIT_NS: Final = 20_000_000
+"""Of pauses that took too long, so much is made good at most."""
 
 
 class LoadingPace:
-    """Sums up wall time and others' CPU time by windows of some ten milliseconds."""
+    """begin: time, CPU time of the own thread and of the process, in nanoseconds, when loading begins."""
 
-    def __init__(self) -> None:
-        self._wall_ns = 0
-        self._others_ns = 0
-        self._quiet_ns = QUIET_NS
+    def __init__(self, begin: tuple[int, int, int]) -> None:
+        self._window = begin
+        self._quiet_since_ns: int | None = begin[0] - QUIET_NS
         self._is_busy = False
+        self._paid_until_ns = begin[0]
+        self._own_ns = begin[1]
 
     @property
     def is_busy(self) -> bool:
         """Whether the process has other work."""
         return self._is_busy
 
-    def pause_ns(self, used_ns: int, wall_ns: int, others_ns: int) -> int:
-        """How long to pause after a slice that used `used_ns` of CPU time.
+    def pause_ns(self, now_ns: int, own_ns: int, process_ns: int) -> int:
+        """How long to pause, after a slice."""
+        self._look_around(now_ns, own_ns, process_ns)
+        used_ns = own_ns - self._own_ns
+        self._own_ns = own_ns
+        if not self._is_busy:
+            self._paid_until_ns = now_ns
+            return 0
+        # What was used is paid for by time, from when the last slice was paid for; time before that is no credit.
+        self._paid_until_ns = max(self._paid_until_ns, now_ns - used_ns - CREDIT_NS) + PAUSE_FACTOR * used_ns
+        return max(self._paid_until_ns - now_ns, 0)
 
-        wall_ns: since the slice before ended, its pause included; others_ns: CPU time that the rest of the process used
-        in it.
-        """
-        self._wall_ns += wall_ns
-        self._others_ns += others_ns
-        if self._wall_ns >= _WINDOW_NS:
-            if self._others_ns > BUSY_SHARE * self._wall_ns:
-                self._quiet_ns = 0
-            else:
-                self._quiet_ns += self._wall_ns
-            self._is_busy = self._quiet_ns < QUIET_NS
-            self._wall_ns = self._others_ns = 0
-        return PAUSE_FACTOR * used_ns if self._is_busy else 0
+    def _look_around(self, now_ns: int, own_ns: int, process_ns: int) -> None:
+        began_ns, own_before_ns, process_before_ns = self._window
+        wall_ns = now_ns - began_ns
+        if wall_ns < WINDOW_NS:
+            return
+        self._window = (now_ns, own_ns, process_ns)
+        others_ns = (process_ns - process_before_ns) - (own_ns - own_before_ns)
+        if others_ns > BUSY_SHARE * wall_ns:
+            self._quiet_since_ns = None
+            self._is_busy = True
+            return
+        if self._quiet_since_ns is None:
+            self._quiet_since_ns = began_ns
+        self._is_busy = now_ns - self._quiet_since_ns < QUIET_NS

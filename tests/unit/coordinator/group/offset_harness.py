@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas.coordinator.group.classic_group import ClassicGroup
@@ -76,13 +76,17 @@ class GroupBroker:
             self.replicas.manager.partition_or_error,
             lambda records: restore_memberships(records, self.clock),
             {GroupType.CLASSIC: self.memberships, GroupType.CONSUMER: self.memberships},
-            cpu_times=(lambda: 0, lambda: 0),
+            start=self._start_loading,
+            readings=lambda: (0, 0, 0),
         )
         self.offsets = OffsetService(self.environment, self.memberships.unloaded)
         self.expiry = OffsetExpiry(self.environment, self.memberships.unloaded)
         self.partitions.start()
         if lead:
             self.lead()
+
+    def _start_loading(self, run: Callable[[], None]) -> None:
+        self.scheduler.schedule("group-loader", run)
 
     def lead(self, *, epoch: int = 0, isr: Sequence[int] = (US,), is_new: bool = True) -> None:
         """Become the leader of all partitions, and load them."""

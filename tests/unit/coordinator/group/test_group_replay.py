@@ -147,9 +147,9 @@ def test_other_records_are_kept_by_their_newest() -> None:
 def test_a_large_batch_is_taken_in_steps() -> None:
     replay = PartitionReplay()
     builder = RecordBatchBuilder()
-    for partition in range(1000):
+    for partition in range(3000):
         builder.append(1, offset_key(offset_key_prefix("g"), b"t", partition), value_of(1, 3))
     steps = list(replay.replay(builder.build()))
     assert len(steps) > 10
-    assert steps[-1] == 1000
-    assert len(replay.groups[b"g"]["t"]) == 1000
+    assert steps[-1] == 3000
+    assert len(replay.groups[b"g"]["t"]) == 3000

@@ -1,0 +1,86 @@
+"""FindCoordinator v0-6: who coordinates a group, and the topic that is created for it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.broker.versions import each_version
+from tests.support.raw_client import SECONDS, RawClient
+from tests.support.server_fixtures import AGAINST_KAFKA, SERVER_PROPERTIES, Server
+
+TOPIC = "__consumer_offsets"
+GROUP_KEY, UNKNOWN_KEY = 0, 9
+
+
+def find(client: RawClient, group: str, version: int = 4) -> tuple[int, int, str, int]:
+    """Error, node, host and port, once the topic's leaders are there."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        if version < 4:
+            answer = client.call(FindCoordinatorRequest(key=group), version, FindCoordinatorResponse)
+            found = (answer.error_code, answer.node_id, answer.host, answer.port)
+        else:
+            answer = client.call(FindCoordinatorRequest(coordinator_keys=[group]), version, FindCoordinatorResponse)
+            (each,) = answer.coordinators
+            assert each.key == group
+            found = (each.error_code, each.node_id, each.host, each.port)
+        if found[0] != ErrorCode.COORDINATOR_NOT_AVAILABLE or time.monotonic() > deadline:
+            return found
+        assert found[1:] == (-1, "", -1)
+        time.sleep(0.05)
+
+
+@each_version(ApiKey.FIND_COORDINATOR)
+def test_every_version(server: Server, client: RawClient, version: int) -> None:
+    error, node, host, port = find(client, "a-group", version)
+    assert (error, node, host, port) == (ErrorCode.NONE, 0, server.host, server.port)
+
+
+def test_several_groups_at_once(client: RawClient) -> None:
+    find(client, "a")
+    answer = client.call(FindCoordinatorRequest(coordinator_keys=["a", "b", "a", ""]), 4, FindCoordinatorResponse)
+    assert [(each.key, each.error_code, each.node_id) for each in answer.coordinators] == [
+        ("a", 0, 0),
+        ("b", 0, 0),
+        ("a", 0, 0),
+        ("", 0, 0),
+    ]
+
+
+def test_the_topic_has_kafkas_settings(client: RawClient) -> None:
+    find(client, "a")
+    metadata = client.call(MetadataRequest([MetadataRequest.MetadataRequestTopic(name=TOPIC)]), 9, MetadataResponse)
+    (topic,) = metadata.topics
+    assert (topic.error_code, topic.is_internal) == (ErrorCode.NONE, True)
+    assert len(topic.partitions) == int(SERVER_PROPERTIES["offsets.topic.num.partitions"])
+    resource = DescribeConfigsRequest.DescribeConfigsResource(2, TOPIC, None)
+    answer = client.call(DescribeConfigsRequest([resource]), 4, DescribeConfigsResponse)
+    settings = {each.name: each.value for each in answer.results[0].configs if each.config_source == 1}
+    assert settings == {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+
+
+def test_kinds_of_keys_that_there_are_not(client: RawClient) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=["a"], key_type=UNKNOWN_KEY)
+    answer = client.call(request, 4, FindCoordinatorResponse)
+    assert [each.error_code for each in answer.coordinators] == [ErrorCode.INVALID_REQUEST]
+
+
+@pytest.mark.skipif(AGAINST_KAFKA, reason="its settings are its own")
+def test_metadata_creates_the_topic_with_the_same_settings(own_server: Server) -> None:
+    own_server.start()
+    with RawClient(own_server) as client:
+        wanted = MetadataRequest([MetadataRequest.MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=True)
+        deadline = time.monotonic() + SECONDS
+        while client.call(wanted, 9, MetadataResponse).topics[0].error_code != ErrorCode.NONE:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        partitions = client.call(wanted, 9, MetadataResponse).topics[0].partitions
+        assert len(partitions) == int(SERVER_PROPERTIES["offsets.topic.num.partitions"])
+        assert find(client, "a")[0] == ErrorCode.NONE

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from barnabas.clients.consumer.consumer import Consumer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.topics import (
@@ -14,6 +15,7 @@ from barnabas.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import batches
 from tests.support.raw_client import SECONDS, RawClient
 from tests.support.server_fixtures import MODES, Server, make_server
@@ -178,6 +180,29 @@ def test_a_topic_deleted_and_made_again(session: Session, client: RawClient, top
         assert error in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
     else:
         assert error == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_our_consumer_reads_in_a_session_and_closes_it(client: RawClient, topic: str, server: Server) -> None:
+    client.create_topic(topic, PARTITIONS)
+    partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    with Consumer(server.bootstrap_servers, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
+        consumer.assign(partitions)
+        for number in range(6):
+            value = b"%d" % number
+            client.produce_values(topic, value, partition=number % PARTITIONS)
+            read: list[bytes | None] = []
+            deadline = time.monotonic() + SECONDS
+            while not read and time.monotonic() < deadline:
+                read += [record.value for record in consumer.poll(1000)]
+            assert read == [value]
+        (session,) = consumer._fetcher._sessions.values()
+        used = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session.session_id, session_epoch=10_000)
+        answer = client.call(used, 12, FetchResponse)
+        assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    deadline = time.monotonic() + SECONDS
+    while client.call(used, 12, FetchResponse).error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_without_slots_nobody_gets_a_session(tmp_path_factory: pytest.TempPathFactory, topic: str) -> None:

@@ -34,6 +34,7 @@ from barnabas.coordinator.group.classic_terms import (
     JoinedMember,
     SyncAnswer,
 )
+from barnabas.coordinator.group.first_joins import FirstJoins
 from barnabas.coordinator.group.group_record import GroupRecord
 from barnabas.coordinator.group.membership import GroupType
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE as CONSUMER
@@ -46,18 +47,6 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member's join may wait in all: it cannot send heartbeats, and may have gone (Kafka: five minutes)."""
 SHORTEST_FURTHER_WAIT_MS = 1_000
 """For members that had their time and did not join, whatever rebalance timeout they named."""
-
-
-class _FirstWait:
-    """The wait of an empty group's first members for more of them: may be made longer, `remaining_ms` in all."""
-
-    __slots__ = ("delay_ms", "is_joined_by_others", "remaining_ms", "step_ms")
-
-    def __init__(self, step_ms: int, remaining_ms: int) -> None:
-        self.step_ms = step_ms
-        self.delay_ms = step_ms
-        self.remaining_ms = remaining_ms
-        self.is_joined_by_others = False
 
 
 class ClassicGroup:
@@ -80,7 +69,7 @@ class ClassicGroup:
         self.subscribed_topics: frozenset[str] | None = None
         self.members = ClassicMembers()
         self.join_round = 0
-        self._first_wait: _FirstWait | None = None
+        self._first_joins: FirstJoins | None = None
         self._stored_generation: int | None = None
         self.actions = ClassicActions()
 
@@ -160,14 +149,10 @@ class ClassicGroup:
         """The time for this round of joins is over."""
         if self.state is not ClassicState.PREPARING_REBALANCE or round_number != self.join_round:
             return
-        wait = self._first_wait
-        if wait is not None and wait.is_joined_by_others and wait.remaining_ms:
-            wait.is_joined_by_others = False
-            delay_ms = min(wait.step_ms, wait.remaining_ms)
-            wait.remaining_ms = max(wait.remaining_ms - wait.delay_ms, 0)
-            wait.delay_ms = delay_ms
+        further_ms = None if self._first_joins is None else self._first_joins.further_ms()
+        if further_ms is not None:
             self._begin_round()
-            self._wait_for_joins(delay_ms)
+            self._wait_for_joins(further_ms)
             return
         self._finish_joins()
 
@@ -218,8 +203,8 @@ class ClassicGroup:
         """Let a member in; with `reply` its join waits. The caller rebalances."""
         if not self.members.by_id:
             self.kind = member.protocol_type
-        if self._first_wait is not None and self.generation == 0:
-            self._first_wait.is_joined_by_others = True
+        if self._first_joins is not None and self.generation == 0:
+            self._first_joins.has_more = True
         self.members.add(member)
         self.members.set_join_reply(member, reply)
         self.actions.sessions_begun.append(member.session)
@@ -443,8 +428,7 @@ class ClassicGroup:
         self.actions.joins_over = self.actions.syncs_over = True
 
     def _wait_for_first_members(self, initial_delay_ms: int) -> None:
-        remaining_ms = max(self.members.rebalance_timeout_ms - initial_delay_ms, 0)
-        self._first_wait = _FirstWait(initial_delay_ms, remaining_ms)
+        self._first_joins = FirstJoins(initial_delay_ms, self.members.rebalance_timeout_ms)
         self._begin_round()
         if initial_delay_ms > 0:
             self._wait_for_joins(initial_delay_ms)
@@ -473,12 +457,12 @@ class ClassicGroup:
         self.actions.waits.append(WaitForJoins(self.join_round, delay_ms))
 
     def _complete_joins(self) -> None:
-        if self._first_wait is None and self.members.all_have_joined:
+        if self._first_joins is None and self.members.all_have_joined:
             self._finish_joins()
 
     def _finish_joins(self) -> None:
         """Go on with those who have joined; static members may be late, others are members no more."""
-        self._first_wait = None
+        self._first_joins = None
         for member in list(self.members.by_id.values()):
             if member.join_reply is None and member.group_instance_id is None:
                 logger.info("Group %s: member %s has not joined in time", self.group_id, member.member_id)

@@ -63,6 +63,10 @@ class TopicRegexResolver:
     ) -> None:
         try:
             resolved = self._resolve(group_id, regexes, may_describe)
+        except ImportError as error:
+            # A broker that had it took these in; they keep matching what they matched.
+            logger.error("[GroupId %s] Couldn't update regular expressions: %s", group_id, error)  # noqa: TRY400
+            return
         finally:
             # Before it is told: whoever hears of it may find that he has to ask again.
             with self._lock:

@@ -66,6 +66,12 @@ def test_without_google_re2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     with pytest.raises(ApiError, match="lacks google-re2"):
         check_regular_expression("x")
+    clock = MockClock()
+    scheduler = MockScheduler(clock)
+    resolver = TopicRegexResolver(clock, scheduler, MetadataImage)
+    assert resolver.resolve("g", ["x"], frozenset, lambda _: pytest.fail("what it matched still holds"))
+    scheduler.tick()
+    assert not resolver.is_resolving("g")
 
 
 def test_resolution() -> None:

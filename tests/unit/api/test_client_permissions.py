@@ -111,6 +111,37 @@ def test_records_are_read_where_that_is_allowed() -> None:
     assert by_id == {IDS[THEIRS]: REFUSED, IDS[MINE]: ErrorCode.NONE, b"?" * 16: ErrorCode.UNKNOWN_TOPIC_ID}
 
 
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_session_reads_what_may_be_read_now(version: int) -> None:
+    broker = Broker(topic(AclOperation.READ))
+    topics = [
+        FetchRequest.FetchTopic(name, IDS.get(name, b"?" * 16), [FetchRequest.FetchPartition(0)])
+        for name in (THEIRS, MINE, UNKNOWN)
+    ]
+    full = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=100, session_epoch=0, topics=topics)
+    begun = broker.call(full, version)
+    assert begun.session_id != 0
+
+    def go_on(epoch: int, replica_id: int = -1) -> dict[str | bytes, int]:
+        request = FetchRequest(replica_id=replica_id, max_wait_ms=0, min_bytes=0, max_bytes=100)
+        request.session_id, request.session_epoch = begun.session_id, epoch
+        answer = broker.call(request, version)
+        assert answer.error_code == ErrorCode.NONE
+        return {each.topic or each.topic_id: each.partitions[0].error_code for each in answer.responses}
+
+    theirs, mine, unknown = (THEIRS, MINE, UNKNOWN) if version < 13 else (IDS[THEIRS], IDS[MINE], b"?" * 16)
+    of_unknown = REFUSED if version < 13 else ErrorCode.UNKNOWN_TOPIC_ID
+    assert go_on(1) == {theirs: REFUSED, unknown: of_unknown}
+    broker.permissions.allowed = {topic(AclOperation.READ, THEIRS)}
+    assert go_on(2) == {theirs: ErrorCode.NONE, mine: REFUSED, unknown: of_unknown}
+    assert go_on(3) == {mine: REFUSED, unknown: of_unknown}
+    assert set(go_on(4, replica_id=1).values()) == {REFUSED}
+    broker.permissions.allowed = {cluster(AclOperation.CLUSTER_ACTION)}
+    codes = go_on(5, replica_id=1)
+    assert REFUSED not in codes.values()
+    assert unknown in codes
+
+
 def test_only_brokers_fetch_as_replicas() -> None:
     broker = Broker(topic(AclOperation.READ))
     assert set(fetch(broker, THEIRS, MINE, UNKNOWN, replica_id=1).values()) == {REFUSED}

@@ -60,6 +60,10 @@ class GroupLife:
             initial_rebalance_delay_ms=self.chance.choice((0, 500, 3000)),
             max_size=self.chance.choice((2, 4, 100)),
         )
+        self.service = self.coordinator.service
+        self.is_slow = self.chance.random() < 0.3
+        if self.is_slow:
+            self.service.is_late = lambda: self.chance.random() < 0.3
         instances = (None, None, None, None, "one", "one", "two")
         count = self.chance.randint(1, len(instances))
         self.clients = [Client(f"c{number}", each) for number, each in enumerate(self.chance.sample(instances, count))]
@@ -151,6 +155,7 @@ class GroupLife:
         self.note("another coordinator")
         if self.coordinator.table.get("group") is not None:
             self.coordinator.unload()
+        self.service.catch_up(self.chance)
         self.take_answers()
         assert not self.waiting, "a coordinator that is not one any more owes answers"
         self.coordinator.log.settle_all(ErrorCode.NOT_COORDINATOR)
@@ -179,8 +184,8 @@ class GroupLife:
             client.member_id = ""
         if answer.error is not ErrorCode.NONE:
             return
-        assert answer.generation >= self.generation, "a generation after the next one"
-        self.generation = answer.generation
+        assert answer.generation >= self.generation or self.is_slow, "a generation after the next one"
+        self.generation = max(answer.generation, self.generation)
         client.member_id, client.generation = answer.member_id, answer.generation
         client.leads = answer.leader == answer.member_id
         client.skips_assignment = answer.skip_assignment
@@ -209,8 +214,13 @@ class GroupLife:
     def check(self) -> None:
         self.take_answers()
         if self.coordinator.table.get("group") is None:
-            assert not self.waiting
+            assert not self.waiting or self.service.late
             return
+        if self.service.late and self.chance.random() < 0.7:
+            return
+        while self.service.late:
+            self.service.catch_up(self.chance)
+        self.take_answers()
         group = self.coordinator.group
         members = group.members
         waiting = [each for each in members.by_id.values() if each.join_reply is not None]
@@ -247,6 +257,8 @@ class GroupLife:
         """Nobody says anything any more."""
         log = self.coordinator.log
         log.refusal, log.holds_back = ErrorCode.NONE, False
+        self.service.is_late = lambda: False
+        self.service.catch_up(self.chance)
         log.settle_all()
         self.coordinator.advance(NEW_MEMBER_MS + 2 * LONGEST_REBALANCE_MS + 2 * LONGEST_SESSION_MS)
         self.take_answers()

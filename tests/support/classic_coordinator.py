@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
 from barnabas.coordinator.group.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.classic_group_service import ClassicGroupService, FollowUp
 from barnabas.coordinator.group.classic_terms import (
     JoinAnswer,
     JoinTerms,
@@ -137,6 +138,29 @@ class Answers:
         return answer
 
 
+class SlowService(ClassicGroupService):
+    """What follows a change may come late, in any order, as when a thread is interrupted after it let the lock go."""
+
+    is_late: Callable[[], bool] = staticmethod(lambda: False)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.late: list[FollowUp] = []
+
+    def _carry_out(self, follow_up: FollowUp) -> None:
+        if self.is_late():
+            self.late.append(follow_up)
+        else:
+            super()._carry_out(follow_up)
+
+    def catch_up(self, chance: random.Random) -> None:
+        """Do what is left to do, in any order."""
+        late, self.late = self.late, []
+        chance.shuffle(late)
+        for each in late:
+            super()._carry_out(each)
+
+
 class ClassicCoordinator:
     """The service and everything around it; `advance` lets time pass."""
 
@@ -165,7 +189,7 @@ class ClassicCoordinator:
         self.rebalances: DelayedOperationPurgatory[DelayedRebalance] = DelayedOperationPurgatory(
             "Rebalance", self.timer
         )
-        self.service = ClassicGroupService(
+        self.service = SlowService(
             environment,
             self.heartbeats,
             self.rebalances,

@@ -64,7 +64,7 @@ class ClassicMembersOfConsumerGroups(Protocol):
         """See ClassicGroupService."""
 
 
-class _FollowUp(NamedTuple):
+class FollowUp(NamedTuple):
     """What a group wants done, and its records on their way, one append for each of its `stores`."""
 
     group: Group
@@ -308,14 +308,14 @@ class ClassicGroupService:
             follow_up = self._written(group, classic)
         self._carry_out(follow_up)
 
-    def _written(self, group: Group, classic: ClassicGroup) -> _FollowUp:
+    def _written(self, group: Group, classic: ClassicGroup) -> FollowUp:
         """What is to be done, its records in the log already: under the group's lock, so that they lie in order."""
         actions = classic.take_actions()
         append = self._environment.log.append
         appends = [append(group.partition, (store.record,), StoredFor.CLASSIC_GROUP) for store in actions.stores]
-        return _FollowUp(group, classic, actions, appends)
+        return FollowUp(group, classic, actions, appends)
 
-    def _carry_out(self, follow_up: _FollowUp) -> None:
+    def _carry_out(self, follow_up: FollowUp) -> None:
         """Answer, wait, and wake those that wait; the caller holds no lock."""
         group, classic, actions, appends = follow_up
         for answer in actions.answers:

@@ -70,6 +70,9 @@ bench: compiled ## measure everything against Apache Kafka (an hour; needs Java,
 	$(BIN)/python -m benchmarks.connections
 	$(BIN)/python -m benchmarks.control_plane --output results/control_plane --picture docs/images/control-plane.svg
 	$(BIN)/python -m benchmarks.mixed_load
+	$(BIN)/python -m benchmarks.fetch_sessions
+	$(BIN)/python -m benchmarks.group_load
+	$(BIN)/python -m benchmarks.group_loading
 	$(BIN)/python -m benchmarks.bytecodes
 	$(BIN)/python -m benchmarks.time_by_layer
 	$(BIN)/python -m benchmarks.metrics_cost

@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.records.memory_records import any_batches
 from tests.clients.streams_application import POMS, StreamsApplication
 from tests.support.apache_kafka import need_apache_kafka, run_tool
+from tests.support.barnabas_process import BarnabasProcess
 from tests.support.maven import CounterpartMissing, fetch_jars
 from tests.support.raw_client import RawClient, make_batch, record_bytes
 from tests.support.requirements import need
-from tests.support.server_fixtures import Server
+from tests.support.server_fixtures import SERVER_PROPERTIES, Server
+from tests.support.server_process import free_port
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -66,7 +69,8 @@ class WordCounts:
         with RawClient(self.server) as client:
             for partition in range(PARTITIONS):
                 lines = [self._random.choices(WORDS, k=WORDS_A_LINE) for _ in range(LINES // PARTITIONS)]
-                client.produce(self.input, make_batch(" ".join(line).encode() for line in lines), partition=partition)
+                batch = make_batch(" ".join(line).encode() for line in lines)
+                assert client.produce(self.input, batch, partition=partition).error_code == ErrorCode.NONE
                 for line in lines:
                     self.written.update(line)
 
@@ -118,6 +122,22 @@ def test_words_are_counted(words: WordCounts, release: str, stack: ExitStack, tm
     third = words.start(stack, release, tmp_path / "third")
     words.await_counts(words.none_is_lost)
     third.stop()
+
+
+def test_the_broker_crashes(topic: str, release: str, stack: ExitStack, tmp_path: Path) -> None:
+    broker = BarnabasProcess(tmp_path / "server", SERVER_PROPERTIES, port=free_port())
+    stack.callback(broker.close)
+    broker.start()
+    words = WordCounts(broker, topic)
+    words.write()
+    first = words.start(stack, release, tmp_path / "first")
+    words.await_counts(words.none_is_lost)
+    words.write()
+    broker.kill()
+    broker.start()
+    words.write()
+    words.await_counts(words.none_is_lost)
+    first.stop()
 
 
 def test_an_application_that_is_reset_begins_anew(

@@ -131,6 +131,6 @@ def _assignors(names: tuple[str, ...]) -> Mapping[str, PartitionAssignor]:
 
 def _check_regular_expression(regex: str) -> None:
     """Raise INVALID_REGULAR_EXPRESSION unless it is one."""
-    from barnabas.coordinator.group.topic_regex import check_regular_expression  # noqa: PLC0415 - needs google-re2
+    from barnabas.coordinator.group.topic_regex import check_regular_expression  # noqa: PLC0415 - loads google-re2
 
     check_regular_expression(regex)

@@ -1,6 +1,6 @@
 """Regular expressions of consumers' subscriptions: checked and matched by RE2, which takes linear time (KIP-848).
 
-Imported when the first member subscribes by one: google-re2 is an extra. `check_regular_expression` is called by
+Imported when the first member subscribes by one: a start does without. `check_regular_expression` is called by
 heartbeats, the rest by `topic_regex_resolver`; stateless. Apache Kafka uses re2j, whose syntax this is (but for `\\C`,
 which only the original has), and whose words for errors these are. Kafka: throwIfRegularExpressionIsInvalid of
 org.apache.kafka.coordinator.group.Utils, TopicRegexResolver.
@@ -9,12 +9,11 @@ org.apache.kafka.coordinator.group.Utils, TopicRegexResolver.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import re2
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-
-if TYPE_CHECKING:
-    from typing import Any
 
 MAX_PROGRAM_BYTES: Final = 2 * 1024 * 1024
 """What a compiled expression may take. It also bounds the time: about 30 ms, whatever a client thinks up."""
@@ -35,7 +34,6 @@ class TopicRegex:
     """A compiled expression, which must match the whole name of a topic. ApiError: it is none."""
 
     def __init__(self, pattern: str) -> None:
-        re2 = _re2(pattern)
         if _matches_single_bytes(pattern):
             raise _invalid(pattern, "invalid escape sequence")
         options = re2.Options()
@@ -61,12 +59,7 @@ def check_regular_expression(pattern: str) -> None:
 
 
 def matching_topics(patterns: Iterable[str], topics: Iterable[str]) -> dict[str, set[str]]:
-    """The topics that each expression matches. What is no expression (another release let it in) matches nothing.
-
-    ImportError: google-re2 is missing, so nothing can be said of any.
-    """
-    import re2  # noqa: F401, PLC0415 - an extra
-
+    """The topics that each expression matches. What is no expression (another release let it in) matches nothing."""
     result: dict[str, set[str]] = {}
     names = [(name, name.encode()) for name in topics]
     for pattern in patterns:
@@ -77,14 +70,6 @@ def matching_topics(patterns: Iterable[str], topics: Iterable[str]) -> dict[str,
         else:
             result[pattern] = {name for name, encoded in names if regex.matches(encoded)}
     return result
-
-
-def _re2(pattern: str) -> Any:
-    try:
-        import re2  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise _invalid(pattern, "this broker lacks google-re2 (pip install 'barnabas[regex]')") from error
-    return re2
 
 
 def _invalid(pattern: str, description: str) -> ApiError:

@@ -76,7 +76,7 @@ class TopicRegexResolver:
     def _resolve(
         self, group_id: str, regexes: tuple[str, ...], may_describe: Describable
     ) -> dict[str, ResolvedRegularExpression]:
-        from barnabas.coordinator.group.topic_regex import matching_topics  # noqa: PLC0415 - needs google-re2, an extra
+        from barnabas.coordinator.group.topic_regex import matching_topics  # noqa: PLC0415 - loads google-re2
 
         started_ms = self._clock.milliseconds()
         image = self._image()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 
 import pytest
@@ -60,18 +59,6 @@ def test_what_is_no_expression(pattern: str, description: str) -> None:
 
 def test_no_expression_runs_for_ever() -> None:
     assert not TopicRegex("(a*)*" * 100 + "b").matches(b"a" * 249)
-
-
-def test_without_google_re2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "re2", None)
-    with pytest.raises(ApiError, match="lacks google-re2"):
-        check_regular_expression("x")
-    clock = MockClock()
-    scheduler = MockScheduler(clock)
-    resolver = TopicRegexResolver(clock, scheduler, MetadataImage)
-    assert resolver.resolve("g", ["x"], frozenset, lambda _: pytest.fail("what it matched still holds"))
-    scheduler.tick()
-    assert not resolver.is_resolving("g")
 
 
 def test_resolution() -> None:

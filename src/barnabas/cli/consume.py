@@ -13,6 +13,7 @@ import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, timeout_option
 from barnabas.cli.group_reading import GroupOptions, GroupReading
+from barnabas.cli.moments import parse_timestamp_ms
 from barnabas.cli.number_types import COUNT, NUMBER
 from barnabas.cli.record_format import RecordFormat, as_json
 
@@ -147,22 +148,14 @@ def _seek(consumer: Consumer, assigned: list[TopicPartition], start: str) -> Non
         for topic_partition in assigned:
             consumer.seek(topic_partition, int(start))
     else:
-        timestamp_ms = _timestamp_ms(start)
+        timestamp_ms = parse_timestamp_ms(start)
+        if timestamp_ms is None:
+            raise ValueError(f"--from takes beginning, end, an offset or a time, not {start!r}")
         for topic_partition, found in consumer.offsets_for_times(dict.fromkeys(assigned, timestamp_ms)).items():
             if found is None:
                 consumer.seek_to_end([topic_partition])
             else:
                 consumer.seek(topic_partition, found.offset)
-
-
-def _timestamp_ms(text: str) -> int:
-    from datetime import datetime
-
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"--from takes beginning, end, an offset or a time, not {text!r}") from None
-    return int(moment.timestamp() * 1000)
 
 
 def _records(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> Iterator[list[ConsumerRecord]]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import sys
 import time
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
+from barnabas.cli.moments import parse_timestamp_ms
 from barnabas.cli.number_types import OFFSET, SHIFT
 from barnabas.cli.tables import print_table
 
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from barnabas.protocol.topic_partition import TopicPartition
 
 _INACTIVE = ("Empty", "Dead")
-_DURATION = re.compile(
-    r"P(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
-)
 
 topic_option = click.option(
     "--topic",
@@ -149,7 +145,7 @@ def _where(places: dict[str, Any]) -> Reset:
         case "to_datetime":
             return ToTimestamp(_timestamp_ms(value))
         case "by_duration":
-            return ToTimestamp(int(time.time() * 1000) - _duration_ms(value))
+            return ToTimestamp(_ago_ms(value))
         case "from_file":
             return _read_csv(value.read_text(encoding="utf-8"))
         case _:
@@ -157,19 +153,19 @@ def _where(places: dict[str, Any]) -> Reset:
 
 
 def _timestamp_ms(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"--to-datetime takes a time such as 2026-01-31T12:00:00, not {text!r}") from None
-    return int(moment.timestamp() * 1000)
+    timestamp_ms = parse_timestamp_ms(text)
+    if timestamp_ms is None:
+        raise ValueError(f"--to-datetime takes a time such as 2026-01-31T12:00:00, not {text!r}")
+    return timestamp_ms
 
 
-def _duration_ms(text: str) -> int:
-    match = _DURATION.fullmatch(text)
-    if match is None or not any(match.groups()):
+def _ago_ms(text: str) -> int:
+    from barnabas.clients.iso_duration import parse_duration_ms
+
+    duration_ms = parse_duration_ms(text)
+    if duration_ms is None:
         raise ValueError(f"--by-duration takes a duration such as P7D or PT1H30M, not {text!r}")
-    parts = {unit: float(count) for unit, count in match.groupdict().items() if count}
-    return int(timedelta(**parts).total_seconds() * 1000)
+    return max(int(time.time() * 1000) - duration_ms, 0)
 
 
 def _need_no_members(admin: Admin, name: str) -> None:

@@ -5,16 +5,12 @@ Kafka: AutoOffsetResetStrategy (KIP-1106).
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from barnabas.clients.iso_duration import parse_duration_ms
 from barnabas.clients.offset_lookup import EARLIEST, LATEST
 
 _BY_DURATION = "by_duration:"
-_DURATION = re.compile(
-    r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE | re.ASCII
-)
-_MS_PER_UNIT = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
 @dataclass(frozen=True)
@@ -49,11 +45,9 @@ def parse_offset_reset(text: str) -> OffsetReset:
     if text in _NAMED:
         return _NAMED[text]
     if text.startswith(_BY_DURATION):
-        match = _DURATION.fullmatch(text.removeprefix(_BY_DURATION))
-        if match is not None and any(match.groups()):
-            *units, fraction = match.groups()
-            whole_ms = sum(int(number or 0) * unit_ms for number, unit_ms in zip(units, _MS_PER_UNIT, strict=True))
-            return OffsetReset(duration_ms=whole_ms + int((fraction or "").ljust(3, "0")[:3]))
+        duration_ms = parse_duration_ms(text.removeprefix(_BY_DURATION))
+        if duration_ms is not None:
+            return OffsetReset(duration_ms=duration_ms)
     raise ValueError(
         f"auto_offset_reset must be earliest, latest, none or by_duration:<ISO 8601 duration, PnDTnHnMnS>, not {text!r}"
     )

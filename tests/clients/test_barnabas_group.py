@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,10 @@ from barnabas.clients.consumer import (
 )
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
-from tests.support.server_fixtures import Server
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.barnabas_process import BarnabasProcess
+from tests.support.server_fixtures import AGAINST_KAFKA, SERVER_PROPERTIES, Server
+from tests.support.server_process import free_port
 
 SESSION_MS = 6_000
 """The shortest that brokers allow."""
@@ -337,6 +341,36 @@ def test_without_a_reset_policy_it_says_so(server: Server, topic: str) -> None:
         group.member()
         with pytest.raises(ApiError, match="no reset policy"):
             group.poll_until(lambda: False, 10)
+
+
+def test_the_group_survives_its_coordinator(tmp_path: Path, topic: str) -> None:
+    properties = {**SERVER_PROPERTIES, "group.initial.rebalance.delay.ms": "0"}
+    own_server: Server = (
+        ApacheKafka(tmp_path, properties) if AGAINST_KAFKA else BarnabasProcess(tmp_path, properties, port=free_port())
+    )
+    own_server.start()
+    with closing(own_server), group_of(own_server, topic, 2, auto_commit_interval_ms=200) as group:
+        events = Events()
+        sent = produce(own_server, topic, 20, 2)
+        group.member(events)
+        group.member()
+        group.poll_until(lambda: group.is_divided(1, 1) and len(group.records) == 20)
+        committer = group.members[0]
+        committer.commit_sync()
+        own_server.kill()
+        for _ in range(20):
+            for consumer in group.members:
+                group.records += consumer.poll(10)
+        own_server.start()
+        sent += produce(own_server, topic, 20, 2)
+        group.poll_until(lambda: len(group.records) >= 40, 60)
+        assert group.offsets() == sorted(sent), "they went on where they were"
+        group.poll_until(lambda: group.is_divided(1, 1))
+        committer.commit_sync()
+        (mine,) = committer.assignment()
+        committed = committer.committed([mine])[mine]
+        assert committed is not None
+        assert committed.offset == 20
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])

@@ -41,7 +41,7 @@ from barnabas.clients.consumer.position_resetter import PositionResetter
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.consumer.subscription_state import SubscriptionState, SubscriptionType
 from barnabas.clients.consumer.waiting import ConsumerWaiting
-from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
 from barnabas.protocol.topic_partition import TopicPartition
@@ -161,7 +161,7 @@ class Consumer:
             self.unsubscribe()
             return
         if self._coordinator is not None:
-            self._coordinator.auto_commit_now()
+            self._coordinator.offsets.auto_commit_now()
         self._subscriptions.assign(wanted)
         self._fetcher.drop()
         self._follow_topics()
@@ -249,7 +249,7 @@ class Consumer:
         self._check_usable()
         coordinator = self._group()
         chosen = self._subscriptions.all_consumed() if offsets is None else _checked(offsets)
-        coordinator.commit_sync(chosen, self._deadline_ms(timeout_ms))
+        coordinator.offsets.commit_sync(chosen, self._deadline_ms(timeout_ms))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
         """Commit these offsets, or else all positions, without waiting, and without trying again.
@@ -259,14 +259,14 @@ class Consumer:
         self._check_usable()
         coordinator = self._group()
         chosen = self._subscriptions.all_consumed() if offsets is None else _checked(offsets)
-        coordinator.commit_async(chosen, callback or log_failed_commit)
+        coordinator.offsets.commit_async(chosen, callback or log_failed_commit)
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's committed offset of each partition, None where there is none. Raises ApiError, ClientTimeout."""
         self._check_usable()
-        return self._group().committed(partitions, self._deadline_ms(timeout_ms))
+        return self._group().offsets.committed(partitions, self._deadline_ms(timeout_ms))
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 
@@ -378,8 +378,8 @@ class Consumer:
         if not self._client.check_usable():
             return
         # Forked: answers will come to the parent.
-        if self._coordinator is not None and self._coordinator.channel.has_started:
-            raise ClientClosed("A forked process is no member of its parent's group: make a consumer of its own")
+        if self._coordinator is not None:
+            self._coordinator.forked()
         self._fetcher.forget_connections()
         self._resetter.forget_connections()
         self._follow_topics()
@@ -395,7 +395,7 @@ class Consumer:
         if self._subscriptions.has_all_positions():
             return
         if self._coordinator is not None:
-            self._coordinator.refresh_committed(self._client.now_ms())
+            self._coordinator.offsets.refresh_committed(self._client.now_ms())
         self._resetter.reset()
 
     def _raise_topic_errors(self) -> None:

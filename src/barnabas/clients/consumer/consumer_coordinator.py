@@ -1,7 +1,7 @@
-"""A consumer's part in its group: joins when it must, divides partitions as leader, calls the listener, commits.
+"""A consumer's part in its group: joins when it must, divides partitions as leader, calls the listener.
 
-Owned by the consumer's thread. What it shares with the channel's thread (GroupMember, OffsetCommits) it touches under
-the channel's lock, briefly; it waits for answers in the consumer's own network client, so that fetches of partitions
+Owned by the consumer's thread. What it shares with the channel's thread (GroupMember) it touches under the channel's
+lock, briefly; it waits for answers in the consumer's own network client, so that fetches of partitions
 which stay go on during a rebalance. `poll` never waits: it does what can be done now, and is called again when the
 channel has progressed. Callbacks of the user run here without any lock.
 
@@ -11,24 +11,23 @@ Kafka: ConsumerCoordinator, and the user's half of AbstractCoordinator.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor, RebalanceProtocol
 from barnabas.clients.consumer.coordinator_answers import is_retriable
-from barnabas.clients.consumer.coordinator_channel import CoordinatorCall, CoordinatorChannel, SharedNodes
+from barnabas.clients.consumer.coordinator_channel import CoordinatorChannel, SharedNodes
 from barnabas.clients.consumer.group_config import GroupConfig
 from barnabas.clients.consumer.group_member import GroupMember, Rebalance, RebalancePhase
 from barnabas.clients.consumer.group_membership import MemberState
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
+from barnabas.clients.consumer.group_offsets import GroupOffsets
 from barnabas.clients.consumer.group_topics import GroupTopics
 from barnabas.clients.consumer.listener_calls import ListenerCalls
-from barnabas.clients.consumer.offset_commits import CommitCallback, OffsetCommits, Offsets
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
-from barnabas.clients.errors import ClientTimeout
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.errors import ClientClosed
 from barnabas.protocol.consumer_protocol import (
     Assignment,
     Subscription,
@@ -37,12 +36,12 @@ from barnabas.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
-from barnabas.rpc.metadata_updater import FOREVER_MS
 
 _log = logging.getLogger(__name__)
+
+_EAGER = RebalanceProtocol.EAGER
 
 
 def common_protocol(assignors: Sequence[PartitionAssignor]) -> RebalanceProtocol:
@@ -52,15 +51,6 @@ def common_protocol(assignors: Sequence[PartitionAssignor]) -> RebalanceProtocol
         names = ", ".join(assignor.name for assignor in assignors)
         raise ValueError(f"Specified assignors [{names}] do not have commonly supported rebalance protocol")
     return max(common)
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether an automatic commit that others wait for is tried again: not for a topic that has been deleted.
-
-    (Kafka's consumer does, for up to `max_poll_interval_ms`.) The offsets of the other topics are committed.
-    """
-    is_unknown = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return is_retriable(error) and not is_unknown
 
 
 class ConsumerCoordinator:
@@ -81,7 +71,6 @@ class ConsumerCoordinator:
         self._protocol = common_protocol(assignors) if assignors else None
         self._subscriptions = subscriptions
         self._client = client
-        self._waiting = waiting
         self._topics = GroupTopics(client, subscriptions, config.client_rack, exclude_internal=exclude_internal_topics)
         self._listener = ListenerCalls(subscriptions)
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, client.random)
@@ -89,7 +78,7 @@ class ConsumerCoordinator:
             config, client.make_network(SharedNodes(client.metadata)), backoff, client.network.wakeup
         )
         self._member = GroupMember(config, self.channel, backoff)
-        self._commits = OffsetCommits(config, self.channel, self._member.membership)
+        self.offsets = GroupOffsets(config, self.channel, self._member, subscriptions, client, waiting)
         self._metadata = ConsumerGroupMetadata(config.group_id, group_instance_id=config.group_instance_id)
         self._joined_topics: frozenset[str] | None = None
         self._assigned_by: Mapping[str, Any] | None = None
@@ -97,11 +86,6 @@ class ConsumerCoordinator:
         self._fresh_version: int | None = None
         """The update of metadata that is waited for before joining or assigning."""
         self._next_join_ms = 0
-        self._prepare_until_ms: int | None = None
-        self._prepare_commit: CoordinatorCall | None = None
-        self._next_auto_commit_ms = client.now_ms() + config.auto_commit_interval_ms
-        self._fetch_call: tuple[frozenset[TopicPartition], CoordinatorCall] | None = None
-        self._next_fetch_ms = 0
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -113,6 +97,12 @@ class ConsumerCoordinator:
         """Whether it can join at all."""
         return bool(self._assignors)
 
+    def forked(self) -> None:
+        """See CoordinatorChannel.forked. Raises ClientClosed if the parent is a member."""
+        if self.channel.has_started:
+            raise ClientClosed("A forked process is no member of its parent's group: make a consumer of its own")
+        self.channel.forked(self._client.make_network(SharedNodes(self._client.metadata)))
+
     # -- polling -----------------------------------------------------------------------------------------------------
 
     def subscription_changed(self) -> None:
@@ -122,26 +112,19 @@ class ConsumerCoordinator:
     def poll(self, now_ms: int) -> None:
         """Do what the group asks for now. Raises what the listener, a callback, or the group's membership met."""
         self._topics.refresh()
-        self.run_commit_callbacks()
+        self.offsets.run_callbacks()
         if self._subscriptions.is_auto_assigned:
             self.channel.start(self._member)
             with self.channel.lock:
                 self._member.polled(now_ms)
             while self._needs_rejoin() and self._advance_rebalance(now_ms):
                 pass
-        if self._config.enable_auto_commit and now_ms >= self._next_auto_commit_ms:
-            self._next_auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
-            self._auto_commit_async()
+        self.offsets.poll(now_ms)
 
     def next_poll_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll` has something to do that no answer tells of."""
-        event_ms = now_ms + FOREVER_MS
-        if self._config.enable_auto_commit:
-            event_ms = self._next_auto_commit_ms
-        for due_ms in (self._next_join_ms, self._next_fetch_ms, self._prepare_until_ms):
-            if due_ms is not None and now_ms < due_ms < event_ms:
-                event_ms = due_ms
-        return max(event_ms - now_ms, 0)
+        wait_ms = self.offsets.next_poll_ms(now_ms)
+        return min(wait_ms, self._next_join_ms - now_ms) if self._next_join_ms > now_ms else wait_ms
 
     def _needs_rejoin(self) -> bool:
         with self.channel.lock:
@@ -178,9 +161,8 @@ class ConsumerCoordinator:
 
     def _prepare(self, now_ms: int) -> bool:
         """Commit, then give away what the protocol demands; False while the commit is not answered."""
-        if self._config.enable_auto_commit and not self._has_committed(now_ms):
+        if not self.offsets.has_committed_before_rebalance(now_ms, stop_reading=self._protocol is _EAGER):
             return False
-        self._prepare_until_ms = self._prepare_commit = None
         with self.channel.lock:
             self._member.membership.needs_prepare = False
             is_known = self._member.membership.generation.is_known
@@ -203,34 +185,6 @@ class ConsumerCoordinator:
         if error is not None:
             raise error
         return True
-
-    def _has_committed(self, now_ms: int) -> bool:
-        """Whether the automatic commit before a rebalance is done with, in one way or another."""
-        if self._prepare_until_ms is None:
-            self._prepare_until_ms = now_ms + self._config.max_poll_interval_ms
-        if self._prepare_commit is None:
-            if now_ms < self._next_join_ms:
-                return False
-            consumed = self._subscriptions.all_consumed()
-            if not consumed:
-                return True
-            if self._protocol is RebalanceProtocol.EAGER:
-                self._subscriptions.mark_revoked()
-            with self.channel.lock:
-                self._prepare_commit = self._commits.commit(consumed, self._prepare_until_ms, as_member=True)
-            self.channel.wakeup()
-        with self.channel.lock:
-            is_done, error = self._prepare_commit.done, self._prepare_commit.error
-        if now_ms >= self._prepare_until_ms:
-            _log.error("Asynchronous auto-commit of offsets failed: joinPrepare timeout. Will continue to join group")
-            return True
-        if is_done and error is not None and _may_pass(error):
-            self._prepare_commit = None
-            self._next_join_ms = now_ms + self._config.retry_backoff_ms
-            return False
-        if is_done and error is not None:
-            _log.error("Asynchronous auto-commit of offsets failed: %s. Will continue to join group.", error)
-        return is_done
 
     def _has_matched_pattern(self) -> bool:
         """A pattern is matched against fresh metadata before each join: one new topic, one rebalance."""
@@ -358,28 +312,17 @@ class ConsumerCoordinator:
             revoked = owned - set(assigned)
             _log.info("Updating assignment: assigned %s, owned %s, revoked %s", assigned, sorted(owned), revoked)
             if revoked:
-                self._commit_revoked(revoked)
+                self.offsets.commit_revoked(revoked)
                 errors.append(self._listener.revoked(revoked))
                 self._request_rejoin("need to revoke partitions and re-join")
         self._obey_leader(assigned)
         self._assignor(generation.protocol_name).on_assignment(assignment, self._metadata)
-        self._next_auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
+        self.offsets.joined(now_ms)
         self._subscriptions.set_partitions(assigned)
         errors.append(self._listener.assigned(added))
         for error in errors:
             if error is not None:
                 raise error
-
-    def _commit_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """What was returned since the commit before joining must not be read again by the next owner.
-
-        Nothing waits: the coordinator handles this before the JoinGroup that follows on the same connection. (Kafka's
-        consumer leaves it out.)
-        """
-        if self._config.enable_auto_commit:
-            consumed = self._subscriptions.all_consumed()
-            if offsets := {each: consumed[each] for each in revoked if each in consumed}:
-                self.commit_async(offsets, self._auto_committed)
 
     def _obey_leader(self, assigned: Sequence[TopicPartition]) -> None:
         """The leader may know topics that match the pattern and are new to us."""
@@ -414,7 +357,7 @@ class ConsumerCoordinator:
         with self.channel.lock:
             self._member.leave(reason, self._client.now_ms())
         self._assigned_by = self._joined_topics = None
-        self._prepare_commit = self._prepare_until_ms = None
+        self.offsets.left()
         self.channel.wakeup()
         if error is not None:
             raise error
@@ -423,139 +366,9 @@ class ConsumerCoordinator:
         """Commit if that is automatic, await what was committed, leave; at most so long for everything."""
         deadline_ms = self._client.now_ms() + timeout_ms
         try:
-            if self._config.enable_auto_commit:
-                self._auto_commit_at_last(deadline_ms)
-            self._waiting.until(lambda: not self._has_async_in_flight(), deadline_ms)
+            self.offsets.commit_at_last(deadline_ms)
             if leave_group:
                 self.leave("the consumer is being closed")
         finally:
             self.channel.close(max(deadline_ms - self._client.now_ms(), 0))
-            self.run_commit_callbacks()
-
-    def _auto_commit_at_last(self, deadline_ms: int) -> None:
-        consumed = self._subscriptions.all_consumed()
-        as_member = self._subscriptions.is_auto_assigned
-        try:
-            if consumed:
-                self._call(
-                    lambda: self._commits.commit(consumed, deadline_ms, as_member=as_member), deadline_ms, _may_pass
-                )
-        except Exception as error:  # noqa: BLE001 - as other failures of automatic commits, it must not stop a close
-            _log.warning("Synchronous auto-commit of offsets failed: %s", error)
-
-    # -- offsets -----------------------------------------------------------------------------------------------------
-
-    def commit_sync(self, offsets: Offsets, deadline_ms: int) -> None:
-        """Commit, and try again while that makes sense. Raises CommitFailed, ApiError, ClientTimeout, WokenUp."""
-        self.run_commit_callbacks()
-        if not offsets:
-            self._waiting.until(lambda: not self._has_async_in_flight(), deadline_ms)
-            self.run_commit_callbacks()
-            return
-        as_member = self._subscriptions.is_auto_assigned
-        self._call(lambda: self._commits.commit(offsets, deadline_ms, as_member=as_member), deadline_ms)
-        self.run_commit_callbacks()  # of those before this one, so that their order is that of the commits
-
-    def commit_async(self, offsets: Offsets, callback: CommitCallback) -> None:
-        """Commit once; `callback` hears of the outcome in one of the next calls."""
-        self.run_commit_callbacks()
-        if not offsets:
-            callback(offsets, None)
-            return
-        self.channel.start(self._member)
-        deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
-        with self.channel.lock:
-            self._commits.commit_async(offsets, deadline_ms, callback, as_member=self._subscriptions.is_auto_assigned)
-        self.channel.wakeup()
-
-    def committed(
-        self, partitions: Iterable[TopicPartition], deadline_ms: int
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's committed offsets. Raises ApiError, ClientTimeout, WokenUp."""
-        wanted = list(partitions)
-        if not wanted:
-            return {}
-        found: dict[TopicPartition, OffsetAndMetadata | None] = self._call(
-            lambda: self._commits.fetch(wanted, deadline_ms), deadline_ms
-        )
-        return found
-
-    def refresh_committed(self, now_ms: int) -> None:
-        """Have the positions of new partitions set to their committed offsets, sooner or later. Raises ApiError."""
-        wanted = frozenset(self._subscriptions.awaiting_committed())
-        if not wanted:
-            return
-        if self._fetch_call is None or self._fetch_call[0] != wanted:
-            if now_ms < self._next_fetch_ms:
-                return
-            self.channel.start(self._member)
-            with self.channel.lock:
-                self._fetch_call = wanted, self._commits.fetch(wanted, now_ms + FOREVER_MS)
-            self.channel.wakeup()
-        call = self._fetch_call[1]
-        with self.channel.lock:
-            if not call.done:
-                return
-        self._fetch_call = None
-        if call.error is None:
-            self._subscriptions.set_committed(call.result)
-        elif is_retriable(call.error):
-            self._next_fetch_ms = now_ms + self._config.retry_backoff_ms
-        else:
-            raise call.error
-
-    def run_commit_callbacks(self) -> None:
-        """Tell the user what became of asynchronous commits."""
-        with self.channel.lock:
-            completed = self._commits.take_completed()
-        for commit in completed:
-            commit.callback(commit.offsets, commit.error)
-
-    def auto_commit_now(self) -> None:
-        """Partitions are chosen anew: commit where we are in the old ones."""
-        if self._config.enable_auto_commit:
-            self._auto_commit_async()
-
-    def _auto_commit_async(self) -> None:
-        if consumed := self._subscriptions.all_consumed():
-            self.commit_async(consumed, self._auto_committed)
-
-    def _auto_committed(self, offsets: Offsets, error: Exception | None) -> None:
-        if error is None:
-            _log.debug("Completed asynchronous auto-commit of offsets %s", offsets)
-        elif error.__cause__ is not None:  # a RetriableCommitFailed
-            self._next_auto_commit_ms = self._client.now_ms() + self._config.retry_backoff_ms
-        else:
-            _log.warning("Asynchronous auto-commit of offsets %s failed: %s", offsets, error)
-
-    def _has_async_in_flight(self) -> bool:
-        with self.channel.lock:
-            return self._commits.has_async_in_flight()
-
-    def _call(
-        self,
-        begin: Callable[[], CoordinatorCall],
-        deadline_ms: int,
-        may_retry: Callable[[Exception], bool] = is_retriable,
-    ) -> Any:
-        """Make a call until it succeeds; its result. Raises ClientTimeout, WokenUp, what is not to be tried again."""
-        self.channel.start(self._member)
-        backoff_ms = self._config.retry_backoff_ms
-        while True:
-            with self.channel.lock:
-                call = begin()
-            self.channel.wakeup()
-            if not self._waiting.until(lambda call=call: self._is_done(call), deadline_ms):  # type: ignore[misc]
-                raise ClientTimeout(f"Group coordinator of {self._config.group_id} did not answer in time")
-            if call.error is None:
-                return call.result
-            if not may_retry(call.error) or isinstance(call.error, ClientTimeout):
-                raise call.error
-            until_ms = self._client.now_ms() + backoff_ms
-            self._waiting.until(lambda: False, min(until_ms, deadline_ms))
-            if self._client.now_ms() >= deadline_ms:
-                raise ClientTimeout(f"Offsets of group {self._config.group_id}: {call.error}") from call.error
-
-    def _is_done(self, call: CoordinatorCall) -> bool:
-        with self.channel.lock:
-            return call.done
+            self.offsets.run_callbacks()

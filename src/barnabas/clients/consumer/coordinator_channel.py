@@ -158,6 +158,10 @@ class CoordinatorChannel:
             )
         self._thread.start()
 
+    def forked(self, network: NetworkClient) -> None:
+        """A child of the process that made the channel, which was not started: the parent's network is not touched."""
+        self._network = network
+
     @property
     def has_started(self) -> bool:
         """Whether there is a thread."""

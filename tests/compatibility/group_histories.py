@@ -306,6 +306,10 @@ class GroupHistoryPlayer(HistoryPlayer):
             code = name_of(getattr(answer, "error_code", 0))
             partitions = [each for topic in answer.topics for each in topic.partitions]
             parts = sorted((each.partition_index, name_of(each.error_code)) for each in partitions)
+            if isinstance(answer, OffsetCommitResponse):
+                # To a member of a group that is not there v9 says so since Kafka 4, which ours follows there.
+                missing, illegal = ErrorCode.GROUP_ID_NOT_FOUND.name, ErrorCode.ILLEGAL_GENERATION.name
+                parts = [(index, illegal if error == missing else error) for index, error in parts]
             return f"{code} {parts}"
         if isinstance(answer, OffsetFetchResponse):
             return _tell_offsets(answer)

@@ -229,6 +229,7 @@ def test_members_commit_at_their_epoch(client: RawClient, group: str, topic: str
     member, stranger = Member(client, group, topic), Member(client, group, topic)
     member.ask()
     assert commit(client, member, topic) == ErrorCode.NONE
+    assert commit(client, member, topic, version=8) == ErrorCode.UNSUPPORTED_VERSION
     member.epoch += 1
     assert commit(client, member, topic) == ErrorCode.STALE_MEMBER_EPOCH
     stranger.epoch = 2

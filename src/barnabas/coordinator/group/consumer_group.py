@@ -112,6 +112,25 @@ class ConsumerGroup:
             return ErrorCode.NONE
         return self._check_epoch(member_id, generation)
 
+    def check_members_commit(
+        self, member_id: str, generation: int, partitions: Iterable[tuple[bytes, int]], *, names_epochs: bool
+    ) -> ErrorCode:
+        """May a member commit offsets of these partitions (by topic id)? In its epoch; or in an earlier one if it has
+        had them all since then at least: it may not have heard of its new one (KIP-1251).
+
+        names_epochs: the request's version knows member epochs; otherwise it is for classic members only.
+        """
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if member.classic is None and not names_epochs:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if generation < member.member_epoch:
+            since = [member.assignment_epoch(*partition) for partition in partitions]
+            if all(epoch is not None and epoch <= generation for epoch in since):
+                return ErrorCode.NONE
+        return self._check_epoch(member_id, generation)
+
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """See Membership."""
         if member_id is None and member_epoch < 0:

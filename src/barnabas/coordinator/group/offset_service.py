@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
+from barnabas.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_log import StoredAppend, StoredFor
@@ -31,6 +32,7 @@ from barnabas.coordinator.group.group_records import (
     offset_key_prefix,
     offset_value,
 )
+from barnabas.coordinator.group.membership import Membership
 from barnabas.coordinator.group.offset_terms import (
     CommitTerms,
     FetchedOffset,
@@ -91,9 +93,7 @@ class OffsetService:
                 if group is None:
                     error = _missing(terms)
                 else:
-                    error = group.membership.check_offset_commit(
-                        terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
-                    )
+                    error = self._check_committer(group.membership, terms, offsets)
                     if error is ErrorCode.NONE and records:
                         stored = self._log.append(group.partition, records, StoredFor.OFFSETS, now_ms=now_ms)
                         if not stored.is_settled:
@@ -108,6 +108,19 @@ class OffsetService:
             self._answer(stored.error, errors, len(new), on_complete)
         else:
             self._wait(group, stored, new, errors, on_complete)
+
+    def _check_committer(
+        self, membership: Membership, terms: CommitTerms, offsets: Sequence[OffsetToCommit]
+    ) -> ErrorCode:
+        if not isinstance(membership, ConsumerGroup) or not membership.has_members:
+            return membership.check_offset_commit(
+                terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
+            )
+        topics = self._environment.metadata.image.topics
+        partitions = ((topics[each.topic].topic_id, each.partition) for each in offsets if each.topic in topics)
+        return membership.check_members_commit(
+            terms.member_id, terms.generation, partitions, names_epochs=terms.tells_missing_groups
+        )
 
     def _group_to_commit_to(self, terms: CommitTerms) -> AbstractContextManager[Group | None]:
         """Without a generation the group needs not exist: whoever commits only keeps offsets in it."""

@@ -305,3 +305,25 @@ def test_a_regular_expression_that_comes_to_match_nothing_leaves_its_topics_to_o
     coordinator.resolve(none=set())
     coordinator.settle("a", "b", "a")
     assert coordinator.owned("a") == {"foo": {0, 1, 2, 3}}
+
+
+def test_a_member_that_has_not_heard_of_its_new_epoch_commits_what_it_keeps(
+    coordinator: ConsumerGroupCoordinator,
+) -> None:
+    coordinator.join("a")
+    coordinator.join("b")
+    coordinator.settle("a", "b")
+    foo, group = topic_id("foo"), coordinator.group
+    kept, lost = min(coordinator.owned("a")["foo"]), min(coordinator.owned("b")["foo"])
+
+    def check(member: str, epoch: int, *partitions: int, names_epochs: bool = True) -> ErrorCode:
+        return group.check_members_commit(member, epoch, [(foo, n) for n in partitions], names_epochs=names_epochs)
+
+    assert check("a", 3, kept, lost) is ErrorCode.NONE
+    assert check("a", 2, kept) is ErrorCode.NONE
+    assert check("a", 2, kept, lost) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check("a", 1, kept) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check("a", 4, kept) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check("b", 2, lost) is ErrorCode.STALE_MEMBER_EPOCH, "it got that in epoch 3"
+    assert check("c", 3, kept) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert check("a", 3, kept, names_epochs=False) is ErrorCode.UNSUPPORTED_VERSION

@@ -85,12 +85,28 @@ def test_a_reset_goes_to_a_file_and_comes_from_one(run: Run, filled: str, tmp_pa
         ("0", "-", "10"),
         ("1", "-", "2"),
     ]
+    file.write_text(f"{filled},7,2\n")
+    missing = run("groups", "reset-offsets", other, "--from-file", str(file))
+    assert (missing.exit_code, f"{filled} has no partition 7" in missing.stderr) == (2, True)
     file.write_text(f"{filled},1,2\n{filled},one,2\n")
     wrong = run("groups", "reset-offsets", other, "--from-file", str(file))
     assert (wrong.exit_code, wrong.stderr) == (
         2,
         f"barnabas: line 2 is not topic,partition,offset: {filled},one,2\n",
     )
+
+
+def test_a_topic_of_a_group_is_deleted(run: Run, filled: str) -> None:
+    """What the group has committed for it may still be there for a moment; it is in nobody's way."""
+    group = f"{filled}-group"
+    other = f"{filled}-other"
+    run("topics", "create", other, "--partitions=1")
+    for topic in (filled, other):
+        run("groups", "reset-offsets", group, "--topic", topic, "--to-latest", "--execute")
+    run("topics", "delete", filled)
+    described = run("groups", "describe", group)
+    assert described.exit_code == 0, described.stderr
+    assert f"\ttopic {other}\tpartition 0\tcommitted 0\tend 0\tlag 0" in described.stdout
 
 
 def test_groups_and_their_offsets_are_deleted(run: Run, filled: str) -> None:

@@ -24,7 +24,7 @@ from barnabas.cli.number_types import OFFSET, SHIFT
 from barnabas.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from barnabas.clients.admin import Admin
     from barnabas.clients.admin.group_offset_reset import Reset
@@ -96,6 +96,8 @@ def reset_offsets(
         _need_no_members(admin, name)
         committed = {place: each.offset for place, each in admin.list_group_offsets(name).items()}
         partitions = list(committed) if all_topics else [] if from_file else _named_partitions(admin, topics)
+        if isinstance(where, dict) or all_topics:
+            _need_partitions(admin, where if isinstance(where, dict) else partitions)
         planned = plan_reset(admin, name, partitions, where)
         results = admin.alter_group_offsets(name, planned) if execute and planned else {}
     if export:
@@ -195,6 +197,14 @@ def _named_partitions(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartit
             raise ValueError(f"--topic takes NAME or NAME:0,3, not {text!r}")
         found += partitions_of(admin, (name,), tuple(map(int, words)))
     return list(dict.fromkeys(found))
+
+
+def _need_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
+    """ApiError or ValueError for one that does not exist: nobody would ever say where it begins and ends."""
+    from barnabas.clients.leader_calls import by_topic
+
+    for topic, indexes in by_topic(partitions).items():
+        partitions_of(admin, (topic,), tuple(indexes))
 
 
 def _read_csv(text: str) -> dict[TopicPartition, int]:

@@ -112,7 +112,9 @@ def _print_offsets(admin: Admin, group: GroupDescription, topics: Container[str]
     committed = admin.list_group_offsets(group.group_id)
     readers = {partition: member for member in group.members for partition in member.assignment}
     places = sorted(committed.keys() | readers.keys())
-    ends = admin.list_offsets(dict.fromkeys((place for place in places if place.topic in topics), LATEST))
+    described = admin.describe_topics({place.topic for place in places if place.topic in topics})
+    led = {(each.name, info.partition) for each in described.values() for info in each.partitions if info.leader >= 0}
+    ends = admin.list_offsets(dict.fromkeys((place for place in places if place in led), LATEST))
     rows = []
     for place in places:
         offset = committed[place].offset if place in committed else None

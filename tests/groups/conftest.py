@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -27,15 +27,17 @@ PROPERTIES = {
 """Members of the consumer protocol have no times of their own: they get the broker's."""
 
 
-def make_group_server(mode: str, directory: Path, protocol: str = "classic") -> Server:
-    """A server that is not started yet, and comes back at the same port; Apache Kafka, of a release that knows it."""
+def make_group_server(
+    mode: str, directory: Path, protocol: str = "classic", properties: Mapping[str, str] = PROPERTIES
+) -> Server:
+    """A server that is not started yet, and comes back at the same port; Apache Kafka of a release that knows it."""
     if mode == "apache-kafka":
         if protocol == "classic":
-            return ApacheKafka(directory, PROPERTIES)
+            return ApacheKafka(directory, properties)
         need_apache_kafka_4()
-        return ApacheKafka4(directory, PROPERTIES)
+        return ApacheKafka4(directory, properties)
     ours = {"inline.requests.enable": str(mode == "inline").lower(), "num.network.threads": "3"}
-    return BarnabasProcess(directory, PROPERTIES | ours, port=free_port())
+    return BarnabasProcess(directory, dict(properties) | ours, port=free_port())
 
 
 @pytest.fixture(params=MODES, scope="module")

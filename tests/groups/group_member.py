@@ -45,10 +45,12 @@ class Plan(NamedTuple):
     group: str
     topics: tuple[str, ...]
     assignor: str = "range"
+    """Or none: the library's own choice."""
     protocol: str = "classic"
     session_ms: int = 6000
     sink: str = ""
     commit: str = "batch"
+    """After each batch, or as `asked`, or `auto`: as the library does it by itself."""
     pause_ms: int = 0
     """How long it works on a batch."""
 

@@ -51,14 +51,14 @@ class AiokafkaMember:
             group_id=settings.group,
             group_instance_id=settings.instance or None,
             client_id="aiokafka",
-            enable_auto_commit=False,
+            enable_auto_commit=settings.commit == "auto",
             auto_offset_reset="earliest",
             fetch_max_wait_ms=POLL_MS,
             metadata_max_age_ms=3000,
             session_timeout_ms=settings.session_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
+            **_assignors(settings),
             rebalance_timeout_ms=60_000,
-            partition_assignment_strategy=(ASSIGNORS[settings.assignor],),
         )
         self._producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap, acks="all")
 
@@ -100,6 +100,10 @@ class AiokafkaMember:
             tell("commit_refused", reason=repr(refused))
         else:
             tell_committed(offsets)
+
+
+def _assignors(settings: Settings) -> dict[str, Any]:
+    return {"partition_assignment_strategy": [ASSIGNORS[settings.assignor]]} if settings.assignor else {}
 
 
 def _taken(record: Any) -> Taken:

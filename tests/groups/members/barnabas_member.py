@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from barnabas.clients.consumer import Consumer, TopicPartition
+from barnabas.clients.consumer.consumer_config import ConsumerSettings
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.errors import ClientTimeout, CommitFailed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
@@ -57,14 +58,14 @@ class BarnabasMember:
             group_id=settings.group,
             group_instance_id=settings.instance or None,
             client_id="barnabas",
-            enable_auto_commit=False,
+            enable_auto_commit=settings.commit == "auto",
             auto_offset_reset="earliest",
             fetch_max_wait_ms=POLL_MS,
             max_poll_records=BATCH_RECORDS,
             metadata_max_age_ms=3000,
             session_timeout_ms=settings.session_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
-            partition_assignment_strategy=[settings.assignor],
+            **_assignors(settings),
         )
         self._producer = Producer(settings.bootstrap, linger_ms=0)
 
@@ -107,6 +108,10 @@ class BarnabasMember:
             tell("commit_refused", reason=repr(refused))
         else:
             tell_committed(offsets)
+
+
+def _assignors(settings: Settings) -> ConsumerSettings:
+    return {"partition_assignment_strategy": [settings.assignor]} if settings.assignor else {}
 
 
 if __name__ == "__main__":

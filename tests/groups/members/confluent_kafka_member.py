@@ -39,7 +39,7 @@ class ConfluentKafkaMember:
             "bootstrap.servers": settings.bootstrap,
             "group.id": settings.group,
             "client.id": "confluent-kafka",
-            "enable.auto.commit": False,
+            "enable.auto.commit": settings.commit == "auto",
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": POLL_MS,
             "topic.metadata.refresh.interval.ms": 3000,
@@ -47,8 +47,9 @@ class ConfluentKafkaMember:
             "reconnect.backoff.max.ms": 1000,
             "error_cb": self._heard_of_error,
         }
-        if settings.protocol == "classic":
+        if settings.protocol == "classic" and settings.assignor:
             configuration["partition.assignment.strategy"] = settings.assignor
+        if settings.protocol == "classic":
             configuration["session.timeout.ms"] = settings.session_ms
             configuration["heartbeat.interval.ms"] = settings.heartbeat_ms
         if settings.instance:

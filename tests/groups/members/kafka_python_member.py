@@ -63,14 +63,14 @@ class KafkaPythonMember:
             group_id=settings.group,
             group_instance_id=settings.instance or None,
             client_id="kafka-python",
-            enable_auto_commit=False,
+            enable_auto_commit=settings.commit == "auto",
             auto_offset_reset="earliest",
             fetch_max_wait_ms=POLL_MS,
             max_poll_records=BATCH_RECORDS,
             metadata_max_age_ms=3000,
             session_timeout_ms=settings.session_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
-            partition_assignment_strategy=[ASSIGNORS[settings.assignor]],
+            **_assignors(settings),
             reconnect_backoff_max_ms=1000,
         )
         self._producer: Any = KafkaProducer(bootstrap_servers=settings.bootstrap, acks="all", retries=100)
@@ -119,6 +119,10 @@ class KafkaPythonMember:
             tell("commit_refused", reason=repr(refused))
         else:
             tell_committed(offsets)
+
+
+def _assignors(settings: Settings) -> dict[str, Any]:
+    return {"partition_assignment_strategy": [ASSIGNORS[settings.assignor]]} if settings.assignor else {}
 
 
 def _taken(record: Any) -> Taken:

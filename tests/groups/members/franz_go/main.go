@@ -86,7 +86,6 @@ func options(given map[string]string) []kgo.Opt {
 		kgo.ConsumerGroup(given["group"]),
 		kgo.ConsumeTopics(strings.Split(given["topics"], ",")...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.FetchMaxWait(poll),
 		kgo.MetadataMaxAge(3 * time.Second),
@@ -97,14 +96,18 @@ func options(given map[string]string) []kgo.Opt {
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 			tell("assigned", map[string]any{"partitions": places(partitions)})
 		}),
-		kgo.OnPartitionsRevoked(gone(false)),
 		kgo.OnPartitionsLost(gone(true)),
+	}
+	if given["commit"] != "auto" { // which, too, is done when partitions are revoked
+		list = append(list, kgo.DisableAutoCommit(), kgo.OnPartitionsRevoked(gone(false)))
 	}
 	if given["protocol"] == "consumer" {
 		list = append(list, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	} else {
-		list = append(list, kgo.Balancers(balancers[given["assignor"]]),
-			kgo.SessionTimeout(session), kgo.HeartbeatInterval(min(500*time.Millisecond, session/3)))
+		list = append(list, kgo.SessionTimeout(session), kgo.HeartbeatInterval(min(500*time.Millisecond, session/3)))
+		if given["assignor"] != "" {
+			list = append(list, kgo.Balancers(balancers[given["assignor"]]))
+		}
 	}
 	if strings.HasPrefix(given["topics"], "^") {
 		list = append(list, kgo.ConsumeRegex())

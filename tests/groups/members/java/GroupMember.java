@@ -65,7 +65,7 @@ public class GroupMember implements ConsumerRebalanceListener {
         properties.put("bootstrap.servers", settings.get("bootstrap"));
         properties.put("group.id", settings.get("group"));
         properties.put("client.id", "java");
-        properties.put("enable.auto.commit", "false");
+        properties.put("enable.auto.commit", String.valueOf(settings.get("commit").equals("auto")));
         properties.put("auto.offset.reset", "earliest");
         properties.put("fetch.max.wait.ms", String.valueOf(POLL_MS));
         properties.put("max.poll.records", "200");
@@ -76,6 +76,8 @@ public class GroupMember implements ConsumerRebalanceListener {
         if (settings.get("protocol").equals("classic")) {
             properties.put("session.timeout.ms", String.valueOf(sessionMs));
             properties.put("heartbeat.interval.ms", String.valueOf(Math.min(500, sessionMs / 3)));
+        }
+        if (ASSIGNORS.containsKey(settings.get("assignor")) && settings.get("protocol").equals("classic")) {
             properties.put("partition.assignment.strategy", ASSIGNORS.get(settings.get("assignor")));
         }
         if (!settings.get("instance").isEmpty()) {

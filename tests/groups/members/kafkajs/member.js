@@ -69,7 +69,7 @@ const kafka = new Kafka({
 })
 const consumer = kafka.consumer({
   groupId: settings.group,
-  partitionAssigners: [assigners[settings.assignor]],
+  ...(settings.assignor ? { partitionAssigners: [assigners[settings.assignor]] } : {}),
   sessionTimeout: Number(settings.session_ms),
   heartbeatInterval: Math.min(500, Math.floor(Number(settings.session_ms) / 3)),
   rebalanceTimeout: 60000,
@@ -159,7 +159,7 @@ async function main() {
   await producer.connect()
   await consumer.connect()
   await consumer.subscribe({ topics, fromBeginning: true })
-  await consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch: workOn })
+  await consumer.run({ autoCommit: settings.commit === 'auto', eachBatchAutoResolve: false, eachBatch: workOn })
 }
 
 main().catch(failure => {

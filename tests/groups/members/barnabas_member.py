@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from barnabas.clients.consumer import Consumer, TopicPartition
-from barnabas.clients.consumer.consumer_config import ConsumerSettings
+from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.errors import ClientTimeout, CommitFailed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
@@ -26,6 +26,7 @@ from tests.groups.members.talk import (
 )
 
 SECONDS = 60
+OWN_ASSIGNORS = ConsumerConfig().partition_assignment_strategy
 
 
 class _Listener(RebalanceListener):
@@ -65,7 +66,7 @@ class BarnabasMember:
             metadata_max_age_ms=3000,
             session_timeout_ms=settings.session_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
-            **_assignors(settings),
+            partition_assignment_strategy=[settings.assignor] if settings.assignor else OWN_ASSIGNORS,
         )
         self._producer = Producer(settings.bootstrap, linger_ms=0)
 
@@ -108,10 +109,6 @@ class BarnabasMember:
             tell("commit_refused", reason=repr(refused))
         else:
             tell_committed(offsets)
-
-
-def _assignors(settings: Settings) -> ConsumerSettings:
-    return {"partition_assignment_strategy": [settings.assignor]} if settings.assignor else {}
 
 
 if __name__ == "__main__":

@@ -5,12 +5,14 @@ Owned by the consumer's thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
+from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import Buffer, RecordBatch
 
@@ -21,12 +23,24 @@ class CompletedFetch:
     `last_epoch`: the leader epoch of the batch before `next_offset`, -1 while nothing was returned.
     """
 
-    __slots__ = ("_records", "last_epoch", "next_offset", "topic_partition")
+    __slots__ = ("_aborted", "_aborting", "_records", "last_epoch", "next_offset", "topic_partition")
 
-    def __init__(self, topic_partition: TopicPartition, offset: int, buffer: Buffer, *, check_crcs: bool) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        buffer: Buffer,
+        *,
+        check_crcs: bool,
+        aborted: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """`aborted`: the transactions to be left out, by first offset and producer id (reads of committed records)."""
         self.topic_partition = topic_partition
         self.next_offset = offset
         self.last_epoch = -1
+        self._aborted = deque(sorted(aborted))
+        self._aborting: set[int] = set()
+        """Producers whose transaction at this place was aborted."""
         self._records = self._decode(buffer, check_crcs)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
@@ -46,6 +60,18 @@ class CompletedFetch:
                 raise
         return taken
 
+    def _is_aborted(self, batch: RecordBatch | LegacyBatch) -> bool:
+        """Whether the batch belongs to a transaction that was aborted (Kafka: isBatchAborted)."""
+        while self._aborted and self._aborted[0][0] <= batch.last_offset:
+            self._aborting.add(self._aborted.popleft()[1])
+        return isinstance(batch, RecordBatch) and batch.is_transactional and batch.producer_id in self._aborting
+
+    def _pass_marker(self, batch: RecordBatch | LegacyBatch) -> None:
+        """The end of a transaction: what its producer sent afterwards belongs to another one."""
+        if isinstance(batch, RecordBatch):
+            self._is_aborted(batch)
+            self._aborting.discard(batch.producer_id)
+
     def _decode(self, buffer: Buffer, check_crcs: bool) -> Iterator[ConsumerRecord]:
         topic, partition = self.topic_partition
         start = self.next_offset
@@ -57,8 +83,10 @@ class CompletedFetch:
                     continue
                 if check_crcs:
                     batch.check()
+                if batch.is_control:
+                    self._pass_marker(batch)
                 self.last_epoch = batch.partition_leader_epoch if isinstance(batch, RecordBatch) else -1
-                if not batch.is_control:
+                if not (batch.is_control or self._is_aborted(batch)):
                     timestamp_type = batch.timestamp_type
                     for offset, timestamp, key, value, headers in batch.records():
                         if offset >= start:

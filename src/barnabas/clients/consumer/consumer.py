@@ -82,7 +82,11 @@ class Consumer:
         self._waiting = ConsumerWaiting(self._client)
         self._fetcher = Fetcher(self._client, self._subscriptions, config)
         self._resetter = PositionResetter(
-            self._client, self._subscriptions, self._client.clock, config.retry_backoff_ms
+            self._client,
+            self._subscriptions,
+            self._client.clock,
+            retry_backoff_ms=config.retry_backoff_ms,
+            isolation_level=config.isolation,
         )
         self._coordinator: ConsumerCoordinator | None = None
         if group_config is not None:
@@ -280,7 +284,7 @@ class Consumer:
 
     def _offsets(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         self._check_usable()
-        found = lookup_offsets(self._client, timestamps, self._deadline_ms())
+        found = lookup_offsets(self._client, timestamps, self._deadline_ms(), isolation_level=self.config.isolation)
         return {topic_partition: entry.offset for topic_partition, entry in found.items()}
 
     def offsets_for_times(
@@ -290,7 +294,7 @@ class Consumer:
         if any(timestamp < 0 for timestamp in timestamps_ms.values()):
             raise ValueError("The target time cannot be negative.")
         self._check_usable()
-        found = lookup_offsets(self._client, timestamps_ms, self._deadline_ms())
+        found = lookup_offsets(self._client, timestamps_ms, self._deadline_ms(), isolation_level=self.config.isolation)
         return {each: entry if entry.offset >= 0 else None for each, entry in found.items()}
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:

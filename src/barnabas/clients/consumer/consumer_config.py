@@ -10,6 +10,8 @@ from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssi
 from barnabas.clients.consumer.group_config import GroupConfig
 from barnabas.clients.consumer.offset_reset import parse_offset_reset
 
+READ_COMMITTED = 1
+_ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": READ_COMMITTED}
 _POSITIVE = (
     "fetch_max_bytes",
     "max_partition_fetch_bytes",
@@ -34,6 +36,7 @@ class ConsumerSettings(TypedDict, total=False):
     enable_auto_commit: bool | None
     auto_commit_interval_ms: int
     auto_offset_reset: str
+    isolation_level: str
     exclude_internal_topics: bool
     fetch_min_bytes: int
     fetch_max_bytes: int
@@ -58,6 +61,7 @@ class ConsumerConfig:
     `auto_offset_reset`: where to begin without a position, or a valid one: earliest, latest, none, or by_duration:PT1H.
     `enable_auto_commit` None: if there is a group. `partition_assignment_strategy`: range, roundrobin, sticky and
     cooperative-sticky by name, or assignors of your own; the group uses the first that all its members know.
+    `isolation_level`: read_uncommitted, or read_committed, which leaves out what transactions have aborted.
     """
 
     client_id: str = ""
@@ -71,6 +75,7 @@ class ConsumerConfig:
     enable_auto_commit: bool | None = None
     auto_commit_interval_ms: int = 5_000
     auto_offset_reset: str = "latest"
+    isolation_level: str = "read_uncommitted"
     exclude_internal_topics: bool = True
     fetch_min_bytes: int = 1
     fetch_max_bytes: int = 52_428_800
@@ -87,9 +92,16 @@ class ConsumerConfig:
     reconnect_backoff_max_ms: int = 1_000
     allow_auto_create_topics: bool = True
 
+    @property
+    def isolation(self) -> int:
+        """The isolation level as requests have it."""
+        return _ISOLATION_LEVELS[self.isolation_level]
+
     def __post_init__(self) -> None:
         """Check what no type can say."""
         parse_offset_reset(self.auto_offset_reset)
+        if self.isolation_level not in _ISOLATION_LEVELS:
+            raise ValueError("isolation_level must be read_uncommitted or read_committed")
         for name in _POSITIVE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")

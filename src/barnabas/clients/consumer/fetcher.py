@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS
 from barnabas.clients.consumer.completed_fetch import CompletedFetch
+from barnabas.clients.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
 from barnabas.clients.consumer.fetch_request import FETCH_VERSIONS, FetchLimits, FetchPosition
 from barnabas.clients.consumer.fetch_session_handler import FetchSessionHandler
 from barnabas.clients.consumer.subscription_state import PartitionState, SubscriptionState
@@ -24,7 +25,6 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.rpc.client_request import ClientResponse
 
 if TYPE_CHECKING:
-    from barnabas.clients.consumer.consumer_config import ConsumerConfig
     from barnabas.clients.consumer.consumer_record import ConsumerRecord
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,9 @@ class Fetcher:
         self._client = client
         self._subscriptions = subscriptions
         self._config = config
-        self._limits = FetchLimits(config.fetch_max_wait_ms, config.fetch_min_bytes, config.fetch_max_bytes)
+        self._limits = FetchLimits(
+            config.fetch_max_wait_ms, config.fetch_min_bytes, config.fetch_max_bytes, config.isolation
+        )
         self._completed: deque[CompletedFetch] = deque()
         self._in_flight: set[int] = set()
         """Nodes that have a fetch to answer."""
@@ -180,10 +182,16 @@ class Fetcher:
                 if error is not ErrorCode.NONE:
                     self._handle_error(topic_partition, state, error, response.received_ms)
                     continue
-                state.high_watermark = partition.high_watermark
+                is_committed = self._limits.isolation_level == READ_COMMITTED
+                state.high_watermark = partition.last_stable_offset if is_committed else partition.high_watermark
                 if partition.records is not None and len(partition.records):
+                    aborted = (partition.aborted_transactions or ()) if is_committed else ()
                     fetch = CompletedFetch(
-                        topic_partition, offset, partition.records, check_crcs=self._config.check_crcs
+                        topic_partition,
+                        offset,
+                        partition.records,
+                        check_crcs=self._config.check_crcs,
+                        aborted=[(each.first_offset, each.producer_id) for each in aborted],
                     )
                     self._completed.append(fetch)
 

@@ -30,11 +30,18 @@ class PositionResetter:
     """See the module's text; the clock's wall time counts for resets by duration."""
 
     def __init__(
-        self, client: BlockingClient, subscriptions: SubscriptionState, clock: Clock, retry_backoff_ms: int
+        self,
+        client: BlockingClient,
+        subscriptions: SubscriptionState,
+        clock: Clock,
+        *,
+        retry_backoff_ms: int,
+        isolation_level: int,
     ) -> None:
         self._client = client
         self._subscriptions = subscriptions
         self._clock = clock
+        self._isolation_level = isolation_level
         self._retry_backoff_ms = retry_backoff_ms
         self._asked: set[TopicPartition] = set()
         self._error: Exception | None = None
@@ -76,7 +83,7 @@ class PositionResetter:
         timestamps = {each: reset.timestamp_at(wall_ms) for each, reset in resets.items()}
         request = self._client.network.new_request(
             node_id,
-            offsets_request(timestamps),
+            offsets_request(timestamps, self._isolation_level),
             versions=_VERSIONS,
             callback=lambda response: self._handle(resets, response),
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.clients.consumer.completed_fetch import CompletedFetch
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.errors import ClientClosed
@@ -14,6 +15,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
+from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from tests.support.scripted_cluster import ScriptedCluster
@@ -201,3 +203,32 @@ def test_unassigned_partitions_return_nothing() -> None:
     consumer.close()
     with pytest.raises(ClientClosed):
         consumer.poll(0)
+
+
+def test_what_was_aborted_is_left_out_where_only_committed_records_are_read() -> None:
+    def of(base: int, producer_id: int, *values: bytes) -> bytes:
+        return batch(base, list(values), producer_id=producer_id, producer_epoch=0, is_transactional=True)
+
+    def end(base: int, producer_id: int, *, is_abort: bool) -> bytes:
+        marker = bytearray(EndTransactionMarker(is_abort, 0, 1).batch(producer_id, 0))
+        marker[:8] = base.to_bytes(8, "big")  # no part of the checksum
+        return bytes(marker)
+
+    data = b"".join(
+        [
+            of(0, 7, b"aborted"),
+            of(1, 8, b"kept"),
+            batch(2, [b"plain"]),
+            end(3, 7, is_abort=True),
+            of(4, 7, b"kept too"),
+            end(5, 8, is_abort=False),
+            end(6, 7, is_abort=False),
+            of(7, 8, b"aborted", b"aborted"),
+            end(9, 8, is_abort=True),
+        ]
+    )
+    every = CompletedFetch(TP0, 0, data, check_crcs=True)
+    assert [record.offset for record in every.take(99)] == [0, 1, 2, 4, 7, 8]
+    committed = CompletedFetch(TP0, 0, data, check_crcs=True, aborted=[(7, 8), (0, 7)])
+    assert [record.value for record in committed.take(99)] == [b"kept", b"plain", b"kept too"]
+    assert committed.next_offset == 10

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from uuid import uuid4
 
+from barnabas.broker.process_tuning import settle_loaded_groups
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.coordinator.group.assignors.partition_assignor import PartitionAssignor
 from barnabas.coordinator.group.classic_group import ClassicGroup
@@ -94,7 +95,11 @@ def build_group_coordinator(
     }
 
     loader = GroupLoader(
-        environment, replicas.partition_or_error, lambda records: restore_memberships(records, clock), services
+        environment,
+        replicas.partition_or_error,
+        lambda records: restore_memberships(records, clock),
+        services,
+        settle_loaded_groups,
     )
 
     def removed(group: Group) -> None:

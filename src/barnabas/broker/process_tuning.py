@@ -29,6 +29,8 @@ MALLOC_SETTINGS = (
 GENERATION_0_THRESHOLD = 50_000
 """Requests make no cycles (tested), so the collector finds nothing; let it look rarely."""
 
+MANY_GROUP_RECORDS = 100_000
+
 
 def raise_descriptor_limit() -> int:
     """Lift the soft limit of open files to the hard one; returns the limit in force."""
@@ -69,3 +71,9 @@ def settle_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)
+
+
+def settle_loaded_groups(record_count: int) -> None:
+    """After very many groups were loaded: they stay, too. What few leave the collector visits in no time."""
+    if record_count >= MANY_GROUP_RECORDS:
+        gc.freeze()

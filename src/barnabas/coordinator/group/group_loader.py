@@ -64,7 +64,8 @@ def _readings() -> tuple[int, int, int]:
 class GroupLoader:
     """partition_or_error: a hosted partition. restore: see RestoreMemberships. services: by the type of membership.
 
-    on_loaded: told when nothing is left to load. start: runs the loading on a thread. readings: see LoadingPace.
+    on_loaded: told the number of records when nothing is left to load. start: runs the loading on a thread. readings:
+    see LoadingPace.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class GroupLoader:
         partition_or_error: Callable[[str, int], Partition],
         restore: RestoreMemberships,
         services: Mapping[GroupType, MembershipService],
-        on_loaded: Callable[[], None] = lambda: None,
+        on_loaded: Callable[[int], None] = lambda _: None,
         start: Callable[[Callable[[], None]], None] = _start_thread,
         readings: Callable[[], tuple[int, int, int]] = _readings,
     ) -> None:
@@ -89,6 +90,7 @@ class GroupLoader:
         self._is_running = False
         self._stopped = threading.Event()
         self._work: Iterator[None] = iter(())
+        self._record_count = 0
         self.load_times: deque[LoadTimes] = deque(maxlen=1024)
         """The newest last."""
 
@@ -130,6 +132,7 @@ class GroupLoader:
         """Load, in slices, until nothing is left."""
         readings = self._readings
         pace = LoadingPace(readings())
+        self._record_count = 0
         while not self._stopped.is_set():
             started_ns = readings()[1]
             while readings()[1] - started_ns < SLICE_NS:
@@ -137,7 +140,7 @@ class GroupLoader:
                     next(self._work)
                 except StopIteration:
                     if not self._next_partition():
-                        self._on_loaded()
+                        self._on_loaded(self._record_count)
                         return
             pause_ns = pace.pause_ns(*readings())
             if pause_ns and self._stopped.wait(pause_ns / NANOSECONDS_PER_SECOND):
@@ -177,6 +180,7 @@ class GroupLoader:
             self._drop(groups)
             return
         ended_ns = environment.clock.nanoseconds()
+        self._record_count += replay.record_count
         took_ms = (ended_ns - started_ns) // NANOSECONDS_PER_MILLISECOND
         self.load_times.append(LoadTimes(partition, took_ms, replay.record_count, ended_ns))
         environment.actions.run_all()

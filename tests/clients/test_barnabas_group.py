@@ -27,9 +27,8 @@ from barnabas.clients.consumer import (
 )
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.barnabas_process import BarnabasProcess
-from tests.support.server_fixtures import AGAINST_KAFKA, SERVER_PROPERTIES, Server
+from tests.support.server_fixtures import SERVER_PROPERTIES, Server
 from tests.support.server_process import free_port
 
 SESSION_MS = 6_000
@@ -345,9 +344,7 @@ def test_without_a_reset_policy_it_says_so(server: Server, topic: str) -> None:
 
 def test_the_group_survives_its_coordinator(tmp_path: Path, topic: str) -> None:
     properties = {**SERVER_PROPERTIES, "group.initial.rebalance.delay.ms": "0"}
-    own_server: Server = (
-        ApacheKafka(tmp_path, properties) if AGAINST_KAFKA else BarnabasProcess(tmp_path, properties, port=free_port())
-    )
+    own_server = BarnabasProcess(tmp_path, properties, port=free_port())
     own_server.start()
     with closing(own_server), group_of(own_server, topic, 2, auto_commit_interval_ms=200) as group:
         events = Events()

@@ -9,7 +9,7 @@ partition of `__consumer_offsets`, one after the other, until one of them is not
 
 Printed: until the broker answered, from there until all is loaded, how many look-ups were answered
 COORDINATOR_LOAD_IN_PROGRESS, p50, p99 and the longest of the produces meanwhile and in as long a time afterwards, and
-the share of a core that loading took: in Apache Kafka its thread's, here that of the threads that have nothing to do
+the share of a core that loading took: in Apache Kafka its thread's, here that of all threads but those that are busy
 afterwards. Medians over the rounds.
 """
 
@@ -169,8 +169,9 @@ def load(server: ServerProcess, groups: int, *, beside: bool, least_seconds: flo
     times_after = _produce_for(producer, request, after) if beside else [0.0]
     later = _cpu_by_thread(server.pid)
     named = {thread for thread in during if thread[1].startswith(LOADING_THREADS)}
-    idle = {thread for thread in during if later.get(thread, 0) - during[thread] < IDLE_SHARE * after}
-    loading = sum(during[thread] - threads.get(thread, 0) for thread in named or idle)
+    spent = {thread: during[thread] - threads.get(thread, 0) for thread in during}
+    serving = {thread for thread in during if later.get(thread, 0) - during[thread] >= IDLE_SHARE * after}
+    loading = sum(spent[thread] for thread in named) if named else used - sum(spent[thread] for thread in serving)
     probes.close()
     producer.close()
     ordered = sorted(times or [0.0])

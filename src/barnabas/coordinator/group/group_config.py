@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.records.compression import Codec
 
@@ -82,8 +83,16 @@ class GroupConfig:
             retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
             commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
             commit_required_acks=config.integer("offsets.commit.required.acks"),
-            codec=Codec(config.integer("offsets.topic.compression.codec")),
+            codec=_codec(config.integer("offsets.topic.compression.codec")),
             load_buffer_bytes=config.integer("offsets.load.buffer.size"),
             num_partitions=config.integer("offsets.topic.num.partitions"),
             consumer=ConsumerGroupConfig.from_kafka_config(config),
         )
+
+
+def _codec(number: int) -> Codec:
+    try:
+        return Codec(number)
+    except ValueError:
+        name = "offsets.topic.compression.codec"
+        raise ConfigError(f"Unknown compression type id: {number}", name) from None

@@ -96,11 +96,10 @@ class GroupLoader:
 
     def load(self, partition: int, leader_epoch: int) -> None:
         """Begin to load the partition's groups, unless a newer order was told. Any thread."""
-        if self._environment.partitions.status(partition) is not None:
-            self.unload(partition, None)
         if not self._environment.partitions.begin_loading(partition, leader_epoch):
             logger.info("Not loading groups of partition %d: epoch %d is not the newest", partition, leader_epoch)
             return
+        self._drop_groups(partition)  # of an earlier leadership, if nobody has said that it ended
         with self._lock:
             self._queue.append((partition, leader_epoch))
             if self._is_running or self._stopped.is_set():
@@ -110,15 +109,18 @@ class GroupLoader:
 
     def unload(self, partition: int, leader_epoch: int | None) -> None:
         """Give the partition's groups up, unless a newer order was told. Any thread; it holds no lock."""
-        environment = self._environment
-        if not environment.partitions.resign(partition, leader_epoch):
-            return
-        groups = environment.table.take_all(partition)
-        logger.info("Unloading %d groups of %s-%d", len(groups), GROUP_METADATA_TOPIC, partition)
+        if self._environment.partitions.resign(partition, leader_epoch):
+            count = self._drop_groups(partition)
+            logger.info("Unloaded %d groups of %s-%d", count, GROUP_METADATA_TOPIC, partition)
+
+    def _drop_groups(self, partition: int) -> int:
+        """Take the partition's groups out of the table, and let their services answer whoever waits."""
+        groups = self._environment.table.take_all(partition)
         for group in groups:
             with group.lock:
                 group.is_removed = True
             self._services[group.membership.group_type].unloaded(group)
+        return len(groups)
 
     def shutdown(self) -> None:
         """Load nothing any more."""

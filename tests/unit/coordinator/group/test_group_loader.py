@@ -166,6 +166,12 @@ def test_orders_that_overtake_each_other() -> None:
     broker.loader.unload(partition, 5)
     broker.scheduler.tick()
     assert broker.partitions.check(GROUP) is ErrorCode.NONE
+    broker.loader.load(partition, 3)
+    assert broker.committed() == {("t", 0): 1}
+    broker.loader.load(partition, 8)
+    assert broker.memberships.unloaded_ids == [GROUP, GROUP]
+    broker.scheduler.tick()
+    assert broker.committed() == {("t", 0): 1}
 
 
 def test_a_partition_that_is_given_up_while_it_is_loaded_leaves_no_group() -> None:

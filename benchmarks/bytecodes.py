@@ -31,6 +31,7 @@ from benchmarks.fetch_sessions import IDLE, NEW_SESSION, full_frames, places, se
 from benchmarks.group_members import Members
 from benchmarks.systems import SHARED
 from benchmarks.wire_requests import (
+    Buffer,
     Connection,
     batch_of_count,
     batch_of_size,
@@ -95,7 +96,7 @@ def _requests(first_offset: int = 0) -> dict[str, bytes]:
     }
 
 
-def _fetches(connection: Connection, *, in_session: bool) -> Iterator[bytes]:
+def _fetches(connection: Connection, *, in_session: bool) -> Iterator[Buffer]:
     """Fetches of many partitions that have nothing new."""
     topic = topic_of(FETCHED_TOGETHER)
     if not in_session:
@@ -148,7 +149,7 @@ def main() -> None:
         _fill_partitions(connection)
         requests = _requests(first_offset=10 * count)
         for name in options.cells:
-            frames: Iterator[bytes]
+            frames: Iterator[Buffer]
             if name in requests:
                 asking, frames = connection, itertools.repeat(requests[name])
             elif name in SESSION_CELLS:
@@ -161,7 +162,7 @@ def main() -> None:
         broker.shutdown()
 
 
-def _count(counted: CountedProcessors, connection: Connection, frames: Iterator[bytes]) -> None:
+def _count(counted: CountedProcessors, connection: Connection, frames: Iterator[Buffer]) -> None:
     for number in range(WARM + COUNTED):
         if number == WARM:
             counted.counts.clear()

@@ -11,6 +11,8 @@ them. Figures are medians over the rounds: the broker's CPU time and the round t
 from __future__ import annotations
 
 import argparse
+import itertools
+import struct
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,6 +24,8 @@ from typing import NamedTuple
 from benchmarks.process_usage import cpu_seconds
 from benchmarks.systems import NAMES, REFERENCE, make_system
 from benchmarks.wire_requests import (
+    EPOCH_AT,
+    Buffer,
     Connection,
     FetchPlace,
     batch_of_count,
@@ -75,21 +79,25 @@ def full_frames(partitions: int, load: str) -> Iterator[bytes]:
         yield from frames
 
 
-def session_frames(partitions: int, load: str, session_id: int) -> Iterator[bytes]:
-    """Fetches of a session, which names the partition that is behind and the one that no longer is."""
-    epoch, turn = 1, 0
-    while True:
+def session_frames(partitions: int, load: str, session_id: int) -> Iterator[bytearray]:
+    """Fetches of a session, encoded before but for their epoch; one names the partition that is behind and the one that
+    no longer is. What an iteration gives is valid until the next one."""
+    frames = []
+    for turn in range(partitions if load == BUSY else 1):
         moved = []
         if load == BUSY:
             moved = [FetchPlace(turn % partitions, 1), FetchPlace((turn + 1) % partitions, 0)]
-        yield session_fetch_frame(topic_of(partitions), moved if partitions > 1 else moved[1:], session_id, epoch)
-        epoch += 1
-        turn += 1
+        frame = session_fetch_frame(topic_of(partitions), moved if partitions > 1 else moved[1:], session_id, 0)
+        frames.append(bytearray(frame))
+    for epoch, frame_of_turn in enumerate(itertools.cycle(frames), start=1):
+        struct.pack_into(">i", frame_of_turn, EPOCH_AT, epoch)
+        yield frame_of_turn
 
 
 def run(server: ServerProcess, partitions: int, load: str, kind: str, seconds: float) -> Figures:
     """Fetch for some seconds."""
     connection = Connection(server.host, server.port)
+    frames: Iterator[Buffer]
     if kind == FULL:
         frames = full_frames(partitions, load)
     else:
@@ -99,7 +107,8 @@ def run(server: ServerProcess, partitions: int, load: str, kind: str, seconds: f
     clock = time.perf_counter
     before, end = cpu_seconds(server.pid), clock() + seconds
     while (sent := clock()) < end:
-        session_of_fetch_answer(connection.call(next(frames)))
+        request: Buffer = next(frames)
+        session_of_fetch_answer(connection.call(request))
         times.append(clock() - sent)
     used = cpu_seconds(server.pid) - before
     connection.close()

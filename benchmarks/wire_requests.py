@@ -110,6 +110,10 @@ class FetchPlace(NamedTuple):
     max_bytes: int = 1 << 20
 
 
+EPOCH_AT = 4 + 10 + len(CLIENT_ID) + 1 + 21
+"""Where the epoch lies in what `session_fetch_frame` gives: behind size, header and the limits before it."""
+
+
 def session_fetch_frame(
     topic: str, places: Sequence[FetchPlace], session_id: int, epoch: int, max_wait_ms: int = 0
 ) -> bytes:
@@ -281,7 +285,7 @@ class Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(buffer_bytes)
 
-    def call(self, frame: bytes) -> memoryview:
+    def call(self, frame: Buffer) -> memoryview:
         """Send a request, wait for its answer; valid until the next call."""
         self.socket.sendall(frame)
         return self.read_answer()

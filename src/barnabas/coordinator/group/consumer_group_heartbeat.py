@@ -199,6 +199,10 @@ def _is_part_of(owned: Mapping[bytes, AbstractSet[int]] | None, assigned: Partit
 
 def _updated(member: ConsumerGroupMember, terms: HeartbeatTerms) -> ConsumerGroupMember:
     """The member with what it says now; of what it does not say, the old holds."""
+    if _says_nothing(terms) and member.classic is None:
+        is_the_same = member.client_id == terms.client_id and member.client_host == terms.client_host
+        if is_the_same and terms.instance_id in {None, member.instance_id}:
+            return member  # as nearly always
     names, regex = terms.subscribed_topic_names, terms.subscribed_topic_regex
     return replace(
         member,
@@ -213,6 +217,17 @@ def _updated(member: ConsumerGroupMember, terms: HeartbeatTerms) -> ConsumerGrou
         client_id=terms.client_id,
         client_host=terms.client_host,
         classic=None,
+    )
+
+
+def _says_nothing(terms: HeartbeatTerms) -> bool:
+    """Whether all is as before, as far as the member says."""
+    return (
+        terms.subscribed_topic_names is None
+        and terms.subscribed_topic_regex is None
+        and terms.rebalance_timeout_ms == -1
+        and terms.server_assignor is None
+        and terms.rack_id is None
     )
 
 

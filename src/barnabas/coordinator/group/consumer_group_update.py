@@ -138,7 +138,7 @@ class ConsumerGroupUpdate:
 
     def change_member(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
         """Note what the member says now; whether it names other topics."""
-        if new == old:
+        if new is old or new == old:
             return False
         self.records.append(new.metadata_record(self.group.group_id))
         return new.subscribed_topic_names != old.subscribed_topic_names

@@ -69,7 +69,7 @@ def places(partitions: int, turn: int, load: str) -> list[FetchPlace]:
     return [FetchPlace(each, 0 if each == behind else 1) for each in range(partitions)]
 
 
-def full_frames(partitions: int, load: str) -> Iterator[bytes]:
+def full_frames(partitions: int, load: str) -> Iterator[Buffer]:
     """Fetches outside of sessions, encoded before."""
     turns = partitions if load == BUSY else 1
     frames = [
@@ -79,7 +79,7 @@ def full_frames(partitions: int, load: str) -> Iterator[bytes]:
         yield from frames
 
 
-def session_frames(partitions: int, load: str, session_id: int) -> Iterator[bytearray]:
+def session_frames(partitions: int, load: str, session_id: int) -> Iterator[Buffer]:
     """Fetches of a session, encoded before but for their epoch; one names the partition that is behind and the one that
     no longer is. What an iteration gives is valid until the next one."""
     frames = []

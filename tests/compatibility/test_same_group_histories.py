@@ -27,7 +27,7 @@ HISTORIES = int(os.environ.get("BARNABAS_GROUP_HISTORIES", "25"))
 STEPS = 24
 SETTLE_SECONDS = (0.03, 0.03, 0.1, 0.1, 0.1, 0.1, 0.1)
 """One attempt each; later ones wait longer for answers to come."""
-LATE_SECONDS = (0.2, 0.5, 2.0)
+LATE_SECONDS = (0.2, 0.5, 1.0)
 """A busy machine may be late with an answer: both are given that much more time."""
 TOPIC = "group-histories"
 

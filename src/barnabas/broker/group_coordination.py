@@ -12,12 +12,13 @@ from uuid import uuid4
 from barnabas.broker.process_tuning import settle_loaded_groups
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.coordinator.group.assignors.partition_assignor import PartitionAssignor
-from barnabas.coordinator.group.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic_group_service import ClassicGroupService
-from barnabas.coordinator.group.consumer_group_classic_members import ConsumerGroupClassicMembers
-from barnabas.coordinator.group.consumer_group_service import ConsumerGroupService
-from barnabas.coordinator.group.delayed_heartbeat import DelayedHeartbeat
-from barnabas.coordinator.group.delayed_rebalance import DelayedRebalance
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
+from barnabas.coordinator.group.classic.delayed_rebalance import DelayedRebalance
+from barnabas.coordinator.group.consumer.consumer_group_classic_members import ConsumerGroupClassicMembers
+from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
+from barnabas.coordinator.group.consumer.topic_regex_resolver import TopicRegexResolver
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.group_config import GroupConfig
@@ -32,7 +33,6 @@ from barnabas.coordinator.group.group_table import GroupTable
 from barnabas.coordinator.group.membership import GroupType
 from barnabas.coordinator.group.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offset_service import OffsetService
-from barnabas.coordinator.group.topic_regex_resolver import TopicRegexResolver
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.purgatory.action_queue import ActionQueue
@@ -136,6 +136,6 @@ def _assignors(names: tuple[str, ...]) -> Mapping[str, PartitionAssignor]:
 
 def _check_regular_expression(regex: str) -> None:
     """Raise INVALID_REGULAR_EXPRESSION unless it is one."""
-    from barnabas.coordinator.group.topic_regex import check_regular_expression  # noqa: PLC0415 - loads google-re2
+    from barnabas.coordinator.group.consumer.topic_regex import check_regular_expression  # noqa: PLC0415 - loads google-re2
 
     check_regular_expression(regex)

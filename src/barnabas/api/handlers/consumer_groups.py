@@ -14,9 +14,9 @@ from collections.abc import Set as AbstractSet
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.request import Request, WorksLong
-from barnabas.coordinator.group.consumer_group_member import PartitionEpochs
-from barnabas.coordinator.group.consumer_group_service import ConsumerGroupService
-from barnabas.coordinator.group.consumer_group_terms import HeartbeatAnswer, HeartbeatTerms
+from barnabas.coordinator.group.consumer.consumer_group_member import PartitionEpochs
+from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
+from barnabas.coordinator.group.consumer.consumer_group_terms import HeartbeatAnswer, HeartbeatTerms
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.coordinator.group.classic_group_service import ClassicGroupService
-from barnabas.coordinator.group.consumer_group_service import ConsumerGroupService
+from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
 from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_loader import GroupLoader

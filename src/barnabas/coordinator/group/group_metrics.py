@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from barnabas.coordinator.group.classic_states import ClassicState
+from barnabas.coordinator.group.classic.classic_states import ClassicState
 from barnabas.coordinator.group.group_loader import LoadTimes
 from barnabas.coordinator.group.group_table import GroupTable
 from barnabas.coordinator.group.membership import GroupType

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 
-from barnabas.coordinator.group.consumer_group_records import CONSUMER_GROUP_KINDS
-from barnabas.coordinator.group.consumer_group_replay import restore_consumer_groups
+from barnabas.coordinator.group.classic.loaded_classic_group import loaded_classic_group
+from barnabas.coordinator.group.consumer.consumer_group_records import CONSUMER_GROUP_KINDS
+from barnabas.coordinator.group.consumer.consumer_group_replay import restore_consumer_groups
 from barnabas.coordinator.group.group_records import GROUP_KIND, GroupMetadataKey, decode_record, version_of
-from barnabas.coordinator.group.loaded_classic_group import loaded_classic_group
 from barnabas.coordinator.group.membership import Membership
 from barnabas.protocol.errors import DecodeError
 from barnabas.runtime.clock import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.coordinator.group.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupConfig
 from barnabas.coordinator.group.group_environment import GroupEnvironment

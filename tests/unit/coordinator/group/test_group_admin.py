@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from barnabas.coordinator.group.assignors.built_in import assignors_named
-from barnabas.coordinator.group.classic_group_record import classic_group_tombstone
-from barnabas.coordinator.group.classic_terms import LeavingMember
-from barnabas.coordinator.group.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer_group_member import ClassicMetadata, ConsumerGroupMember
+from barnabas.coordinator.group.classic.classic_group_record import classic_group_tombstone
+from barnabas.coordinator.group.classic.classic_terms import LeavingMember
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import ClassicMetadata, ConsumerGroupMember
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_admin_service import DescribedGroup, GroupAdminService
 from barnabas.coordinator.group.group_config import GroupConfig

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic_group_record import classic_group_record
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_record import classic_group_record
 from barnabas.coordinator.group.group_record import GroupRecord
 from barnabas.coordinator.group.group_records import group_key, offset_key, offset_key_prefix, offset_value
 from barnabas.coordinator.group.offset_terms import FetchTerms

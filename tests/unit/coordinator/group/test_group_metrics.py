@@ -6,9 +6,9 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.coordinator.group.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic_states import ClassicState
-from barnabas.coordinator.group.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_states import ClassicState
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_loader import LoadTimes
 from barnabas.coordinator.group.group_metrics import GroupMetrics, RebalanceCounts

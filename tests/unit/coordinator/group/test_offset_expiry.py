@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.group_records import GROUP_KIND, version_of
 from barnabas.protocol.errors import ErrorCode
 from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker

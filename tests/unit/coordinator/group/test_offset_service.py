@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic_member import ClassicMember
-from barnabas.coordinator.group.classic_states import ClassicState
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_member import ClassicMember
+from barnabas.coordinator.group.classic.classic_states import ClassicState
 from barnabas.coordinator.group.group_records import committed_offset, decoded_for_people
 from barnabas.coordinator.group.offset_terms import CommitTerms, FetchedOffset, FetchTerms, OffsetToCommit
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC

@@ -71,6 +71,7 @@ class ConsumerCoordinator:
         self._protocol = common_protocol(assignors) if assignors else None
         self._subscriptions = subscriptions
         self._client = client
+        self._waiting = waiting
         self._topics = GroupTopics(client, subscriptions, config.client_rack, exclude_internal=exclude_internal_topics)
         self._listener = ListenerCalls(subscriptions)
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, client.random)
@@ -316,13 +317,21 @@ class ConsumerCoordinator:
                 errors.append(self._listener.revoked(revoked))
                 self._request_rejoin("need to revoke partitions and re-join")
         self._obey_leader(assigned)
-        self._assignor(generation.protocol_name).on_assignment(assignment, self._metadata)
+        errors.append(self._tell_assignor(assignment, generation.protocol_name))
         self.offsets.joined(now_ms)
         self._subscriptions.set_partitions(assigned)
         errors.append(self._listener.assigned(added))
         for error in errors:
             if error is not None:
                 raise error
+
+    def _tell_assignor(self, assignment: Assignment, name: str | None) -> Exception | None:
+        """What the assignor raises, as the listener does, at the end: the assignment must be taken over first."""
+        try:
+            self._assignor(name).on_assignment(assignment, self._metadata)
+        except Exception as error:  # noqa: BLE001 - the user's; raised again when the rebalance is in order
+            return error
+        return None
 
     def _obey_leader(self, assigned: Sequence[TopicPartition]) -> None:
         """The leader may know topics that match the pattern and are new to us."""
@@ -366,9 +375,32 @@ class ConsumerCoordinator:
         """Commit if that is automatic, await what was committed, leave; at most so long for everything."""
         deadline_ms = self._client.now_ms() + timeout_ms
         try:
+            if self.offsets.has_to_commit_at_last:
+                self._end_rebalance(deadline_ms)
             self.offsets.commit_at_last(deadline_ms)
             if leave_group:
                 self.leave("the consumer is being closed")
         finally:
             self.channel.close(max(deadline_ms - self._client.now_ms(), 0))
             self.offsets.run_callbacks()
+
+    def _end_rebalance(self, deadline_ms: int) -> None:
+        """Await the end of a rebalance in which this cooperative member has read on: only then it can commit that.
+
+        It has to wait in any case, for LeaveGroup goes over the connection on which JoinGroup is answered. (Kafka's
+        consumer commits nothing then, and its successor reads the same again.)
+        """
+        try:
+            self._waiting.until(self._is_rebalance_over, deadline_ms)
+        except Exception as error:  # noqa: BLE001 - an assignor's failure, say, must not stop a close
+            _log.warning("Leaving in the middle of a rebalance: %s", error)
+
+    def _is_rebalance_over(self) -> bool:
+        with self.channel.lock:
+            rebalance = self._member.rebalance
+            if rebalance is None or rebalance.phase in {RebalancePhase.JOINED, RebalancePhase.FAILED}:
+                return True
+            is_elected = rebalance.phase is RebalancePhase.ELECTED
+        if is_elected:
+            self._assign(rebalance, self._client.now_ms())
+        return False

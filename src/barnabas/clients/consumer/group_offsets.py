@@ -81,10 +81,12 @@ class GroupOffsets:
 
     def run_callbacks(self) -> None:
         """Tell the user what became of asynchronous commits."""
-        with self._channel.lock:
-            completed = self._commits.take_completed()
-        for commit in completed:
-            commit.callback(commit.offsets, commit.error)
+        while True:
+            with self._channel.lock:
+                commit = self._commits.take_completed()
+            if commit is None:
+                return
+            commit.callback(commit.offsets, commit.error)  # may raise: the others are told next time
 
     # -- rebalances --------------------------------------------------------------------------------------------------
 
@@ -138,15 +140,28 @@ class GroupOffsets:
         if self._config.enable_auto_commit:
             consumed = self._subscriptions.all_consumed()
             if offsets := {each: consumed[each] for each in revoked if each in consumed}:
-                self.commit_async(offsets, self._auto_committed)
+                self._send_async(offsets, self._auto_committed)
 
     def joined(self, now_ms: int) -> None:
-        """A rebalance is over: the next automatic commit is an interval away."""
+        """A rebalance is over: the next automatic commit is an interval away.
+
+        What the group was asked for before it may be out of date: others may have read on and committed since.
+        """
+        self._fetch_call = None
         self._next_auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
 
     def left(self) -> None:
         """No rebalance goes on any more."""
-        self._rebalance_commit = self._rebalance_until_ms = None
+        self._rebalance_commit = self._rebalance_until_ms = self._fetch_call = None
+
+    @property
+    def has_to_commit_at_last(self) -> bool:
+        """Whether a member that leaves now would have something to commit by itself."""
+        return (
+            self._config.enable_auto_commit
+            and self._subscriptions.is_auto_assigned
+            and bool(self._subscriptions.all_consumed())
+        )
 
     def commit_at_last(self, deadline_ms: int) -> None:
         """Before leaving: commit if that is automatic, and await what was committed."""
@@ -155,7 +170,9 @@ class GroupOffsets:
         try:
             if self._config.enable_auto_commit and consumed:
                 self._call(
-                    lambda: self._commits.commit(consumed, deadline_ms, as_member=as_member), deadline_ms, _may_pass
+                    lambda: self._commits.commit(consumed, deadline_ms, as_member=as_member, at_last=True),
+                    deadline_ms,
+                    _may_pass,
                 )
         except Exception as error:  # noqa: BLE001 - as other failures of automatic commits, it must not stop a close
             _log.warning("Synchronous auto-commit of offsets failed: %s", error)
@@ -180,6 +197,9 @@ class GroupOffsets:
         if not offsets:
             callback(offsets, None)
             return
+        self._send_async(offsets, callback)
+
+    def _send_async(self, offsets: Offsets, callback: CommitCallback) -> None:
         self._channel.start(self._member)
         deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
         with self._channel.lock:

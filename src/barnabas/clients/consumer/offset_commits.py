@@ -8,6 +8,7 @@ answers. Kafka: the half of ConsumerCoordinator that is about offsets.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -70,12 +71,16 @@ class OffsetCommits:
         self._config = config
         self._channel = channel
         self._membership = membership
-        self._completed: list[CompletedCommit] = []
+        self._completed: deque[CompletedCommit] = deque()
         self._async_in_flight = 0
 
-    def commit(self, offsets: Offsets, deadline_ms: int, *, as_member: bool) -> CoordinatorCall:
-        """Send a commit: as a member of the group's generation, or as somebody who assigned himself."""
-        return self._send(offsets, deadline_ms, as_member, None)
+    def commit(self, offsets: Offsets, deadline_ms: int, *, as_member: bool, at_last: bool = False) -> CoordinatorCall:
+        """Send a commit: as a member of the group's generation, or as somebody who assigned himself.
+
+        at_last: there is no later occasion, so that the coordinator has to say whether a rebalance is in the way: it
+        is not before all have joined.
+        """
+        return self._send(offsets, deadline_ms, as_member, None, at_last=at_last)
 
     def commit_async(self, offsets: Offsets, deadline_ms: int, callback: CommitCallback, *, as_member: bool) -> None:
         """Send a commit whose outcome `take_completed` gives."""
@@ -96,10 +101,9 @@ class OffsetCommits:
         """Whether asynchronous commits are not answered yet."""
         return self._async_in_flight > 0
 
-    def take_completed(self) -> list[CompletedCommit]:
-        """Asynchronous commits answered since the last call."""
-        completed, self._completed = self._completed, []
-        return completed
+    def take_completed(self) -> CompletedCommit | None:
+        """The next asynchronous commit that was answered and not taken."""
+        return self._completed.popleft() if self._completed else None
 
     def fetch(self, partitions: Iterable[TopicPartition], deadline_ms: int) -> CoordinatorCall:
         """Ask for committed offsets; the call's result maps each partition to its offset, or to None."""
@@ -118,6 +122,8 @@ class OffsetCommits:
         deadline_ms: int,
         as_member: bool,
         on_done: Callable[[CoordinatorCall], None] | None,
+        *,
+        at_last: bool = False,
     ) -> CoordinatorCall:
         membership = self._membership
         generation = membership.generation if as_member else None
@@ -127,7 +133,8 @@ class OffsetCommits:
             deadline_ms,
             on_done=on_done,
         )
-        if as_member and membership.state is not MemberState.STABLE:
+        can_be_sent = membership.state is MemberState.STABLE or (at_last and membership.generation.is_known)
+        if as_member and not can_be_sent:
             _log.info("Failing OffsetCommit request since the consumer is not part of an active group")
             if membership.is_rebalancing:
                 call.finish(error=ApiError(ErrorCode.REBALANCE_IN_PROGRESS, _UNDERGOING_REBALANCE))

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.clients.consumer.assignors.range_assignor import RangeAssignor
 from barnabas.clients.consumer.consumer import Consumer
+from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.errors import ClientTimeout, CommitFailed, RetriableCommitFailed, WokenUp
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.consumer_protocol import decode_subscription
+from barnabas.protocol.consumer_protocol import Assignment, decode_subscription
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.scripted_group import ScriptedGroup
@@ -286,6 +288,69 @@ def test_topics_that_grow_or_match_are_joined_for() -> None:
     consumer._client.metadata.request_update()
     poll_until(consumer, lambda: consumer.assignment() == {TP0, TP1, TopicPartition("two", 0)})
     assert consumer.subscription() == {"t", "two"}
+
+
+def test_a_committed_offset_from_before_a_rebalance_is_not_begun_at() -> None:
+    group = ScriptedGroup({"t": [0]})
+    group.committed["t", 0] = (1, -1, "")
+    consumer = group.consumer(enable_auto_commit=False)
+    consumer.subscribe(["t"])
+    while not group.sent(ApiKey.OFFSET_FETCH):
+        consumer.poll(0)  # the answer has come, and nobody has looked at it
+    consumer.enforce_rebalance()
+    group.committed["t", 0] = (50, -1, "")  # by another one, who owned the partition in between
+    poll_until(consumer, lambda: consumer.group_metadata().generation_id == 2)
+    assert consumer.position(TP0) == 50
+
+
+def test_who_leaves_in_a_rebalance_commits_what_was_read_in_it() -> None:
+    group = ScriptedGroup({"t": [0]})
+    group.cluster.logs["t", 0] = batch(0, [b"a", b"b"])
+    events = Events()
+    consumer = joined(group, events, partition_assignment_strategy=["cooperative-sticky"], max_poll_records=1)
+    poll_until(consumer, lambda: consumer.position(TP0) == 1)
+    consumer.enforce_rebalance()
+    while len(group.sent(ApiKey.JOIN_GROUP)) < 3:
+        consumer.poll(0)
+    assert (group.generation, consumer.position(TP0)) == (2, 2), "read on while it joins"
+    assert group.committed["t", 0][0] == 1
+    consumer.close()
+    assert group.committed["t", 0][0] == 2
+    assert events.heard[-1] == ("revoked", [TP0]), "not lost: the listener may commit as well"
+
+
+def test_a_callback_that_fails_keeps_nothing_else_from_its_turn() -> None:
+    group = ScriptedGroup({"t": [0]})
+    consumer = joined(group)
+    told: list[int] = []
+
+    def fail(offsets: object, error: Exception | None) -> None:
+        told.append(1)
+        raise ZeroDivisionError
+
+    consumer.commit_async({TP0: OffsetAndMetadata(1)}, fail)
+    consumer.commit_async({TP0: OffsetAndMetadata(2)}, lambda offsets, error: told.append(2))
+    consumer._client.poll(0)  # both are answered
+    consumer.seek(TP0, 3)
+    consumer._coordinator.offsets.commit_revoked({TP0})  # type: ignore[union-attr] # in the middle of a rebalance
+    assert not told
+    with pytest.raises(ZeroDivisionError):
+        consumer.poll(0)
+    consumer.poll(0)
+    assert told == [1, 2]
+    assert group.committed["t", 0][0] == 3
+
+
+def test_an_assignor_that_fails_does_not_keep_the_assignment_from_being_taken_over() -> None:
+    class Failing(RangeAssignor):
+        def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
+            raise ZeroDivisionError
+
+    consumer = ScriptedGroup({"t": [0]}).consumer(partition_assignment_strategy=[Failing()])
+    consumer.subscribe(["t"])
+    with pytest.raises(ZeroDivisionError):
+        poll_until(consumer, lambda: False)
+    assert consumer.assignment() == {TP0}
 
 
 def test_choices_exclude_each_other_and_need_a_group() -> None:

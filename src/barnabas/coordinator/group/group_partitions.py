@@ -22,6 +22,8 @@ from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 
 _REMEMBERED_HASHES: Final = 1 << 16
+_LONGEST_REMEMBERED: Final = 256
+"""Characters of a group id whose hash is remembered: no real one is longer, and ids may have 32 kB each."""
 _MASK: Final = 0xFFFFFFFF
 
 
@@ -150,9 +152,12 @@ class GroupPartitions:
         self._count = self._configured_count if topic is None else len(topic.partitions)
 
 
-@lru_cache(_REMEMBERED_HASHES)
 def java_hash(text: str) -> int:
     """Java's String.hashCode, made positive as Kafka's Utils.abs does: what decides a group's partition."""
+    return _remembered_hash(text) if len(text) <= _LONGEST_REMEMBERED else _hash(text)
+
+
+def _hash(text: str) -> int:
     result = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(encoded), 2):
@@ -160,3 +165,6 @@ def java_hash(text: str) -> int:
     if result == 0x80000000:
         return 0
     return result if result < 0x80000000 else 0x100000000 - result
+
+
+_remembered_hash = lru_cache(_REMEMBERED_HASHES)(_hash)

@@ -14,7 +14,7 @@ Kafka: GroupMetadataManager.cleanupGroupMetadata, GroupMetadata.removeExpiredOff
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
@@ -29,8 +29,10 @@ logger = logging.getLogger(__name__)
 SLICE_NS = 1_000_000
 """Of wall time, after which the rest is left to the next slice."""
 PAUSE_MS = 5
-TOMBSTONES_PER_BATCH = 1000
-"""So many removals of one group at most are one batch: a batch is bounded by `max.message.bytes`."""
+TOMBSTONE_BATCH_BYTES = 256 * 1024
+"""Removals of one group go into batches of this size, so that no topic refuses them (`max.message.bytes`)."""
+TOMBSTONE_OVERHEAD_BYTES = 32
+"""What a removal takes beside the names in its key, at most."""
 
 
 class OffsetExpiry:
@@ -67,15 +69,17 @@ class OffsetExpiry:
             self._is_running = True
             self._run(self._expire_all(), "expire-offsets")
 
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Begin to forget the offsets of topics that are no more."""
-        self._run(self._forget_topics(frozenset(topics)), "forget-offsets-of-deleted-topics")
+    def forget_topics(self, topics: Collection[str], deleted_ms: int) -> None:
+        """Begin to forget the offsets of topics that are no more. deleted_ms: since when, in wall clock time; what was
+        committed later is of topics made anew by the same names."""
+        self._run(self._forget_topics(frozenset(topics), deleted_ms), "forget-offsets-of-deleted-topics")
 
     def _metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         if old.topics is not new.topics and old.topics and len(self._environment.table):
             deleted = old.topics.keys() - new.topics.keys()
             if deleted:
-                self._environment.scheduler.schedule("topics-deleted", lambda: self.forget_topics(deleted))
+                deleted_ms = self._environment.clock.milliseconds()
+                self._environment.scheduler.schedule("topics-deleted", lambda: self.forget_topics(deleted, deleted_ms))
 
     # -- slices
 
@@ -106,11 +110,11 @@ class OffsetExpiry:
             if count:
                 logger.info("Removed %d expired offsets", count)
 
-    def _forget_topics(self, topics: frozenset[str]) -> Iterator[None]:
+    def _forget_topics(self, topics: frozenset[str], deleted_ms: int) -> Iterator[None]:
         count = 0
         for group in self._groups():
             if not topics.isdisjoint(group.offsets.topics):
-                count += self._remove_from(group, lambda group: _of_topics(group, topics))
+                count += self._remove_from(group, lambda group: _of_topics(group, topics, deleted_ms))
             yield
         logger.info("Removed %d offsets associated with deleted topics: %s.", count, ", ".join(sorted(topics)))
 
@@ -133,8 +137,7 @@ class OffsetExpiry:
     def _remove(self, group: Group, keys: list[PartitionKey]) -> int:
         """Remove them with their tombstones, and the group if that was all. Under its lock."""
         removed = 0
-        for first in range(0, len(keys), TOMBSTONES_PER_BATCH):
-            some = keys[first : first + TOMBSTONES_PER_BATCH]
+        for some in _batches(group.group_id, keys):
             stored = remove_offsets(self._environment, group, some)
             if stored is None or stored.position < 0:
                 return removed
@@ -172,5 +175,31 @@ class OffsetExpiry:
         return expired
 
 
-def _of_topics(group: Group, topics: frozenset[str]) -> list[PartitionKey]:
-    return [(topic, partition) for topic, partition, _ in group.offsets if topic in topics]
+def _of_topics(group: Group, topics: frozenset[str], deleted_ms: int) -> list[PartitionKey]:
+    return [
+        (topic, partition)
+        for topic, partition, value in group.offsets
+        if topic in topics and _is_committed_by(value, deleted_ms)
+    ]
+
+
+def _is_committed_by(value: bytes, moment_ms: int) -> bool:
+    try:
+        return commit_times(value)[0] <= moment_ms
+    except DecodeError:
+        return True  # whenever it was: nobody can read it
+
+
+def _batches(group_id: str, keys: Sequence[PartitionKey]) -> Iterator[list[PartitionKey]]:
+    """The keys of a group, in parts whose tombstones are a batch."""
+    each_takes = len(group_id.encode()) + TOMBSTONE_OVERHEAD_BYTES
+    batch: list[PartitionKey] = []
+    size = 0
+    for key in keys:
+        batch.append(key)
+        size += each_takes + len(key[0])
+        if size >= TOMBSTONE_BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from barnabas.coordinator.group.group_partitions import GroupPartitions, java_hash
@@ -25,6 +27,15 @@ from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 )
 def test_hash(text: str, expected: int) -> None:
     assert java_hash(text) == expected
+
+
+def test_long_ids_are_not_remembered() -> None:
+    tracemalloc.start()
+    for number in range(20):
+        assert java_hash(f"{number}" + "\0" * 20_000) >= 0
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 100_000
 
 
 def announce(metadata: MetadataCache, partitions: int, leader: int = 0) -> None:

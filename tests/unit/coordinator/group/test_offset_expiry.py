@@ -122,6 +122,28 @@ def test_deleted_topics_take_their_offsets_with_them(broker: GroupBroker) -> Non
     assert broker.restarted().committed() == {("u", 0): 1}
 
 
+def test_what_is_committed_of_a_topic_made_anew_stays(broker: GroupBroker) -> None:
+    broker.expiry.start()
+    broker.announce("t")
+    broker.commit(("t", 0, 5), ("t", 1, 5))
+    broker.announce(deleted=["t"])
+    broker.clock.advance(1)
+    broker.announce("t")
+    assert broker.commit(("t", 0, 1)) == [[ErrorCode.NONE]]
+    broker.scheduler.tick()  # it gets to the deletion only now
+    assert broker.committed() == {("t", 0): 1}
+    assert broker.restarted().committed() == {("t", 0): 1}
+
+
+def test_offsets_with_long_keys_expire_too(broker: GroupBroker) -> None:
+    group = "g" * 30_000
+    for partition in range(50):
+        broker.commit(("t", partition, 1), group=group)
+    pass_time(broker, RETENTION_MS)
+    assert broker.table.get(group) is None
+    assert broker.restarted().committed(group) == {}
+
+
 def test_it_happens_by_itself(broker: GroupBroker) -> None:
     broker.expiry.start()
     broker.commit(("t", 0, 1))

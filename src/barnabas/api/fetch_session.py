@@ -170,9 +170,14 @@ class FetchSession:
             for number in forgotten.partitions:
                 partitions.pop((forgotten.topic_id if by_id else forgotten.topic, number), None)
 
-    def known_and_unknown(self, image: MetadataImage) -> tuple[list[SessionPartition], list[Refused]]:
-        """What can be read, and what the metadata does not know. An id's name, once known, stays (Kafka's rule)."""
+    def known_and_unknown(self, epoch: int, image: MetadataImage) -> tuple[list[SessionPartition], list[Refused]]:
+        """What can be read, and what the metadata does not know. An id's name, once known, stays (Kafka's rule).
+
+        Nothing, if the client has sent another request since `begin`: the partitions are for that one to read.
+        """
         with self.lock:
+            if epoch != self.epoch:
+                return [], []
             if self.known_in_version == image.version:
                 return list(self.partitions.values()), []
             known: list[SessionPartition] = []

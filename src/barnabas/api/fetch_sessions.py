@@ -100,7 +100,7 @@ class IncrementalFetch:
 
     def partitions(self, image: MetadataImage) -> tuple[list[SessionPartition], list[Refused]]:
         """What is to be read, and what cannot be."""
-        return self._session.known_and_unknown(image)
+        return self._session.known_and_unknown(self._epoch, image)
 
     def answered(
         self, results: Sequence[PartitionFetch], refused: Sequence[Refused]

@@ -12,7 +12,7 @@ from hypothesis.strategies import booleans, integers, sampled_from
 
 from barnabas.api.apis import Apis
 from barnabas.api.fetch_session import LAST_EPOCH, next_epoch
-from barnabas.api.fetch_sessions import BRIEF_PARTITIONS
+from barnabas.api.fetch_sessions import BRIEF_PARTITIONS, IncrementalFetch
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request_parser import RequestParser
@@ -314,6 +314,23 @@ def test_of_two_fetches_at_once_the_first_is_refused() -> None:
     file = active.borrow()
     assert file._holders == 3, "its segment, this test, and the answer of the second, which nobody sends here"
     file.release()
+
+
+def test_of_two_fetches_at_once_the_first_reads_nothing_of_the_seconds() -> None:
+    """On two network threads the second may begin before the first has looked what it is to read."""
+    broker = Broker()
+    broker.begin(*ALL)
+    image = broker.replicas.metadata.image
+    contexts = []
+    for epoch in (1, 2):
+        body = FetchRequest(session_id=broker.session_id, session_epoch=epoch)
+        context = broker.sessions.begin(body, BY_NAME, is_from_follower=False, brief=True)
+        assert isinstance(context, IncrementalFetch)
+        contexts.append(context)
+    first, second = contexts
+    assert first.partitions(image) == ([], [])
+    assert len(second.partitions(image)[0]) == len(ALL)
+    assert first.answered([], []) is None
 
 
 def test_a_session_that_is_evicted_while_its_fetch_waits() -> None:

@@ -140,6 +140,21 @@ def test_several_groups_at_once(client: RawClient, topic: str, group: str) -> No
 
 
 @pytest.mark.skipif(AGAINST_KAFKA, reason="topic ids came with 4.2")
+def test_a_topic_that_is_named_twice_is_answered_for_both(client: RawClient, topic: str, group: str) -> None:
+    client.create_topic(topic, 1)
+    asked = [
+        OffsetCommitRequest.OffsetCommitRequestTopic(name, partitions=[CommitPartition(number, 1)])
+        for name, number in ((f"{topic}-missing", 0), (f"{topic}-missing", 1), (topic, 0))
+    ]
+    answer = client.call(OffsetCommitRequest(group, topics=asked), 8, OffsetCommitResponse)
+    errors = {
+        (each.name, partition.partition_index): partition.error_code
+        for each in answer.topics
+        for partition in each.partitions
+    }
+    assert errors == {(f"{topic}-missing", 0): UNKNOWN, (f"{topic}-missing", 1): UNKNOWN, (topic, 0): NONE}
+
+
 def test_ids_of_no_topic(client: RawClient, group: str) -> None:
     nobody = bytes(15) + b"\x01"
     topics = [CommitTopic(topic_id=nobody, partitions=[CommitPartition(0, 5)])]

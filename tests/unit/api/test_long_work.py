@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
 from barnabas.api.apis import Apis
+from barnabas.api.handlers.classic_groups import ClassicGroupsApi
+from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
+from barnabas.api.handlers.offsets import OffsetsApi
 from barnabas.api.handlers.produce import LARGE_BYTES, ProduceApi
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request_parser import RequestParser
@@ -15,7 +19,11 @@ from barnabas.broker.api_table import MAX_REQUEST_BYTES
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
+from barnabas.protocol.messages.classic_groups import LeaveGroupRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.compression import Codec
 from tests.support.recording_channel import RecordingChannel, connection
@@ -123,3 +131,54 @@ def test_a_look_up_by_time_is_left_to_a_handler(timestamp: int, is_long: bool) -
     for continuation in channel.continuations:
         continuation()
     assert channel.answer().topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+_nobody = cast("Any", None)
+_offsets = OffsetsApi(_nobody, _nobody, _nobody, None)
+_coordinators = FindCoordinatorApi(_nobody, _nobody, _nobody, None)
+_members = ClassicGroupsApi(_nobody, None)
+_CommitTopic, _CommitPartition = (
+    OffsetCommitRequest.OffsetCommitRequestTopic,
+    OffsetCommitRequest.OffsetCommitRequestPartition,
+)
+_FetchGroup, _FetchTopics = OffsetFetchRequest.OffsetFetchRequestGroup, OffsetFetchRequest.OffsetFetchRequestTopics
+
+
+@pytest.mark.parametrize(
+    ("handler", "version", "body"),
+    [
+        (
+            Handler(ApiKey.OFFSET_COMMIT, 0, 10, _offsets.offset_commit, _offsets.commit_error, brief=True),
+            8,
+            OffsetCommitRequest("group", topics=[_CommitTopic("topic", partitions=[_CommitPartition()] * 400)]),
+        ),
+        (
+            Handler(ApiKey.OFFSET_FETCH, 0, 10, _offsets.offset_fetch, _offsets.fetch_error, brief=True),
+            8,
+            OffsetFetchRequest(groups=[_FetchGroup("group", topics=[_FetchTopics("t", partition_indexes=[1] * 1900)])]),
+        ),
+        (
+            Handler(ApiKey.OFFSET_FETCH, 0, 10, _offsets.offset_fetch, _offsets.fetch_error, brief=True),
+            8,
+            OffsetFetchRequest(groups=[_FetchGroup(str(number), topics=[]) for number in range(1000)]),
+        ),
+        (
+            Handler(ApiKey.FIND_COORDINATOR, 0, 6, _coordinators.find_coordinator, _coordinators.error, brief=True),
+            4,
+            FindCoordinatorRequest(coordinator_keys=["group"] * 1000),
+        ),
+        (
+            Handler(ApiKey.LEAVE_GROUP, 0, 5, _members.leave_group, _members.leave_error, brief=True),
+            4,
+            LeaveGroupRequest("group", members=[LeaveGroupRequest.MemberIdentity("member")] * 600),
+        ),
+    ],
+)
+def test_a_short_request_of_groups_may_be_much_work(handler: Handler, version: int, body: Message) -> None:
+    """Each of these took 2 to 8 ms, and every connection of the network thread waited."""
+    frame = encode_request_header(body.api_key, version, 1, "tester") + b"".join(map(bytes, body.encode(version)))
+    channel = WaitingChannel()
+    request = RequestParser(Registry([handler])).parse(frame, connection(), channel=channel, received_ns=1)
+    assert request.brief, "else this shows nothing"
+    Apis(Replicas().actions, lambda: 1).handle(request)
+    assert (len(channel.continuations), channel.frames) == (1, [])

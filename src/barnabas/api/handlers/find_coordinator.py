@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
-from barnabas.api.request import Request
+from barnabas.api.request import Request, WorksLong
 from barnabas.api.throttle import mutation_quota
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -28,6 +28,8 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_SINCE: Final = 6
 NEVER_REFUSED: Final = 1 << 15
 """No version has the creation of the topic refused for a quota: it is only counted."""
+MANY_KEYS: Final = 200
+"""To find so many coordinators takes about a millisecond: a handler's work, not the network thread's."""
 
 
 class _Found(NamedTuple):
@@ -61,6 +63,8 @@ class FindCoordinatorApi:
         """Answer from the image; create the topic first if there is none."""
         body = request.body
         keys = [body.key] if request.api_version < 4 else body.coordinator_keys
+        if request.brief and len(keys) > MANY_KEYS:
+            raise WorksLong
         found = [self._find(request, key) for key in keys]
         if (
             GROUP_METADATA_TOPIC not in self._metadata.image.topics

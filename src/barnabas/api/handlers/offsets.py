@@ -51,6 +51,10 @@ SEVERAL_GROUPS_SINCE: Final = 8
 GROUP_ERROR_SINCE: Final = 2
 MANY_OFFSETS: Final = 500
 """To tell of so many takes about a millisecond: a handler's work, not the network thread's."""
+MANY_COMMITTED: Final = 100
+"""To commit so many takes as long."""
+GROUP_COST: Final = 4
+"""A group that is asked for costs as much as some offsets."""
 NO_OFFSET: Final = -1
 
 
@@ -74,6 +78,8 @@ class OffsetsApi:
     def offset_commit(self, request: Request[OffsetCommitRequest]) -> None:
         """Commit what the sender may commit, of partitions that exist."""
         body = request.body
+        if request.brief and sum([len(topic.partitions) for topic in body.topics]) > MANY_COMMITTED:
+            raise WorksLong
         if self._authorizer is not None and not is_allowed(
             self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id
         ):
@@ -180,14 +186,17 @@ class OffsetsApi:
         request.respond(_fetch_response(request, answers))
 
     def _leave_much_to_a_handler(self, groups: Sequence[FetchGroup]) -> None:
-        """Raise WorksLong when everything is asked for, and that is much."""
+        """Raise WorksLong when much is asked for: groups, partitions, or all of a group that has committed much."""
         left = MANY_OFFSETS
         for group in groups:
+            left -= GROUP_COST
             if group.topics is None:
                 known = self._coordinator.environment.table.get(group.group_id)
                 left -= 0 if known is None else len(known.offsets)
-                if left < 0:
-                    raise WorksLong
+            else:
+                left -= sum([len(topic.partition_indexes) for topic in group.topics])
+            if left < 0:
+                raise WorksLong
 
     def _fetch_group(self, request: Request[OffsetFetchRequest], group: FetchGroup) -> FetchedGroup:
         authorizer, describe = self._authorizer, AclOperation.DESCRIBE
@@ -320,8 +329,8 @@ def _commit_refusal(name: str | None, readable: frozenset[str] | None) -> ErrorC
 
 def _merged(refused: list[CommittedTopic], asked: list[CommittedTopic]) -> list[CommittedTopic]:
     """One answer a topic, those that were refused first, as Kafka orders them."""
-    by_topic = {(topic.name, topic.topic_id): topic for topic in refused}
-    for topic in asked:
+    by_topic: dict[tuple[str, bytes], CommittedTopic] = {}
+    for topic in [*refused, *asked]:
         known = by_topic.setdefault((topic.name, topic.topic_id), topic)
         if known is not topic:
             known.partitions += topic.partitions

@@ -30,6 +30,7 @@ SECONDS = 60
 HUNG_SECONDS = 30
 """kafka-python 3.0 loses, once in some fifty times, the answer to a leader's SyncGroup that follows soon upon another,
 and neither joins nor heartbeats from then on; with Apache Kafka as with us. Who has nothing for so long starts anew."""
+METADATA_SECONDS = 0.5
 ASSIGNORS = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -105,9 +106,9 @@ class KafkaPythonMember:
             self._consumer.subscribe(pattern=self._settings.pattern, listener=listener)
             return
         topics = self._settings.topics.split(",")
-        for topic in topics:  # so that its first assignment is not an empty one
-            self._consumer.partitions_for_topic(topic)
         self._consumer.subscribe(topics, listener=listener)
+        # Else it joins before it knows the topics, and again at once when it does: then it may hang (see above).
+        time.sleep(METADATA_SECONDS)
 
     def _work_on(self, records: list[Taken]) -> None:
         if not records:

@@ -35,7 +35,6 @@ def bucket_of(number: int) -> int:
 
 
 BUCKETS: Final = bucket_of(_LARGEST) + 1
-INDEX: Final = bytes(map(bucket_of, range(INDEXED)))
 
 
 def lowest_of(bucket: int) -> int:
@@ -49,3 +48,7 @@ def lowest_of(bucket: int) -> int:
 LOWEST: Final = tuple(map(lowest_of, range(BUCKETS)))
 HIGHEST: Final = (*(lowest - 1 for lowest in LOWEST[1:]), _LARGEST)
 MIDDLE: Final = tuple((lowest + highest) / 2 for lowest, highest in zip(LOWEST, HIGHEST, strict=True))
+# Bucket by bucket: asking `bucket_of` for each of 65,536 numbers would be a tenth of the CPU time of a broker's start.
+INDEX: Final = b"".join(
+    bytes((bucket,)) * (HIGHEST[bucket] - LOWEST[bucket] + 1) for bucket in range(bucket_of(INDEXED - 1) + 1)
+)

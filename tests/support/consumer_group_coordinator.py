@@ -9,9 +9,10 @@ from barnabas.coordinator.group.assignors.built_in import assignors_named
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_group_heartbeat import check_heartbeat, heartbeat, leave
 from barnabas.coordinator.group.consumer.consumer_group_replay import replay
-from barnabas.coordinator.group.consumer.consumer_group_terms import HeartbeatAnswer, HeartbeatTerms, Outcome
+from barnabas.coordinator.group.consumer.consumer_group_terms import Outcome
 from barnabas.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, UpdateContext
 from barnabas.coordinator.group.consumer.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.subscribed_topics import ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
 from barnabas.coordinator.group.group_config import ConsumerGroupConfig

@@ -5,20 +5,14 @@ Called by BrokerServer during start, on the main thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 from barnabas.broker.process_tuning import settle_loaded_groups
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.coordinator.group.assignors.partition_assignor import PartitionAssignor
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
 from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
 from barnabas.coordinator.group.classic.delayed_rebalance import DelayedRebalance
-from barnabas.coordinator.group.consumer.consumer_group_classic_members import ConsumerGroupClassicMembers
-from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
-from barnabas.coordinator.group.consumer.topic_regex_resolver import TopicRegexResolver
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.group_config import GroupConfig
@@ -35,13 +29,18 @@ from barnabas.coordinator.group.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offset_service import OffsetService
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.protocol.uuid import random_java_uuid
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.made_once import MadeOnce
 from barnabas.runtime.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from barnabas.broker.consumer_group_coordination import ConsumerGroups
 
 
 def build_group_coordinator(
@@ -73,41 +72,41 @@ def build_group_coordinator(
     register_purgatory(registry, heartbeats)
     register_purgatory(registry, delayed_rebalances)
     rebalances = RebalanceCounts()
-    consumer = ConsumerGroupService(
-        environment,
-        lambda: _assignors(group_config.consumer.assignors),
-        TopicRegexResolver(clock, scheduler, lambda: metadata.image),
-        _check_regular_expression,
-        lambda: classic,
-        count_rebalance=rebalances.count_consumer,
-    )
+
+    def build_consumer() -> ConsumerGroups:
+        from barnabas.broker.consumer_group_coordination import build_consumer_groups  # noqa: PLC0415 - a start does without
+
+        return build_consumer_groups(environment, classic, rebalances.count_consumer)
+
+    consumer_groups = MadeOnce(build_consumer)
     classic = ClassicGroupService(
         environment,
         heartbeats,
         delayed_rebalances,
-        ConsumerGroupClassicMembers(environment, consumer, lambda: classic),
+        lambda: consumer_groups().classic_members,
         count_rebalance=rebalances.count_classic,
-        random_uuid=uuid4,
+        random_uuid=random_java_uuid,
     )
-    services: Mapping[GroupType, MembershipService] = {
-        GroupType.CLASSIC: classic,
-        GroupType.CONSUMER: consumer,
-    }
+
+    def service_of(group_type: GroupType) -> MembershipService:
+        return classic if group_type is GroupType.CLASSIC else consumer_groups().service
 
     loader = GroupLoader(
         environment,
         replicas.partition_or_error,
         lambda records: restore_memberships(records, clock),
-        services,
+        service_of,
         settle_loaded_groups,
     )
 
     def removed(group: Group) -> None:
-        services[group.membership.group_type].unloaded(group)
+        service_of(group.membership.group_type).unloaded(group)
 
     offsets, expiry = OffsetService(environment, removed), OffsetExpiry(environment, removed)
     admin = GroupAdminService(environment, classic.removed)
-    coordinator = GroupCoordinator(environment, loader, offsets, expiry, classic, consumer, admin)
+    coordinator = GroupCoordinator(
+        environment, loader, offsets, expiry, classic, lambda: consumer_groups().service, admin
+    )
     registry.family(_metrics_of(coordinator, rebalances))
     replicas.leadership_listeners.add(coordinator.leadership_changed)
     return coordinator
@@ -124,18 +123,3 @@ def _metrics_of(coordinator: GroupCoordinator, rebalances: RebalanceCounts) -> G
     }
     environment = coordinator.environment
     return GroupMetrics(environment.table, counts, coordinator.loader.load_times, environment.clock)
-
-
-@cache
-def _assignors(names: tuple[str, ...]) -> Mapping[str, PartitionAssignor]:
-    """Those of `group.consumer.assignors`, loaded when the first consumer group needs one."""
-    from barnabas.coordinator.group.assignors.built_in import assignors_named  # noqa: PLC0415 - a start does without
-
-    return assignors_named(names)
-
-
-def _check_regular_expression(regex: str) -> None:
-    """Raise INVALID_REGULAR_EXPRESSION unless it is one."""
-    from barnabas.coordinator.group.consumer.topic_regex import check_regular_expression  # noqa: PLC0415 - loads google-re2
-
-    check_regular_expression(regex)

@@ -86,7 +86,7 @@ def build_handler_families(  # noqa: PLR0913, PLR0917 - the parts of a whole bro
     return HandlerFamilies(
         alter_configs=AlterConfigsApi(broker_id, ConfigAdmin(repository, metadata, dynamic), authorizer),
         classic_groups=ClassicGroupsApi(groups.classic, authorizer),
-        consumer_groups=ConsumerGroupsApi(groups.consumer, authorizer),
+        consumer_groups=ConsumerGroupsApi(groups.consumer if groups.admin.serves_consumer_groups else None, authorizer),
         cluster=ClusterApi(metadata, authorizer),
         config_resources=ConfigResourcesApi(metadata, authorizer),
         configs=ConfigsApi(broker_id, lambda: dynamic.settings, repository.topic_overrides, metadata, authorizer),
@@ -100,7 +100,7 @@ def build_handler_families(  # noqa: PLR0913, PLR0917 - the parts of a whole bro
         fetch=FetchApi(
             replicas, metadata, FetchSessions(fetch_sessions), config.integer("fetch.max.bytes"), clock, authorizer
         ),
-        find_coordinator=FindCoordinatorApi(metadata, groups.partition_for, creation, authorizer),
+        find_coordinator=FindCoordinatorApi(metadata, groups.partition_for, creation, topic_changes, authorizer),
         group_admin=GroupAdminApi(groups.admin, authorizer),
         inter_broker=InterBrokerApi(replicas, authorizer, broker_epoch),
         list_offsets=ListOffsetsApi(replicas, clock, authorizer),

@@ -35,6 +35,12 @@ def uuid_to_string(uuid: bytes) -> str:
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
 
 
+def random_java_uuid() -> str:
+    """A random UUID as java.util.UUID writes it, in hex digits: Kafka's ids of classic members end with one."""
+    digits = random_uuid().hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
 def uuid_from_string(text: str) -> bytes:
     """Read what `uuid_to_string` wrote. Raises ValueError when it isn't the text of 16 bytes."""
     if len(text) > 24:

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from barnabas.protocol.uuid import ZERO_UUID, random_uuid, uuid_from_string, uuid_to_string
+from barnabas.protocol.uuid import ZERO_UUID, random_java_uuid, random_uuid, uuid_from_string, uuid_to_string
 
 
 def test_text_is_kafkas() -> None:
@@ -15,6 +15,13 @@ def test_text_is_kafkas() -> None:
     assert uuid_to_string(bytes(15) + b"\1") == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert uuid_to_string(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
     assert uuid_from_string("AAAAAAAAAAAAAAAAAAAAAQ") == bytes(15) + b"\1"
+
+
+def test_a_java_uuid_reads_as_one() -> None:
+    made = random_java_uuid()
+    assert str(uuid.UUID(made)) == made
+    assert uuid.UUID(made).version == 4
+    assert random_java_uuid() != made
 
 
 def test_random_ids_are_version_4_and_never_begin_with_a_dash() -> None:

@@ -9,40 +9,42 @@ Kafka: KafkaApis.handleConsumerGroupHeartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.request import Request, WorksLong
-from barnabas.coordinator.group.consumer.consumer_group_member import PartitionEpochs
-from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
-from barnabas.coordinator.group.consumer.consumer_group_terms import HeartbeatAnswer, HeartbeatTerms
+from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
 
 MEMBER_MAKES_ITS_ID_SINCE = 1
 
 
 class ConsumerGroupsApi:
-    """Members of consumer groups."""
+    """Members of consumer groups. groups: their service, made when the first heartbeat comes; None: there are none."""
 
-    def __init__(self, groups: ConsumerGroupService, authorizer: Authorizer | None) -> None:
+    def __init__(self, groups: Callable[[], ConsumerGroupService] | None, authorizer: Authorizer | None) -> None:
         self._groups = groups
         self._authorizer = authorizer
 
     def heartbeat(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
         """Join, stay or leave; answered when what that changed is stored."""
-        if not self._groups.is_enabled:
+        if self._groups is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         self._check_permission(request)
-        terms = self._terms(request)
-        if request.brief and self._groups.may_take_long(terms):
+        groups, terms = self._groups(), self._terms(request)
+        if request.brief and groups.may_take_long(terms):
             raise WorksLong
 
         def answer(told: HeartbeatAnswer) -> None:
             request.respond(_response(told))
 
-        self._groups.heartbeat(terms, request.deferred(answer))
+        groups.heartbeat(terms, request.deferred(answer))
 
     @staticmethod
     def heartbeat_error(

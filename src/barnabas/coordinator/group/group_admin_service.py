@@ -16,8 +16,6 @@ from typing import Final
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_states import ClassicState
-from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_group_description import described_consumer_group
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_log import StoredAppend, StoredFor
@@ -111,6 +109,12 @@ class GroupAdminService:
         error = ErrorCode.INVALID_GROUP_ID if not group_id else self._check(group_id)
         if error is not ErrorCode.NONE:
             return DescribedConsumerGroup(group_id=group_id, error_code=error)
+        # Start-up stays light: there may never be a consumer group.
+        from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup  # noqa: PLC0415
+        from barnabas.coordinator.group.consumer.consumer_group_description import (  # noqa: PLC0415
+            described_consumer_group,
+        )
+
         with self._table.locked(group_id) as group:
             if group is not None and isinstance(group.membership, ConsumerGroup):
                 names = self._environment.metadata.image.topic_names

@@ -6,10 +6,10 @@ and owns nothing: each service says what guards it. Kafka: GroupCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
-from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
 from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_loader import GroupLoader
@@ -17,6 +17,9 @@ from barnabas.coordinator.group.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offset_service import OffsetService
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.replica.leadership_changes import LeadershipChange
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
 
 
 class GroupCoordinator:
@@ -29,7 +32,7 @@ class GroupCoordinator:
         offsets: OffsetService,
         expiry: OffsetExpiry,
         classic: ClassicGroupService,
-        consumer: ConsumerGroupService,
+        consumer: Callable[[], ConsumerGroupService],
         admin: GroupAdminService,
     ) -> None:
         self.environment = environment
@@ -39,7 +42,7 @@ class GroupCoordinator:
         self.classic = classic
         """JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
         self.consumer = consumer
-        """ConsumerGroupHeartbeat."""
+        """ConsumerGroupHeartbeat; made when it is first asked for, for many brokers never have a consumer group."""
         self.admin = admin
         """Groups listed, described, deleted."""
         self.partition_for = environment.partitions.partition_for

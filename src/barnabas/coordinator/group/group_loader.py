@@ -62,7 +62,7 @@ def _readings() -> tuple[int, int, int]:
 
 
 class GroupLoader:
-    """partition_or_error: a hosted partition. restore: see RestoreMemberships. services: by the type of membership.
+    """partition_or_error: a hosted partition. restore: see RestoreMemberships. service_of: by the type of membership.
 
     on_loaded: told the number of records when nothing is left to load. start: runs the loading on a thread. readings:
     see LoadingPace.
@@ -73,7 +73,7 @@ class GroupLoader:
         environment: GroupEnvironment,
         partition_or_error: Callable[[str, int], Partition],
         restore: RestoreMemberships,
-        services: Mapping[GroupType, MembershipService],
+        service_of: Callable[[GroupType], MembershipService],
         on_loaded: Callable[[int], None] = lambda _: None,
         start: Callable[[Callable[[], None]], None] = _start_thread,
         readings: Callable[[], tuple[int, int, int]] = _readings,
@@ -81,7 +81,7 @@ class GroupLoader:
         self._environment = environment
         self._partition_or_error = partition_or_error
         self._restore = restore
-        self._services = services
+        self._service_of = service_of
         self._on_loaded = on_loaded
         self._start = start
         self._readings = readings
@@ -119,7 +119,7 @@ class GroupLoader:
         for group in groups:
             with group.lock:
                 group.is_removed = True
-            self._services[group.membership.group_type].unloaded(group)
+            self._service_of(group.membership.group_type).unloaded(group)
         return len(groups)
 
     def shutdown(self) -> None:
@@ -176,7 +176,7 @@ class GroupLoader:
             some = groups[first : first + GROUPS_PER_STEP]
             environment.table.add_loaded(some)
             for group in some:
-                self._services[group.membership.group_type].restored(group)
+                self._service_of(group.membership.group_type).restored(group)
             yield
         if not environment.partitions.end_loading(partition, leader_epoch):
             self._drop(groups)
@@ -241,4 +241,4 @@ class GroupLoader:
                 is_ours = not group.is_removed
                 self._environment.table.remove(group)
             if is_ours:
-                self._services[group.membership.group_type].unloaded(group)
+                self._service_of(group.membership.group_type).unloaded(group)

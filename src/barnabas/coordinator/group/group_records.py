@@ -21,6 +21,8 @@ OFFSET_KINDS: Final = (0, 1)
 """Versions of keys of committed offsets. Both look the same; 1 is written since Kafka 0.9."""
 GROUP_KIND: Final = 2
 """Version of keys of classic groups."""
+CONSUMER_GROUP_KINDS: Final = frozenset({*range(3, 9), 16})
+"""Versions of keys of consumer groups' records, by which they are told before their module is loaded."""
 NO_TIMESTAMP: Final = -1
 LAST_TIMESTAMP: Final = 2**63 - 1
 """The latest time that a record can say."""

@@ -10,9 +10,13 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from barnabas.coordinator.group.classic.loaded_classic_group import loaded_classic_group
-from barnabas.coordinator.group.consumer.consumer_group_records import CONSUMER_GROUP_KINDS
-from barnabas.coordinator.group.consumer.consumer_group_replay import restore_consumer_groups
-from barnabas.coordinator.group.group_records import GROUP_KIND, GroupMetadataKey, decode_record, version_of
+from barnabas.coordinator.group.group_records import (
+    CONSUMER_GROUP_KINDS,
+    GROUP_KIND,
+    GroupMetadataKey,
+    decode_record,
+    version_of,
+)
 from barnabas.coordinator.group.membership import Membership
 from barnabas.protocol.errors import DecodeError
 from barnabas.runtime.clock import Clock
@@ -42,4 +46,9 @@ def restore_memberships(records: Mapping[bytes, bytes], clock: Clock) -> Iterato
             # Kafka writes of share groups and streams groups, too; it is no reason not to serve the others.
             logger.warning("Unknown record type %d found while loading offsets and group metadata", kind)
     yield some
-    yield from restore_consumer_groups(of_consumer_groups)
+    if of_consumer_groups:
+        from barnabas.coordinator.group.consumer.consumer_group_replay import (  # noqa: PLC0415 - there may never be any
+            restore_consumer_groups,
+        )
+
+        yield from restore_consumer_groups(of_consumer_groups)

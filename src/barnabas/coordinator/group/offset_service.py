@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
-from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_log import StoredAppend, StoredFor
@@ -32,7 +32,7 @@ from barnabas.coordinator.group.group_records import (
     offset_key_prefix,
     offset_value,
 )
-from barnabas.coordinator.group.membership import Membership
+from barnabas.coordinator.group.membership import GroupType, Membership
 from barnabas.coordinator.group.offset_terms import (
     CommitTerms,
     FetchedOffset,
@@ -41,6 +41,9 @@ from barnabas.coordinator.group.offset_terms import (
     OffsetToCommit,
 )
 from barnabas.protocol.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 
 CommitCallback = Callable[[Sequence[ErrorCode]], None]
 """Called once with an error for each offset, in their order."""
@@ -93,7 +96,10 @@ class OffsetService:
                 if group is None:
                     error = _missing(terms)
                 else:
-                    error = self._check_committer(group.membership, terms, offsets)
+                    membership = group.membership
+                    error = self._check_committer(membership, terms, offsets)
+                    if error is ErrorCode.NONE and isinstance(membership, ClassicGroup):
+                        membership.offset_committed(terms.member_id)
                     if error is ErrorCode.NONE and records:
                         stored = self._log.append(group.partition, records, StoredFor.OFFSETS, now_ms=now_ms)
                         if not stored.is_settled:
@@ -112,7 +118,7 @@ class OffsetService:
     def _check_committer(
         self, membership: Membership, terms: CommitTerms, offsets: Sequence[OffsetToCommit]
     ) -> ErrorCode:
-        if not isinstance(membership, ConsumerGroup) or not membership.has_members:
+        if not _is_consumer_group(membership) or not membership.has_members:
             return membership.check_offset_commit(
                 terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
             )
@@ -307,3 +313,8 @@ def _committed(group: Group, terms: FetchTerms) -> list[tuple[str, list[FetchedO
                 answers.append(FetchedOffset(partition, offset, leader_epoch, metadata))
         found.append((topic, answers))
     return found
+
+
+def _is_consumer_group(membership: Membership) -> TypeGuard[ConsumerGroup]:
+    """By its type, for the class is loaded with the first consumer group."""
+    return membership.group_type is GroupType.CONSUMER

@@ -14,7 +14,6 @@ from barnabas.coordinator.group.group_log import GroupLog
 from barnabas.coordinator.group.group_partitions import GroupPartitions
 from barnabas.coordinator.group.group_restore import restore_memberships
 from barnabas.coordinator.group.group_table import GroupTable
-from barnabas.coordinator.group.membership import GroupType
 from barnabas.coordinator.group.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offset_service import OffsetService
 from barnabas.coordinator.group.offset_terms import CommitTerms, FetchTerms, OffsetToCommit
@@ -75,7 +74,7 @@ class GroupBroker:
             self.environment,
             self.replicas.manager.partition_or_error,
             lambda records: restore_memberships(records, self.clock),
-            {GroupType.CLASSIC: self.memberships, GroupType.CONSUMER: self.memberships},
+            lambda group_type: self.memberships,
             start=self._start_loading,
             readings=lambda: (0, 0, 0),
         )

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
-from uuid import UUID
 
 from barnabas.coordinator.group.classic.classic_actions import ClassicActions, StoreGroup, WaitForJoins, WaitForSyncs
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
@@ -76,8 +75,8 @@ class FollowUp(NamedTuple):
 class ClassicGroupService:
     """See the module.
 
-    consumer_groups: where requests go whose group turns out to be a consumer group. count_rebalance: told when a leader
-    has assigned a generation. random_uuid: what new members' ids end with.
+    consumer_groups: where requests go whose group turns out to be a consumer group; made with the first of them.
+    count_rebalance: told when a leader has assigned a generation. random_uuid: what new members' ids end with.
     """
 
     def __init__(
@@ -85,10 +84,10 @@ class ClassicGroupService:
         environment: GroupEnvironment,
         heartbeats: DelayedOperationPurgatory[DelayedHeartbeat],
         rebalances: DelayedOperationPurgatory[DelayedRebalance],
-        consumer_groups: ClassicMembersOfConsumerGroups,
+        consumer_groups: Callable[[], ClassicMembersOfConsumerGroups],
         *,
         count_rebalance: Callable[[], None],
-        random_uuid: Callable[[], UUID],
+        random_uuid: Callable[[], str],
     ) -> None:
         self._environment = environment
         self._config = environment.config
@@ -130,7 +129,7 @@ class ClassicGroupService:
         elif group is None:
             on_complete(JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, terms.member_id))
         else:
-            self._consumer_groups.join_group(terms, on_complete)
+            self._consumer_groups().join_group(terms, on_complete)
 
     def sync_group(self, terms: SyncTerms, on_complete: SyncReply) -> None:
         """Ask for the assignment, or bring it. Answered at once, or when the leader's is stored."""
@@ -151,7 +150,7 @@ class ClassicGroupService:
         elif group is None:
             on_complete(SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            self._consumer_groups.sync_group(terms, on_complete)
+            self._consumer_groups().sync_group(terms, on_complete)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """A member lives. Cheap: it moves a deadline."""
@@ -167,7 +166,7 @@ class ClassicGroupService:
             classic = group.membership
             if isinstance(classic, ClassicGroup):
                 return heartbeat(classic, member_id, group_instance_id, generation)
-        return self._consumer_groups.heartbeat(group_id, member_id, group_instance_id, generation)
+        return self._consumer_groups().heartbeat(group_id, member_id, group_instance_id, generation)
 
     def leave_group(self, group_id: str, members: Sequence[LeavingMember], on_complete: LeaveReply) -> None:
         """Members go, or are sent away."""
@@ -185,7 +184,7 @@ class ClassicGroupService:
         if follow_up is not None:
             self._carry_out(follow_up)
         elif group is not None:
-            self._consumer_groups.leave_group(group_id, members, on_complete)
+            self._consumer_groups().leave_group(group_id, members, on_complete)
             return
         left = zip(members, errors, strict=True)
         on_complete(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.coordinator.group.assignors.partition_assignor import Assignment
-from barnabas.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember, MemberState, PartitionEpochs
+from barnabas.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember, MemberState
 from barnabas.coordinator.group.consumer.consumer_group_records import (
     ConsumerGroupKind,
     GroupKey,
@@ -23,6 +23,7 @@ from barnabas.coordinator.group.consumer.consumer_group_records import (
     RegularExpressionKey,
     tombstone,
 )
+from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
 from barnabas.coordinator.group.consumer.member_deadline import MemberDeadline, TimerKind
 from barnabas.coordinator.group.consumer.subscribed_topics import SubscribedTopics
 from barnabas.coordinator.group.group_record import GroupRecord
@@ -238,6 +239,8 @@ class ConsumerGroup:
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self._recount(old, member)
+        if old is not None and old.instance_id != member.instance_id:
+            self._forget_instance(old)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -245,8 +248,11 @@ class ConsumerGroup:
         """A member that is gone; nothing happens if it was not there."""
         old = self.members.pop(member_id, None)
         self._recount(old, None)
-        if old is not None and self.static_members.get(old.instance_id or "") == member_id:
-            del self.static_members[old.instance_id or ""]
+        if old is not None:
+            self._forget_instance(old)
+        if not self.members:
+            # Offsets may keep the group for days: it shall not keep a whole image of the metadata as well.
+            self.checked_image = None
 
     def put_target(self, member_id: str, assignment: Mapping[bytes, Iterable[int]]) -> None:
         """What a member shall have; an empty mapping: nothing."""
@@ -269,6 +275,11 @@ class ConsumerGroup:
             owners.update(dict.fromkeys(after - before, member_id))
             if not owners:
                 del self.target_owners[topic_id]
+
+    def _forget_instance(self, member: ConsumerGroupMember) -> None:
+        """Unless another member has taken its place."""
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
 
     def _recount(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
         self.topics.replace_member(old, new)

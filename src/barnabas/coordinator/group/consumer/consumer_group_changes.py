@@ -47,13 +47,13 @@ class Written:
 
 
 class ConsumerGroupChanges:
-    """See the module. classic_groups: asked for when it is needed, for it is made later."""
+    """See the module."""
 
     def __init__(
         self,
         environment: GroupEnvironment,
         timers: ConsumerGroupTimers,
-        classic_groups: Callable[[], ClassicSuccession],
+        classic_groups: ClassicSuccession,
         count_rebalance: Callable[[], None],
     ) -> None:
         self._environment = environment
@@ -92,9 +92,9 @@ class ConsumerGroupChanges:
     def finish(self, written: Written, on_done: Callable[[ErrorCode], None]) -> None:
         """Tell the classic groups, and `on_done` when the replicas have the records. Without any lock."""
         if written.old is not None:
-            self._classic_groups().replaced(written.group, written.old)
+            self._classic_groups.replaced(written.group, written.old)
         if written.outcome_downgrades:
-            self._classic_groups().adopted(written.group, written.rebalance_reason)
+            self._classic_groups.adopted(written.group, written.rebalance_reason)
         if written.stored is None:
             on_done(ErrorCode.NONE)
         else:

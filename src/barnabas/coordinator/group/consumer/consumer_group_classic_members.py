@@ -49,13 +49,13 @@ class ClassicRequests(Protocol):
 
 
 class ConsumerGroupClassicMembers:
-    """Implements ClassicMembersOfConsumerGroups. classic_groups: asked for when it is needed, for it is made later."""
+    """Implements ClassicMembersOfConsumerGroups."""
 
     def __init__(
         self,
         environment: GroupEnvironment,
         consumer_groups: ConsumerGroupService,
-        classic_groups: Callable[[], ClassicRequests],
+        classic_groups: ClassicRequests,
         *,
         make_member_id: Callable[[], str] = new_member_id,
     ) -> None:
@@ -82,7 +82,7 @@ class ConsumerGroupClassicMembers:
             on_complete(JoinAnswer(error.code, terms.member_id))
             return
         if changed is None:
-            self._classic_groups().join_group(terms, on_complete)
+            self._classic_groups.join_group(terms, on_complete)
             return
         outcome, written = changed
 
@@ -100,7 +100,7 @@ class ConsumerGroupClassicMembers:
             on_complete(SyncAnswer(error.code))
             return
         if changed is None:
-            self._classic_groups().sync_group(terms, on_complete)
+            self._classic_groups.sync_group(terms, on_complete)
         else:
             on_complete(changed[0].answer)
 
@@ -113,7 +113,7 @@ class ConsumerGroupClassicMembers:
         except ApiError as error:
             return error.code
         if changed is None:
-            return self._classic_groups().heartbeat(group_id, member_id, group_instance_id, generation)
+            return self._classic_groups.heartbeat(group_id, member_id, group_instance_id, generation)
         return changed[0].answer
 
     def leave_group(
@@ -130,7 +130,7 @@ class ConsumerGroupClassicMembers:
             on_complete(LeaveAnswer(error.code))
             return
         if changed is None:
-            self._classic_groups().leave_group(group_id, members, on_complete)
+            self._classic_groups.leave_group(group_id, members, on_complete)
             return
         outcome, written = changed
 

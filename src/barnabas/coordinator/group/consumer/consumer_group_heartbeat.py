@@ -17,15 +17,10 @@ from barnabas.coordinator.group.consumer.consumer_group_member import (
     LEAVE_GROUP_EPOCH,
     LEAVE_GROUP_STATIC_EPOCH,
     ConsumerGroupMember,
-    PartitionEpochs,
 )
-from barnabas.coordinator.group.consumer.consumer_group_terms import (
-    HeartbeatAnswer,
-    HeartbeatTerms,
-    Outcome,
-    TimerChange,
-)
+from barnabas.coordinator.group.consumer.consumer_group_terms import Outcome, TimerChange
 from barnabas.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, RegexChange, UpdateContext
+from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
 from barnabas.coordinator.group.consumer.member_deadline import TimerKind
 from barnabas.protocol.errors import ApiError, ErrorCode
 

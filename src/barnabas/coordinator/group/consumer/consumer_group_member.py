@@ -6,10 +6,9 @@ its `ConsumerGroup`. Pure. Kafka: ConsumerGroupMember, ModernGroupMember, Member
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Final
 
 from barnabas.coordinator.group.consumer.consumer_group_records import (
     ConsumerGroupKind,
@@ -18,13 +17,11 @@ from barnabas.coordinator.group.consumer.consumer_group_records import (
     MemberMetadataValue,
     record,
 )
+from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
 from barnabas.coordinator.group.group_record import GroupRecord
 
 LEAVE_GROUP_EPOCH: Final = -1
 LEAVE_GROUP_STATIC_EPOCH: Final = -2
-
-# Topic id -> partition -> the epoch in which the member got it. No topic without a partition.
-PartitionEpochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
 
 
 class MemberState(IntEnum):

@@ -33,9 +33,6 @@ class ConsumerGroupKind(IntEnum):
     REGULAR_EXPRESSION = 16
 
 
-CONSUMER_GROUP_KINDS: Final = frozenset(int(kind) for kind in ConsumerGroupKind)
-
-
 class GroupKey(Record, versions="0"):
     """Kinds 3, 4 and 6: what belongs to the whole group."""
 

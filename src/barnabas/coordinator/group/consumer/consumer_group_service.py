@@ -23,15 +23,11 @@ from barnabas.coordinator.group.consumer.consumer_group_classic_requests import 
 from barnabas.coordinator.group.consumer.consumer_group_heartbeat import check_heartbeat, heartbeat, is_leave, leave
 from barnabas.coordinator.group.consumer.consumer_group_member import MemberState
 from barnabas.coordinator.group.consumer.consumer_group_migration import upgraded
-from barnabas.coordinator.group.consumer.consumer_group_terms import (
-    HeartbeatAnswer,
-    HeartbeatTerms,
-    Outcome,
-    TimerChange,
-)
+from barnabas.coordinator.group.consumer.consumer_group_terms import Outcome, TimerChange
 from barnabas.coordinator.group.consumer.consumer_group_timers import RETRY_MS, ConsumerGroupTimers
 from barnabas.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, UpdateContext
 from barnabas.coordinator.group.consumer.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.member_deadline import MemberDeadline, TimerKind
 from barnabas.coordinator.group.consumer.subscribed_topics import ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
@@ -59,17 +55,17 @@ def new_member_id() -> str:
 class ConsumerGroupService:
     """See the module.
 
-    assignors: by name, the first is the default; called when the first group needs one. check_regex: raises
-    INVALID_REGULAR_EXPRESSION. classic_groups: the service of classic groups, asked for when it is needed.
+    assignors: by name, the first is the default. check_regex: raises
+    INVALID_REGULAR_EXPRESSION. classic_groups: the service of classic groups.
     """
 
     def __init__(
         self,
         environment: GroupEnvironment,
-        assignors: Callable[[], Mapping[str, PartitionAssignor]],
+        assignors: Mapping[str, PartitionAssignor],
         resolver: TopicRegexResolver,
         check_regex: Callable[[str], None],
-        classic_groups: Callable[[], ClassicSuccession],
+        classic_groups: ClassicSuccession,
         *,
         count_rebalance: Callable[[], None] = lambda: None,
         make_member_id: Callable[[], str] = new_member_id,
@@ -80,17 +76,19 @@ class ConsumerGroupService:
         self._check_regex = check_regex
         self._make_member_id = make_member_id
         self._hashes = TopicHashes()
-        self._newest_topics_version = environment.metadata.image.version
+        self._newest_topics_version = 0
         self._timers = ConsumerGroupTimers(environment.clock, environment.timer, self._deadline_over)
         self.changes = ConsumerGroupChanges(environment, self._timers, classic_groups, count_rebalance)
         environment.metadata.subscribe(self._metadata_changed)
+        # Read after that: what is newer is told.
+        self._first_topics_version = environment.metadata.image.version
 
     # -- requests
 
     def heartbeat(self, terms: HeartbeatTerms, on_complete: HeartbeatReply) -> None:
         """A member joins, stays or leaves. Answered at once, or when the replicas have what it changed."""
         try:
-            check_heartbeat(terms, self._assignors())
+            check_heartbeat(terms, self._assignors)
             refused = self._environment.partitions.check(terms.group_id)
             if refused is not ErrorCode.NONE:
                 raise ApiError(refused)
@@ -110,11 +108,6 @@ class ConsumerGroupService:
             on_resolved = partial(self._regexes_resolved, terms.group_id)
             self._resolver.resolve(terms.group_id, outcome.regexes, terms.may_describe, on_resolved)
 
-    @property
-    def is_enabled(self) -> bool:
-        """Whether `group.coordinator.rebalance.protocols` offers consumer groups."""
-        return self._environment.config.consumer.is_enabled
-
     def may_take_long(self, terms: HeartbeatTerms) -> bool:
         """Whether a large group may have to be assigned anew, or an expression compiled; a guess, without a lock."""
         if terms.subscribed_topic_regex:
@@ -133,9 +126,9 @@ class ConsumerGroupService:
         return UpdateContext(
             GroupTopics(environment.metadata.image, self._hashes),
             environment.config.consumer,
-            self._assignors(),
+            self._assignors,
             environment.clock.milliseconds(),
-            self._newest_topics_version,
+            max(self._first_topics_version, self._newest_topics_version),
             self._check_regex,
         )
 

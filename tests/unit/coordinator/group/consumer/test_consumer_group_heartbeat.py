@@ -12,7 +12,7 @@ import pytest
 from barnabas.coordinator.group.consumer.consumer_group_heartbeat import check_heartbeat, heartbeat
 from barnabas.coordinator.group.consumer.consumer_group_member import MemberState
 from barnabas.coordinator.group.consumer.consumer_group_replay import restore_consumer_groups
-from barnabas.coordinator.group.consumer.consumer_group_terms import HeartbeatTerms
+from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatTerms
 from barnabas.coordinator.group.consumer.member_deadline import TimerKind
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.support.consumer_group_coordinator import ASSIGNORS, ConsumerGroupCoordinator, topic_id, topics_of

@@ -21,6 +21,7 @@ from barnabas.coordinator.group.consumer.consumer_group_records import (
 )
 from barnabas.coordinator.group.consumer.consumer_group_replay import replay, restore_consumer_groups
 from barnabas.coordinator.group.group_record import GroupRecord
+from barnabas.coordinator.group.group_records import CONSUMER_GROUP_KINDS
 from barnabas.protocol.errors import DecodeError
 
 TOPIC = bytes.fromhex("01020304050607081112131415161718")
@@ -170,3 +171,7 @@ def test_a_member_of_before_classic_members() -> None:
     group = ConsumerGroup("g")
     replay(group, written.key, written.value[:-4] + b"\0")
     assert group.members["m"] == PLAIN
+
+
+def test_the_loader_knows_the_kinds_before_this_module_is_loaded() -> None:
+    assert set(ConsumerGroupKind) == CONSUMER_GROUP_KINDS

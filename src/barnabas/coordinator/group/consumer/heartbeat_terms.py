@@ -1,0 +1,61 @@
+"""What members of consumer groups say in a heartbeat, and what they are answered (KIP-848).
+
+Terms are made by the handler, answers by `consumer_group_heartbeat`; immutable. The handler imports this at start, so
+it imports nothing of the rest, which is loaded with the first consumer group.
+Kafka: ConsumerGroupHeartbeat{Request,Response}Data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple, TypeAlias
+
+from barnabas.protocol.errors import ErrorCode
+
+MayDescribe: TypeAlias = Callable[[Collection[str]], AbstractSet[str]]
+PartitionEpochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
+"""Topic id -> partition -> the epoch in which the member got it. No topic without a partition."""
+
+
+class HeartbeatTerms(NamedTuple):
+    """A ConsumerGroupHeartbeat. None (and -1 for the timeout, ms): as the member said before.
+
+    needs_member_id: the member has to name itself, since v1. owned: topic id -> partitions. may_describe: which of some
+    topics the member is allowed to see, for regular expressions.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    client_id: str = ""
+    client_host: str = ""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: Collection[str] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Mapping[bytes, AbstractSet[int]] | None = None
+    needs_member_id: bool = False
+    may_describe: MayDescribe = frozenset
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everything is said: so does a member that joins, or that has missed an answer."""
+        return (
+            self.rebalance_timeout_ms != -1
+            and (self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None)
+            and self.owned is not None
+        )
+
+
+class HeartbeatAnswer(NamedTuple):
+    """assignment: None when it is the one that the member knows."""
+
+    error: ErrorCode
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: PartitionEpochs | None = None

@@ -1,0 +1,32 @@
+"""An object that is made when it is first needed, once, whoever asks.
+
+For parts of a broker that many brokers never need: made by a factory that may import their modules. Any thread asks;
+`_lock` is held while the object is made, and not when it is there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class MadeOnce(Generic[T]):
+    """Call it for the object. make: must not ask for the object itself; when it raises, the next call tries again."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: T | None = None
+
+    def __call__(self) -> T:
+        """The object."""
+        made = self._made
+        if made is not None:
+            return made
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made

@@ -1,0 +1,20 @@
+"""A broker starts without what many brokers never need: those modules are loaded when they are first used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+LATER = (
+    "barnabas.broker.consumer_group_coordination",
+    "barnabas.coordinator.group.assignors.built_in",
+    "barnabas.coordinator.group.consumer.consumer_group",
+    "barnabas.coordinator.group.consumer.consumer_group_service",
+    "re2",
+    "prometheus_client",
+)
+
+
+def test_what_a_broker_imports_leaves_consumer_groups_and_extras_for_later() -> None:
+    program = f"import sys, barnabas.broker.broker_server; print(*[name for name in {LATER!r} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == []

@@ -5,7 +5,14 @@ from __future__ import annotations
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_group_record import classic_group_record
 from barnabas.coordinator.group.group_record import GroupRecord
-from barnabas.coordinator.group.group_records import group_key, offset_key, offset_key_prefix, offset_value
+from barnabas.coordinator.group.group_records import (
+    GroupMetadataValue,
+    group_key,
+    group_value,
+    offset_key,
+    offset_key_prefix,
+    offset_value,
+)
 from barnabas.coordinator.group.offset_terms import FetchTerms
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
@@ -136,6 +143,18 @@ def test_what_cannot_be_read_costs_only_itself() -> None:
     write(broker, (b"\x00\x63 of an unknown kind", b"\x00\x00"))
     write(broker, commit_record("t", 2, 1))
     assert broker.restarted().committed() == {("t", 0): 1, ("t", 2): 1}
+
+
+def test_a_group_that_has_a_member_twice_costs_only_itself() -> None:
+    broker = GroupBroker()
+    other = next(
+        f"g{n}" for n in range(9) if broker.partitions.partition_for(f"g{n}") == broker.partitions.partition_for(GROUP)
+    )
+    broker.commit(("t", 0, 1), group=other)
+    member = GroupMetadataValue.MemberMetadata(member_id="m", group_instance_id="i", session_timeout=10_000)
+    value = GroupMetadataValue(protocol_type="consumer", generation=3, protocol="range", members=[member, member])
+    write(broker, (group_key(GROUP), group_value(value)))
+    assert broker.restarted().committed(other) == {("t", 0): 1}
 
 
 def test_while_a_partition_is_loaded_its_groups_say_so_and_others_are_served() -> None:

@@ -11,6 +11,7 @@ from barnabas.coordinator.group.group_records import committed_offset, decoded_f
 from barnabas.coordinator.group.offset_terms import CommitTerms, FetchedOffset, FetchTerms, OffsetToCommit
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker
 from tests.unit.replica.replica_harness import ANOTHER, US
 
@@ -93,6 +94,20 @@ def test_members_commit_in_their_generation_only(broker: GroupBroker) -> None:
     assert broker.commit(("t", 0, 2), member="other", generation=1) == [[ErrorCode.UNKNOWN_MEMBER_ID]]
     assert broker.commit(("t", 0, 2)) == [[ErrorCode.UNKNOWN_MEMBER_ID]]
     assert broker.committed() == {("t", 0): 1}
+
+
+def test_a_commit_is_a_heartbeat(broker: GroupBroker) -> None:
+    with_member(broker)
+    group = broker.table.get(GROUP)
+    assert group is not None
+    assert isinstance(group.membership, ClassicGroup)
+    session = group.membership.members.by_id["m"].session
+    before_ns = session.expires_ns
+    broker.clock.advance(9_000)
+    broker.commit(("t", 0, 1), member="m", generation=2)
+    assert session.expires_ns == before_ns
+    broker.commit(("t", 0, 1), member="m", generation=1)
+    assert session.expires_ns == before_ns + 9_000 * NANOSECONDS_PER_MILLISECOND
 
 
 def test_a_commit_is_seen_when_all_replicas_have_it() -> None:

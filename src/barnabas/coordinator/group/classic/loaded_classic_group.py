@@ -16,6 +16,7 @@ from barnabas.coordinator.group.group_records import (
     decode_record,
     version_of,
 )
+from barnabas.protocol.errors import DecodeError
 from barnabas.runtime.clock import Clock
 
 _REBALANCE_TIMEOUT_SINCE = 1
@@ -34,6 +35,8 @@ def loaded_classic_group(key: bytes, value: bytes, clock: Clock) -> ClassicGroup
     group.state = ClassicState.STABLE if stored.members else ClassicState.EMPTY
     has_rebalance_timeout = version_of(value) >= _REBALANCE_TIMEOUT_SINCE
     for each in stored.members:
+        if each.member_id in group.members.by_id or each.group_instance_id in group.members.static_ids:
+            raise DecodeError(f"the member {each.member_id} ({each.group_instance_id}) is there twice")
         member = ClassicMember(
             each.member_id,
             each.group_instance_id,

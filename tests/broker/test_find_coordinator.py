@@ -84,3 +84,12 @@ def test_metadata_creates_the_topic_with_the_same_settings(own_server: Server) -
         partitions = client.call(wanted, 9, MetadataResponse).topics[0].partitions
         assert len(partitions) == int(SERVER_PROPERTIES["offsets.topic.num.partitions"])
         assert find(client, "a")[0] == ErrorCode.NONE
+
+
+@pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka always has the first one ask again")
+def test_who_asks_first_is_answered_when_the_topic_is_there(own_server: Server) -> None:
+    """librdkafka would ask again after a second only."""
+    own_server.start()
+    with RawClient(own_server) as client:
+        answer = client.call(FindCoordinatorRequest(key="a"), 2, FindCoordinatorResponse)
+        assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, 0)

@@ -135,7 +135,7 @@ def test_a_look_up_by_time_is_left_to_a_handler(timestamp: int, is_long: bool) -
 
 _nobody = cast("Any", None)
 _offsets = OffsetsApi(_nobody, _nobody, _nobody, None)
-_coordinators = FindCoordinatorApi(_nobody, _nobody, _nobody, None)
+_coordinators = FindCoordinatorApi(_nobody, _nobody, _nobody, _nobody, None)
 _members = ClassicGroupsApi(_nobody, None)
 _CommitTopic, _CommitPartition = (
     OffsetCommitRequest.OffsetCommitRequestTopic,

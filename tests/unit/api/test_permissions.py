@@ -156,10 +156,10 @@ class Broker:
         offsets = ListOffsetsApi(manager, clock, self.permissions)
         creation = AutoTopicCreation(admin, metadata, InternalTopicsConfig(50, 1, 1 << 20))
         known = MetadataApi(metadata, creation, lambda: True, self.permissions)
-        coordinator = FindCoordinatorApi(metadata, len, creation, self.permissions)
+        changes = TopicChanges(metadata, self.replicas.timer)
+        coordinator = FindCoordinatorApi(metadata, len, creation, changes, self.permissions)
         ids = InitProducerIdApi(admin, self.permissions)
         cluster = ClusterApi(metadata, self.permissions)
-        changes = TopicChanges(metadata, self.replicas.timer)
         topics = TopicsApi(admin, metadata, changes, lambda: dynamic.settings, self.permissions, deletion_enabled=True)
         return [
             Handler(ApiKey.PRODUCE, 0, 13, produce.produce, produce.error),

@@ -1,9 +1,10 @@
 """FindCoordinator: v0-6.
 
 Brief: it reads the metadata image; the topic whose leaders coordinate is created, on a handler thread, when somebody
-first asks, and clients are told to ask again. v1: key type (KIP-98). v3: flexible. v4: several keys (KIP-699). v6:
-share groups (KIP-932). There are no coordinators of transactions and share groups yet: COORDINATOR_NOT_AVAILABLE, which
-clients retry.
+first asks. He is answered when it has leaders, or, after a second, told to ask again. (Kafka tells him that at once;
+librdkafka asks once a second, so the first consumer of a new broker would wait for one.) v1: key type (KIP-98). v3:
+flexible. v4: several keys (KIP-699). v6: share groups (KIP-932). There are no coordinators of transactions and share
+groups yet: COORDINATOR_NOT_AVAILABLE, which clients retry.
 
 Kafka: KafkaApis.handleFindCoordinatorRequest.
 """
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.request import Request, WorksLong
 from barnabas.api.throttle import mutation_quota
+from barnabas.api.topic_changes import TopicChanges
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
@@ -26,6 +28,7 @@ NO_NODE: Final = -1
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Types of keys (Kafka: CoordinatorType)."""
 SHARE_SINCE: Final = 6
+CREATION_TIMEOUT_MS: Final = 1000
 NEVER_REFUSED: Final = 1 << 15
 """No version has the creation of the topic refused for a quota: it is only counted."""
 MANY_KEYS: Final = 200
@@ -52,11 +55,13 @@ class FindCoordinatorApi:
         metadata: MetadataCache,
         group_partition_for: Callable[[str], int],
         creation: AutoTopicCreation,
+        topic_changes: TopicChanges,
         authorizer: Authorizer | None,
     ) -> None:
         self._metadata = metadata
         self._group_partition_for = group_partition_for
         self._creation = creation
+        self._topic_changes = topic_changes
         self._authorizer = authorizer
 
     def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> None:
@@ -79,8 +84,16 @@ class FindCoordinatorApi:
     def _create_and_answer(
         self, request: Request[FindCoordinatorRequest], keys: list[str], found: list[_Found]
     ) -> None:
-        self._creation.create([GROUP_METADATA_TOPIC], mutation_quota(request, NEVER_REFUSED))
-        request.respond(_answer(request, keys, found))
+        errors = self._creation.create([GROUP_METADATA_TOPIC], mutation_quota(request, NEVER_REFUSED))
+        if errors[GROUP_METADATA_TOPIC] not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            request.respond(_answer(request, keys, found))
+            return
+
+        def answer(_without_leader: frozenset[str]) -> None:
+            request.respond(_answer(request, keys, [self._find(request, key) for key in keys]))
+
+        topics = frozenset([GROUP_METADATA_TOPIC])
+        self._topic_changes.when_led(topics, CREATION_TIMEOUT_MS, request.deferred(answer))
 
     def _find(self, request: Request[FindCoordinatorRequest], key: str) -> _Found:
         kind = request.body.key_type

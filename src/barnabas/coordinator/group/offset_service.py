@@ -21,7 +21,7 @@ from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_log import StoredAppend, StoredFor
-from barnabas.coordinator.group.group_offsets import NewOffset, PartitionKey
+from barnabas.coordinator.group.group_offsets import GroupOffsets, NewOffset, PartitionKey
 from barnabas.coordinator.group.group_record import GroupRecord
 from barnabas.coordinator.group.group_records import (
     LAST_TIMESTAMP,
@@ -203,7 +203,9 @@ class OffsetService:
                 return FetchedOffsets(error)
             if group.membership.state_name == _DEAD:
                 return FetchedOffsets(ErrorCode.NONE, _nothing_committed(terms))
-            return FetchedOffsets(ErrorCode.NONE, _committed(group, terms))
+            committed = _committed(group.offsets, terms)
+        # Decoding takes a while if there are many, and others of the group, on network threads, want the lock.
+        return FetchedOffsets(ErrorCode.NONE, _decoded(committed))
 
     # -- delete
 
@@ -292,27 +294,44 @@ def _nothing_committed(terms: FetchTerms) -> list[tuple[str, list[FetchedOffset]
     return [(topic, list(map(FetchedOffset, partitions))) for topic, partitions in terms.topics or ()]
 
 
-def _committed(group: Group, terms: FetchTerms) -> list[tuple[str, list[FetchedOffset]]]:
-    """What a group, whose lock the caller holds, has committed of what is asked for."""
-    offsets = group.offsets
+def _committed(
+    offsets: GroupOffsets, terms: FetchTerms
+) -> list[tuple[str, list[tuple[int, bytes | ErrorCode | None]]]]:
+    """What a group, whose lock the caller holds, has committed of what is asked for: values as they are kept."""
+    if terms.topics is None and not terms.require_stable:
+        return [(topic, list(offsets.of_topic(topic).items())) for topic in offsets.topics]
     asked = terms.topics
     if asked is None:
         asked = [(topic, list(offsets.of_topic(topic))) for topic in offsets.topics]
     found = []
     for topic, partitions in asked:
         values = offsets.of_topic(topic)
-        answers = []
-        for partition in partitions:
-            value = values.get(partition)
-            if terms.require_stable and offsets.is_unstable(topic, partition):
-                answers.append(FetchedOffset(partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            elif value is None:
-                answers.append(FetchedOffset(partition))
-            else:
-                offset, leader_epoch, metadata, _, _ = committed_offset(value)
-                answers.append(FetchedOffset(partition, offset, leader_epoch, metadata))
-        found.append((topic, answers))
+        of_topic: list[tuple[int, bytes | ErrorCode | None]] = [
+            (
+                partition,
+                ErrorCode.UNSTABLE_OFFSET_COMMIT
+                if terms.require_stable and offsets.is_unstable(topic, partition)
+                else values.get(partition),
+            )
+            for partition in partitions
+        ]
+        found.append((topic, of_topic))
     return found
+
+
+def _decoded(
+    committed: Iterable[tuple[str, list[tuple[int, bytes | ErrorCode | None]]]],
+) -> list[tuple[str, list[FetchedOffset]]]:
+    return [(topic, [_fetched(partition, value) for partition, value in values]) for topic, values in committed]
+
+
+def _fetched(partition: int, value: bytes | ErrorCode | None) -> FetchedOffset:
+    if value is None:
+        return FetchedOffset(partition)
+    if isinstance(value, ErrorCode):
+        return FetchedOffset(partition, error=value)
+    offset, leader_epoch, metadata, _, _ = committed_offset(value)
+    return FetchedOffset(partition, offset, leader_epoch, metadata)
 
 
 def _is_consumer_group(membership: Membership) -> TypeGuard[ConsumerGroup]:

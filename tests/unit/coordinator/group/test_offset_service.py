@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator.group import offset_service
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_member import ClassicMember
 from barnabas.coordinator.group.classic.classic_states import ClassicState
-from barnabas.coordinator.group.group_records import committed_offset, decoded_for_people
+from barnabas.coordinator.group.group_records import CommittedOffset, committed_offset, decoded_for_people
 from barnabas.coordinator.group.offset_terms import CommitTerms, FetchedOffset, FetchTerms, OffsetToCommit
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
+from barnabas.runtime.lock_order import check_no_lock_held
 from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker
 from tests.unit.replica.replica_harness import ANOTHER, US
 
@@ -56,6 +58,18 @@ def test_fetch_answers_in_the_order_of_the_question_and_knows_what_is_not_commit
     unknown = broker.offsets.fetch_offsets(FetchTerms("nobody", [("t", [0])]))
     assert unknown == (NONE, [("t", [FetchedOffset(0)])])
     assert broker.offsets.fetch_offsets(FetchTerms("nobody", None)) == (NONE, [])
+
+
+def test_what_was_committed_is_decoded_without_the_lock(broker: GroupBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decoded(value: bytes) -> CommittedOffset:
+        check_no_lock_held("decoding an offset")
+        return committed_offset(value)
+
+    broker.commit(("t", 1, 7))
+    monkeypatch.setattr(offset_service, "committed_offset", decoded)
+    assert broker.committed() == {("t", 1): 7}
+    found = broker.offsets.fetch_offsets(FetchTerms(GROUP, [("t", [1])], require_stable=True))
+    assert found == (NONE, [("t", [FetchedOffset(1, 7)])])
 
 
 def test_who_does_not_coordinate_says_so() -> None:

@@ -184,12 +184,17 @@ class GroupOffsets:
 
     # -- removing
 
-    def remove(self, topic: str, partition: int) -> bool:
+    def remove(self, topic: str, partition: int, position: int = -1) -> bool:
         """Forget what is committed of a partition, also inside transactions; False if there was nothing.
 
-        What waits for replicas stays. Kafka: GroupMetadata.removeOffsets.
+        position: of the tombstone in the log: what waits for replicas and lies before it will not count, nor would it
+        for a coordinator that loads the group. Kafka: GroupMetadata.removeOffsets.
         """
         key = (topic, partition)
+        if self._waiting is not None and key in self._waiting:
+            if self._later is None:
+                self._later = {}
+            self._later[key] = position
         found = False
         for producer_id, transactional in list((self._transactional or {}).items()):
             found |= transactional.pop(key, None) is not None

@@ -266,7 +266,7 @@ def remove_offsets(
     stored = environment.log.append(group.partition, records, StoredFor.OFFSETS)
     if stored.position >= 0:
         for topic, partition in found:
-            offsets.remove(topic, partition)
+            offsets.remove(topic, partition, stored.position)
         remove_if_useless(environment, group)
     return stored
 

@@ -234,3 +234,18 @@ def test_an_open_transaction_makes_its_partitions_unstable(broker: GroupBroker) 
     unstable = FetchedOffset(0, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert broker.offsets.fetch_offsets(stable).topics == [("t", [unstable, FetchedOffset(1, 1)])]
     assert broker.committed() == {("t", 0): 1, ("t", 1): 1}
+
+
+def test_a_deletion_that_lies_behind_a_waiting_commit_in_the_log_counts() -> None:
+    broker = GroupBroker(lead=False)
+    broker.lead(isr=(US, ANOTHER))
+    broker.commit(("t", 0, 1), ("t", 1, 1))
+    broker.follow()
+    waiting = broker.commit(("t", 0, 2))
+    answers: list[object] = []
+    broker.offsets.delete_offsets(GROUP, [("t", 0)], lambda *answer: answers.append(answer))
+    later = broker.commit(("t", 1, 3))
+    broker.follow()
+    assert (waiting, answers, later) == ([[NONE]], [(NONE, [NONE])], [[NONE]])
+    assert broker.committed() == {("t", 1): 3}
+    assert broker.restarted().committed() == {("t", 1): 3}

@@ -98,6 +98,8 @@ class Consumer:
                 self._waiting,
                 exclude_internal_topics=config.exclude_internal_topics,
             )
+        self._raised_version = -1
+        """The update of metadata whose topics' errors were raised."""
         self._closed = False
 
     # -- what to read ------------------------------------------------------------------------------------------------
@@ -403,10 +405,15 @@ class Consumer:
         self._resetter.reset()
 
     def _raise_topic_errors(self) -> None:
-        cluster = self._client.metadata.cluster
-        for topic in cluster.topic_errors:
+        """Once for each update of the metadata, so that a caller who goes on gets the records of other topics."""
+        metadata = self._client.metadata
+        version = metadata.update_version
+        if version == self._raised_version:
+            return
+        self._raised_version = version
+        for topic in metadata.cluster.topic_errors:
             if topic in self._subscriptions.metadata_topics:
-                self._client.metadata.raise_topic_error(topic)
+                metadata.raise_topic_error(topic)
 
 
 def _make_client(

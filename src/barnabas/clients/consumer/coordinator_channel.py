@@ -30,8 +30,10 @@ from barnabas.clients.consumer.group_requests import RequestTerms, find_coordina
 from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected, error_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.classic_groups import LeaveGroupRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse
 from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.offsets import OffsetCommitRequest
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
@@ -41,6 +43,8 @@ from barnabas.rpc.node import Node
 _log = logging.getLogger(__name__)
 
 _LONGEST_POLL_MS = 60_000
+_AWAITED_AT_CLOSE = (OffsetCommitRequest, LeaveGroupRequest)
+"""What still matters to the group when the consumer has gone."""
 
 
 class CoordinatorCall:
@@ -70,6 +74,11 @@ class CoordinatorCall:
         self.done = False
         self.result: Any = None
         self.error: Exception | None = None
+
+    @property
+    def is_awaited_at_close(self) -> bool:
+        """Whether a close waits for the answer."""
+        return issubclass(self.terms.message_class, _AWAITED_AT_CLOSE)
 
     def finish(self, result: Any = None, error: Exception | None = None) -> None:
         """Once; under the lock."""
@@ -134,7 +143,7 @@ class CoordinatorChannel:
         self._on_progress = on_progress
         self._user: ChannelUser | None = None
         self._waiting: deque[CoordinatorCall] = deque()
-        self._in_flight = 0
+        self._awaited_in_flight = 0
         self._coordinator: Node | None = None
         self._looking_up = False
         self._failed_lookups = 0
@@ -176,10 +185,16 @@ class CoordinatorChannel:
         return self._network.now_ms()
 
     def close(self, timeout_ms: int) -> None:
-        """Send what is waiting and await the answers, for so long at most; then end the thread. Idempotent."""
+        """Send the commits and LeaveGroup that wait, and await their answers, for so long at most; then end the thread.
+
+        What else waits is dropped: nobody is there any more to join, say. Idempotent.
+        """
         with self.lock:
             if self._closing_until_ms is None:
                 self._closing_until_ms = self.now_ms() + timeout_ms
+                for call in [each for each in self._waiting if not each.is_awaited_at_close]:
+                    self.withdraw(call)
+                    call.finish(error=ClientClosed("This consumer has already been closed."))
             thread = self._thread
         self._network.wakeup()
         if thread is None:
@@ -202,6 +217,11 @@ class CoordinatorChannel:
             return False
         self.send(call)
         return True
+
+    def withdraw(self, call: CoordinatorCall) -> None:
+        """Drop a call that has not been sent; who made it does not want to hear of it. Under the lock."""
+        if call in self._waiting:
+            self._waiting.remove(call)
 
     @property
     def coordinator(self) -> Node | None:
@@ -243,7 +263,7 @@ class CoordinatorChannel:
         with self.lock:
             if self._closing_until_ms is None:
                 return True
-            is_idle = not self._waiting and not self._in_flight
+            is_idle = not self._waiting and not self._awaited_in_flight
             return not is_idle and self.now_ms() < self._closing_until_ms
 
     def run_once(self) -> None:
@@ -315,10 +335,10 @@ class CoordinatorChannel:
             call.finish(error=error)
             self._on_progress()
         else:
-            self._in_flight += 1
+            self._awaited_in_flight += call.is_awaited_at_close
 
     def _handle_answer(self, call: CoordinatorCall, response: ClientResponse) -> None:
-        self._in_flight -= 1
+        self._awaited_in_flight -= call.is_awaited_at_close
         if response.version_error is not None:
             call.finish(error=response.version_error)
         elif response.body is None:

@@ -58,10 +58,12 @@ class RebalancePhase(Enum):
 class Rebalance:
     """One attempt to join the next generation. Guarded by the channel's lock."""
 
-    __slots__ = ("answer", "assignment", "error", "generation", "phase", "retry_at_once")
+    __slots__ = ("answer", "assignment", "call", "error", "generation", "phase", "retry_at_once")
 
     def __init__(self) -> None:
         self.phase = RebalancePhase.JOINING
+        self.call: CoordinatorCall | None = None
+        """JoinGroup, then SyncGroup."""
         self.generation = Generation()
         self.answer: JoinGroupResponse | None = None
         self.assignment = b""
@@ -103,15 +105,14 @@ class GroupMember:
         sent = membership.generation
         # The coordinator answers when all members have come, or the rebalance timeout ends.
         timeout_ms = max(self._config.request_timeout_ms, self._config.max_poll_interval_ms + _JOIN_LAPSE_MS)
-        self._channel.send(
-            CoordinatorCall(
-                group_requests.join_group(self._config, sent.member_id, protocols, membership.rejoin_reason),
-                lambda body: self._handle_join(rebalance, sent, body),
-                now_ms + FOREVER_MS,
-                timeout_ms=min(timeout_ms, FOREVER_MS),
-                on_done=lambda call: self._fail_rebalance(rebalance, call),
-            )
+        rebalance.call = CoordinatorCall(
+            group_requests.join_group(self._config, sent.member_id, protocols, membership.rejoin_reason),
+            lambda body: self._handle_join(rebalance, sent, body),
+            now_ms + FOREVER_MS,
+            timeout_ms=min(timeout_ms, FOREVER_MS),
+            on_done=lambda call: self._fail_rebalance(rebalance, call),
         )
+        self._channel.send(rebalance.call)
 
     def sync(self, rebalance: Rebalance, assignments: Mapping[str, bytes], now_ms: int) -> None:
         """Send SyncGroup: with everybody's assignment as leader, with none as follower."""
@@ -121,14 +122,13 @@ class GroupMember:
             return
         rebalance.phase = RebalancePhase.SYNCING
         sent = rebalance.generation
-        self._channel.send(
-            CoordinatorCall(
-                group_requests.sync_group(self._config, sent, assignments),
-                lambda body: self._handle_sync(rebalance, sent, body),
-                now_ms + self._config.request_timeout_ms,
-                on_done=lambda call: self._fail_rebalance(rebalance, call),
-            )
+        rebalance.call = CoordinatorCall(
+            group_requests.sync_group(self._config, sent, assignments),
+            lambda body: self._handle_sync(rebalance, sent, body),
+            now_ms + self._config.request_timeout_ms,
+            on_done=lambda call: self._fail_rebalance(rebalance, call),
         )
+        self._channel.send(rebalance.call)
 
     def leave(self, reason: str, now_ms: int) -> CoordinatorCall | None:
         """Tell the coordinator, unless this is a static member, and forget the membership.
@@ -151,6 +151,8 @@ class GroupMember:
             if not self._channel.send_last(call):
                 call = None
         membership.reset("consumer pro-actively leaving the group")
+        if self.rebalance is not None and self.rebalance.call is not None:
+            self._channel.withdraw(self.rebalance.call)  # sent later, it would make a member that nobody is
         self.rebalance = None
         return call
 

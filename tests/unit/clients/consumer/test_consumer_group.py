@@ -353,6 +353,53 @@ def test_an_assignor_that_fails_does_not_keep_the_assignment_from_being_taken_ov
     assert consumer.assignment() == {TP0}
 
 
+def test_who_leaves_before_the_coordinator_is_found_does_not_join_afterwards() -> None:
+    group = ScriptedGroup({"t": [0]})
+    group.group_errors[ApiKey.FIND_COORDINATOR] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 4
+    consumer = group.consumer()
+    consumer.subscribe(["t"])
+    consumer.poll(20)
+    consumer.unsubscribe()
+    consumer.commit_sync({TP0: OffsetAndMetadata(1)})
+    assert group.committed["t", 0][0] == 1, "the coordinator was found"
+    assert not group.sent(ApiKey.JOIN_GROUP)
+
+
+def test_a_close_does_not_wait_for_a_coordinator_that_has_nothing_to_hear() -> None:
+    waited = []
+    for is_member in (True, False):
+        group = ScriptedGroup({"t": [0]})
+        group.silent.add(ApiKey.FIND_COORDINATOR)
+        consumer = group.consumer()
+        if is_member:
+            consumer.subscribe(["t"])
+        else:
+            consumer.assign([TP0])
+        consumer.poll(20)
+        channel = consumer._coordinator.channel  # type: ignore[union-attr]
+        assert channel._waiting, "JoinGroup, or OffsetFetch"
+        consumer.close()
+        waited.append(channel._is_running())
+    assert waited == [False, False]
+
+
+def test_a_topic_that_may_not_be_read_does_not_stop_the_others() -> None:
+    group = ScriptedGroup({"t": [0]})
+    group.cluster.logs["t", 0] = batch(0, [b"a"])
+    group.cluster.topics["secret"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    consumer = group.consumer()
+    consumer.subscribe(["t", "secret"])
+    outcomes: list[Any] = []
+    for _ in range(100):
+        try:
+            outcomes += [record.value for record in consumer.poll(20)]
+        except ApiError as error:
+            outcomes.append(error.code)
+    assert outcomes[0] is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert outcomes[-1] == b"a", "a caller who goes on gets what may be read"
+    assert len(outcomes) <= 1 + len(group.sent(ApiKey.METADATA)), "once for each answer"
+
+
 def test_choices_exclude_each_other_and_need_a_group() -> None:
     group = ScriptedGroup({"t": [0]})
     consumer = group.consumer()

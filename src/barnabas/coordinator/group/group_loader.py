@@ -164,19 +164,19 @@ class GroupLoader:
         started_ns = environment.clock.nanoseconds()
         replay = PartitionReplay()
         groups: list[Group] = []
-        try:
-            yield from self._read(partition, leader_epoch, replay)
-            yield from self._make_groups(partition, replay, groups)
-        except Exception:
-            # As Kafka does: what could be read is served, and members that are missing join again.
-            logger.exception("Loading groups from %s-%d failed", GROUP_METADATA_TOPIC, partition)
+        for step in (self._read(partition, leader_epoch, replay), self._make_groups(partition, replay, groups)):
+            try:
+                yield from step
+            except Exception:
+                # What could be read is served: consumers go on from older offsets rather than from none.
+                logger.exception("Loading groups from %s-%d failed", GROUP_METADATA_TOPIC, partition)
         for first in range(0, len(groups), GROUPS_PER_STEP):
             if not environment.partitions.is_loading_in(partition, leader_epoch):
                 break
             some = groups[first : first + GROUPS_PER_STEP]
             environment.table.add_loaded(some)
             for group in some:
-                self._service_of(group.membership.group_type).restored(group)
+                self._take_over(group)
             yield
         if not environment.partitions.end_loading(partition, leader_epoch):
             self._drop(groups)
@@ -194,6 +194,13 @@ class GroupLoader:
             took_ms,
             replay.record_count,
         )
+
+    def _take_over(self, group: Group) -> None:
+        """Should that fail, the group's members are not watched; all other groups are as good as before."""
+        try:
+            self._service_of(group.membership.group_type).restored(group)
+        except Exception:
+            logger.exception("Taking over the members of group %s failed", group.group_id)
 
     def _read(self, partition: int, leader_epoch: int, replay: PartitionReplay) -> Iterator[None]:
         log = self._partition_or_error(GROUP_METADATA_TOPIC, partition).log
@@ -224,7 +231,7 @@ class GroupLoader:
         transactional = replay.transactional()
         offsets_by_group = replay.groups
         for group_id in [*offsets_by_group, *(each for each in transactional if each not in offsets_by_group)]:
-            name = group_id.decode()
+            name = group_id.decode(errors="replace")  # as Java does
             offsets = GroupOffsets(offsets_by_group.pop(group_id, None), transactional.get(group_id))
             groups.append(table.new_group(name, partition, offsets, memberships.pop(name, None)))
             if not len(groups) % GROUPS_PER_STEP:

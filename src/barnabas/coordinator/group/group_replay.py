@@ -90,7 +90,10 @@ class PartitionReplay:
         """
         position = 0
         while True:
-            position, next_offset, is_full_step = self._take_plain_batches(buffer, position)
+            try:
+                position, next_offset, is_full_step = self._take_plain_batches(buffer, position)
+            except (IndexError, struct.error, UnicodeDecodeError):
+                next_offset, is_full_step = -1, False  # one of them cannot be read: each for itself
             if next_offset >= 0:
                 yield next_offset
             if is_full_step:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.coordinator.group import group_loader
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_group_record import classic_group_record
+from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_record import GroupRecord
 from barnabas.coordinator.group.group_records import (
     GroupMetadataValue,
@@ -13,19 +19,21 @@ from barnabas.coordinator.group.group_records import (
     offset_key_prefix,
     offset_value,
 )
+from barnabas.coordinator.group.group_replay import PartitionReplay
 from barnabas.coordinator.group.offset_terms import FetchTerms
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
 from barnabas.records.end_transaction_marker import EndTransactionMarker
+from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.log_append_info import AppendOrigin
-from tests.unit.coordinator.group.offset_harness import GROUP, PARTITIONS, GroupBroker
+from tests.unit.coordinator.group.offset_harness import GROUP, PARTITIONS, GroupBroker, RecordedService
 from tests.unit.replica.replica_harness import ANOTHER, US
 
 
-def commit_record(topic: str, partition: int, offset: int | None) -> tuple[bytes, bytes | None]:
-    key = offset_key(offset_key_prefix(GROUP), topic.encode(), partition)
+def commit_record(topic: str, partition: int, offset: int | None, errors: str = "strict") -> tuple[bytes, bytes | None]:
+    key = offset_key(offset_key_prefix(GROUP), topic.encode(errors=errors), partition)
     return key, None if offset is None else offset_value(offset, -1, "", 1_700_000_000_000)
 
 
@@ -141,8 +149,22 @@ def test_what_cannot_be_read_costs_only_itself() -> None:
     write(broker, (group_key(GROUP), b"\x00\x03nonsense"))
     write(broker, (commit_record("t", 1, 1)[0], b"\x00\x63 of version 99"))
     write(broker, (b"\x00\x63 of an unknown kind", b"\x00\x00"))
+    key, value = commit_record("\udcff", 1, 1, errors="surrogateescape")  # bytes that are no UTF-8
+    write(broker, (key, value))
     write(broker, commit_record("t", 2, 1))
     assert broker.restarted().committed() == {("t", 0): 1, ("t", 2): 1}
+
+
+def test_what_was_read_before_a_failure_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    class FailingReplay(PartitionReplay):
+        def replay(self, buffer: bytes) -> Iterator[int]:
+            yield from super().replay(buffer)
+            raise CorruptRecord("no more")
+
+    broker = GroupBroker()
+    broker.commit(("t", 0, 1))
+    monkeypatch.setattr(group_loader, "PartitionReplay", FailingReplay)
+    assert broker.restarted().committed() == {("t", 0): 1}
 
 
 def test_a_group_that_has_a_member_twice_costs_only_itself() -> None:
@@ -155,6 +177,20 @@ def test_a_group_that_has_a_member_twice_costs_only_itself() -> None:
     value = GroupMetadataValue(protocol_type="consumer", generation=3, protocol="range", members=[member, member])
     write(broker, (group_key(GROUP), group_value(value)))
     assert broker.restarted().committed(other) == {("t", 0): 1}
+
+
+def test_a_group_that_cannot_be_taken_over_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def restored(self: RecordedService, group: Group) -> None:
+        raise RuntimeError(group.group_id)
+
+    broker = GroupBroker()
+    groups = [f"group-{number}" for number in range(60)]
+    for group in groups:
+        broker.commit(("t", 0, 1), group=group)
+    monkeypatch.setattr(RecordedService, "restored", restored)
+    again = broker.restarted()
+    assert {again.partitions.check(group) for group in groups} == {ErrorCode.NONE}
+    assert again.committed("group-1") == {("t", 0): 1}
 
 
 def test_while_a_partition_is_loaded_its_groups_say_so_and_others_are_served() -> None:

@@ -197,8 +197,11 @@ def committed_offset(value: bytes) -> CommittedOffset:
 
 
 def commit_times(value: bytes) -> tuple[int, int]:
-    """When an offset was committed and when it expires (-1: by the broker's settings), without the rest of it."""
-    if value[:2] == b"\x00\x03":
+    """When an offset was committed and when it expires (-1: by the broker's settings), without the rest of it.
+
+    Raises DecodeError.
+    """
+    if value[:2] == b"\x00\x03" and len(value) >= _PLAIN_VALUE.size:
         return _TIMESTAMP.unpack_from(value, len(value) - _TIMESTAMP.size)[0], NO_TIMESTAMP
     decoded = committed_offset(value)
     return decoded.commit_timestamp_ms, decoded.expire_timestamp_ms

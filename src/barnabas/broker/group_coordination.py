@@ -105,7 +105,7 @@ def build_group_coordinator(
     offsets, expiry = OffsetService(environment, removed), OffsetExpiry(environment, removed)
     admin = GroupAdminService(environment, classic.removed)
     coordinator = GroupCoordinator(
-        environment, loader, offsets, expiry, classic, lambda: consumer_groups().service, admin
+        environment, loader, offsets, expiry, classic, MadeOnce(lambda: consumer_groups().service), admin
     )
     registry.family(_metrics_of(coordinator, rebalances))
     replicas.leadership_listeners.add(coordinator.leadership_changed)

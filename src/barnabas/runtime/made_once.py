@@ -21,6 +21,11 @@ class MadeOnce(Generic[T]):
         self._lock = threading.Lock()
         self._made: T | None = None
 
+    @property
+    def is_made(self) -> bool:
+        """Whether asking for it takes no time any more."""
+        return self._made is not None
+
     def __call__(self) -> T:
         """The object."""
         made = self._made

@@ -1,15 +1,16 @@
 """ConsumerGroupHeartbeat: v0-1 (KIP-848). ConsumerGroupDescribe is in `group_admin`.
 
-Brief: of a heartbeat mostly nothing follows but a deadline that moves. If a large group may have to be assigned anew, a
-handler thread does it. v1: regular expressions; a member makes its own id. Needs READ on the group, and DESCRIBE on
-every topic that is named; topics that a regular expression matches are left out where that is not allowed.
+Brief: of a heartbeat mostly nothing follows but a deadline that moves. If a large group may have to be assigned anew,
+or the service is not made yet, a handler thread does it. v1: regular expressions; a member makes its own id. Needs READ
+on the group, and DESCRIBE on every topic that is named; topics that a regular expression matches are left out where
+that is not allowed.
 
 Kafka: KafkaApis.handleConsumerGroupHeartbeat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from barnabas.api.request import Request, WorksLong
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from barnabas.runtime.made_once import MadeOnce
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
@@ -28,7 +30,7 @@ MEMBER_MAKES_ITS_ID_SINCE = 1
 class ConsumerGroupsApi:
     """Members of consumer groups. groups: their service, made when the first heartbeat comes; None: there are none."""
 
-    def __init__(self, groups: Callable[[], ConsumerGroupService] | None, authorizer: Authorizer | None) -> None:
+    def __init__(self, groups: MadeOnce[ConsumerGroupService] | None, authorizer: Authorizer | None) -> None:
         self._groups = groups
         self._authorizer = authorizer
 
@@ -37,14 +39,14 @@ class ConsumerGroupsApi:
         if self._groups is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         self._check_permission(request)
-        groups, terms = self._groups(), self._terms(request)
-        if request.brief and groups.may_take_long(terms):
+        terms = self._terms(request)
+        if request.brief and (not self._groups.is_made or self._groups().may_take_long(terms)):
             raise WorksLong
 
         def answer(told: HeartbeatAnswer) -> None:
             request.respond(_response(told))
 
-        groups.heartbeat(terms, request.deferred(answer))
+        self._groups().heartbeat(terms, request.deferred(answer))
 
     @staticmethod
     def heartbeat_error(

@@ -6,7 +6,7 @@ and owns nothing: each service says what guards it. Kafka: GroupCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
@@ -17,6 +17,7 @@ from barnabas.coordinator.group.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offset_service import OffsetService
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.replica.leadership_changes import LeadershipChange
+from barnabas.runtime.made_once import MadeOnce
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
@@ -32,7 +33,7 @@ class GroupCoordinator:
         offsets: OffsetService,
         expiry: OffsetExpiry,
         classic: ClassicGroupService,
-        consumer: Callable[[], ConsumerGroupService],
+        consumer: MadeOnce[ConsumerGroupService],
         admin: GroupAdminService,
     ) -> None:
         self.environment = environment

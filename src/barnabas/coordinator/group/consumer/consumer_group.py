@@ -61,6 +61,8 @@ class ConsumerGroup:
         self.target: dict[str, Assignment] = {}
         self.target_owners: dict[bytes, dict[int, str]] = {}
         """Topic id -> partition -> who shall have it."""
+        self.target_size = 0
+        """How many partitions are in the targets of all members."""
         self._partition_epochs: dict[bytes, dict[int, int]] = {}
         self._server_assignors: Counter[str] = Counter()
         self._classic_members = 0
@@ -268,6 +270,7 @@ class ConsumerGroup:
         for topic_id in {**old, **new}:
             owners = self.target_owners.setdefault(topic_id, {})
             before, after = old.get(topic_id, frozenset()), new.get(topic_id, frozenset())
+            self.target_size += len(after) - len(before)
             for number in before - after:
                 # The record of who has got it meanwhile may have been replayed before this one.
                 if owners.get(number) == member_id:

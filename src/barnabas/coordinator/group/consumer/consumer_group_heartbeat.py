@@ -165,6 +165,9 @@ def _member(update: ConsumerGroupUpdate, terms: HeartbeatTerms) -> ConsumerGroup
             f"Static member {terms.member_id} with instance id {terms.instance_id} cannot join the group because the "
             f"instance id is owned by {existing.member_id} member.",
         )
+    if terms.member_id != existing.member_id and terms.member_id in group.members:
+        # What it was to have under its own name would be nobody's. (Kafka lets it in, and loses that.)
+        raise _invalid(f"MemberId {terms.member_id} is another member of the group.")
     return update.replace_static_member(existing, terms.member_id)
 
 

@@ -11,7 +11,7 @@ Kafka: GroupCoordinatorService and GroupMetadataManager, as far as they are abou
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 MANY_MEMBERS: Final = 20
 MANY_TOPICS: Final = 20
+MANY_PARTITIONS: Final = 500
 """A group that has more is not assigned on a network thread."""
 HeartbeatReply = Callable[[HeartbeatAnswer], None]
 
@@ -112,13 +113,22 @@ class ConsumerGroupService:
         """Whether a large group may have to be assigned anew, or an expression compiled; a guess, without a lock."""
         if terms.subscribed_topic_regex:
             return True  # some take 30 ms
+        image = self._environment.metadata.image
         group = self._environment.table.get(terms.group_id)
         membership = None if group is None else group.membership
-        if membership is None or not isinstance(membership, ConsumerGroup):
+        if _are_many(terms.subscribed_topic_names or (), image):
+            return True
+        if isinstance(membership, ClassicGroup):
+            return len(membership.members) > MANY_MEMBERS  # to be upgraded
+        if not isinstance(membership, ConsumerGroup):
             return False
-        is_large = len(membership.members) > MANY_MEMBERS or len(membership.target_owners) > MANY_TOPICS
         is_quiet = not terms.is_full and terms.member_epoch > 0 and terms.subscribed_topic_names is None
-        return is_large and (not is_quiet or membership.group_epoch > membership.assignment_epoch)
+        is_current = membership.checked_image is image and membership.group_epoch <= membership.assignment_epoch
+        return not (is_quiet and is_current) and (
+            len(membership.members) > MANY_MEMBERS
+            or len(membership.topics.by_name) + len(membership.topics.by_regex) > MANY_TOPICS
+            or membership.target_size > MANY_PARTITIONS
+        )
 
     def context(self) -> UpdateContext:
         """What the pure modules need to know of the world at this moment."""
@@ -265,3 +275,11 @@ class ConsumerGroupService:
     def _metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         if old.topics is not new.topics and not new.topics.keys() <= old.topics.keys():
             self._newest_topics_version = new.version
+
+
+def _are_many(topics: Collection[str], image: MetadataImage) -> bool:
+    """Whether it takes long to assign these topics."""
+    if len(topics) > MANY_TOPICS:
+        return True
+    found = (image.topics.get(name) for name in topics)
+    return sum(len(topic.partitions) for topic in found if topic is not None) > MANY_PARTITIONS

@@ -125,6 +125,31 @@ def test_a_static_member_comes_back_to_what_it_had(coordinator: ConsumerGroupCoo
         coordinator.beat("a", 3, instance_id="three")
 
 
+def test_a_member_that_becomes_another_instance_leaves_none_behind(coordinator: ConsumerGroupCoordinator) -> None:
+    coordinator.join("a", instance_id="one")
+    coordinator.join("a", instance_id="two")
+    assert coordinator.group.static_members == {"two": "a"}
+    coordinator.leave("a", -1, "two")
+    assert coordinator.join("b", instance_id="one").error is ErrorCode.NONE
+
+
+def test_nobody_takes_the_place_of_two_members(coordinator: ConsumerGroupCoordinator) -> None:
+    """The target of one of them would be nobody's."""
+    coordinator.join("a", instance_id="one")
+    coordinator.join("b")
+    coordinator.leave("a", -2, "one")
+    with refused(ErrorCode.INVALID_REQUEST, "another member"):
+        coordinator.join("b", instance_id="one")
+
+
+def test_a_group_without_members_keeps_no_metadata(coordinator: ConsumerGroupCoordinator) -> None:
+    coordinator.join("a")
+    group = coordinator.group
+    assert [group.checked_image, group.target_size] == [coordinator.image, 6]
+    coordinator.leave("a")
+    assert [group.checked_image, group.target_size] == [None, 0]
+
+
 def test_a_member_that_leaves_makes_room(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
     coordinator.join("b")

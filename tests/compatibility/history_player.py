@@ -15,8 +15,14 @@ from typing import Any, Final
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_response_header, response_header_version
+from barnabas.protocol.messages.classic_groups import JoinGroupResponse, SyncGroupResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.protocol.messages.group_admin import ListGroupsRequest, ListGroupsResponse
+from barnabas.protocol.messages.group_admin import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from barnabas.protocol.messages.message import Message
 from tests.support.raw_client import SECONDS, ConnectionClosed, RawClient
 from tests.support.server_process import ServerProcess
@@ -24,6 +30,10 @@ from tests.support.server_process import ServerProcess
 WAIT_SECONDS: Final = 1.1
 """What a step "wait" waits: longer than the short rebalance time-out."""
 REBALANCE_MS: Final = 700
+PATIENCE_SECONDS: Final = 5.0
+"""For the answer to a request that waits for nobody: it comes, however busy the machine."""
+SOME_OF_EVERY_PARTITION: Final = [f"group-{number}" for number in range(1000)]
+"""Ids of groups, as many that some belong to each partition of the topic of offsets."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +106,18 @@ class HistoryPlayer(ABC):
             each.is_repeated |= (each.actor, each.answer) == (step.actor, answer)
         label = f"{self._step} {step.kind} {step.actor}"
         self._waiting.append(_Waiting(label, step.actor, client, answer, step.version))
-        return self._answers()
+        may_wait = answer is JoinGroupResponse or answer is SyncGroupResponse
+        return self._answers(awaited=None if may_wait else self._waiting[-1])
 
-    def _answers(self, at_least_seconds: float = 0.0) -> list[str]:
+    def _answers(self, at_least_seconds: float = 0.0, *, awaited: _Waiting | None = None) -> list[str]:
         told = []
-        last = time.monotonic()
-        until = last + at_least_seconds
-        while self._waiting and (left := max(until, last + self._settle_seconds) - time.monotonic()) > 0:
+        begun = last = time.monotonic()
+        until = begun + at_least_seconds
+        while self._waiting:
+            is_late = any(each is awaited for each in self._waiting)
+            end = max(until, begun + PATIENCE_SECONDS if is_late else 0.0, last + self._settle_seconds)
+            if (left := end - time.monotonic()) <= 0:
+                break
             ready, _, _ = select.select([each.client.socket for each in self._waiting], [], [], left)
             for each in [each for each in self._waiting if each.client.socket in ready]:
                 self._waiting.remove(each)
@@ -139,7 +154,9 @@ def wait_for_coordinator(server: ServerProcess) -> None:
         while True:
             found = client.call(FindCoordinatorRequest("any"), 1, FindCoordinatorResponse)
             listed = client.call(ListGroupsRequest(), 1, ListGroupsResponse)
-            if found.error_code == listed.error_code == ErrorCode.NONE:
+            described = client.call(DescribeGroupsRequest(SOME_OF_EVERY_PARTITION), 1, DescribeGroupsResponse)
+            errors = {found.error_code, listed.error_code, *(group.error_code for group in described.groups)}
+            if errors == {ErrorCode.NONE}:
                 return
-            assert time.monotonic() < deadline, (found, listed)
+            assert time.monotonic() < deadline, errors
             time.sleep(0.05)

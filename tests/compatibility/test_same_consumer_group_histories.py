@@ -2,6 +2,9 @@
 
 As in `test_same_group_histories`. Kafka 4.3 may put an assignment off by a second (KIP-1263), which would make every
 history a matter of time: here it assigns at once, as earlier releases and we do.
+
+Who gets what depends on the ids of topics and of classic members, which each broker draws for itself. Every attempt at
+a history is made with other ids: where Kafka does not give itself the same answers, ours cannot be expected to.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ HISTORIES = int(os.environ.get("BARNABAS_GROUP_HISTORIES", "40"))
 STEPS = 24
 SETTLE_SECONDS = (0.03, 0.03, 0.1, 0.1, 0.1, 0.1, 0.1)
 """One attempt each; later ones wait longer for answers to come."""
-PREFIX = "histories-"
+PREFIXES = [f"histories{attempt}-" for attempt, _ in enumerate(SETTLE_SECONDS)]
+"""Of the topics of each attempt."""
 PROPERTIES = {"group.consumer.migration.policy": "bidirectional", "group.initial.rebalance.delay.ms": "0"}
 
 
@@ -42,8 +46,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerPro
         for server in both:
             server.start()
             with RawClient(server) as client:
-                for name, partitions in TOPICS.items():
-                    client.create_topic(PREFIX + name, partitions)
+                for prefix in PREFIXES:
+                    for name, partitions in TOPICS.items():
+                        client.create_topic(prefix + name, partitions)
             wait_for_coordinator(server)
         yield list(both)
     finally:
@@ -54,26 +59,43 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerPro
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + HISTORIES))
 def test_same_answers(servers: list[ServerProcess], seed: int) -> None:
     history = make_history(seed, STEPS)
-    difference = ""
-    for settle_seconds in SETTLE_SECONDS:
-        difference = difference_between(servers, history, seed, settle_seconds)
-        if not difference:
+    attempts: list[Attempt] = []
+    for prefix, settle_seconds in zip(PREFIXES, SETTLE_SECONDS, strict=True):
+        group = f"histories-{uuid.uuid4().hex[:8]}"
+        ours, theirs = (ConsumerHistoryPlayer(server, group, prefix, seed, settle_seconds) for server in servers)
+        attempts.append(Attempt(history, ours, theirs))
+        if not attempts[-1].difference or is_chance(attempts):
             return
-    pytest.fail(difference, pytrace=False)
+    pytest.fail(max(attempts, key=lambda attempt: len(attempt.expected)).difference, pytrace=False)
 
 
-def difference_between(servers: list[ServerProcess], history: list[Step], seed: int, settle_seconds: float) -> str:
-    """The first step that ours and Kafka's answer differently, in words; "" when there is none."""
-    group = f"histories-{uuid.uuid4().hex[:8]}"
-    ours, theirs = (ConsumerHistoryPlayer(server, group, PREFIX, seed, settle_seconds) for server in servers)
-    told = []
-    try:
-        for step in history:
-            expected, found = theirs.play(step), ours.play(step)
-            told.append(f"{step}\n    {expected}")
-            if expected != found:
-                return "\n".join([*told, f"  ours: {found}"])
-    finally:
-        ours.close()
-        theirs.close()
-    return ""
+class Attempt:
+    """A history as it went.
+
+    expected: what Kafka answered, up to the first step that ours answered differently. difference: all that in words;
+    "" when there is none.
+    """
+
+    def __init__(self, history: list[Step], ours: ConsumerHistoryPlayer, theirs: ConsumerHistoryPlayer) -> None:
+        self.expected: list[list[str]] = []
+        self.difference = ""
+        told = []
+        try:
+            for step in history:
+                expected, found = theirs.play(step), ours.play(step)
+                self.expected.append(expected)
+                told.append(f"{step}\n    {expected}")
+                if expected != found:
+                    self.difference = "\n".join([*told, f"  ours: {found}"])
+                    return
+        finally:
+            ours.close()
+            theirs.close()
+
+
+def is_chance(attempts: list[Attempt]) -> bool:
+    """Whether Kafka has answered the last attempt otherwise than an earlier one."""
+    last = attempts[-1].expected
+    return any(
+        earlier != later for attempt in attempts[:-1] for earlier, later in zip(attempt.expected, last, strict=False)
+    )

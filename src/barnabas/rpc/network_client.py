@@ -385,6 +385,8 @@ class NetworkClient:
 
     def _handle_connections(self) -> None:
         for connection_id in self._selector.connected:
+            if connection_id in self._selector.disconnected:
+                continue  # made and lost at once, as by a proxy whose server is down: nobody would tell of it again
             node_id = int(connection_id)
             if self._config.discover_broker_versions:
                 self._states.checking_api_versions(node_id)

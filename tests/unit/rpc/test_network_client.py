@@ -57,6 +57,20 @@ class Setting:
         self.client.send(request, self.now)
 
 
+@pytest.mark.parametrize("discovers", [True, False])
+def test_a_connection_that_is_made_and_lost_in_one_poll_is_made_again(discovers: bool) -> None:
+    setting = Setting(discover_broker_versions=discovers)
+    assert not setting.client.ready(NODES[0], setting.now)
+    setting.selector.disconnect("0", ChannelState.READY)
+    setting.poll()
+    setting.clock.advance(1_000)
+    assert not setting.client.ready(NODES[0], setting.now)
+    assert len(setting.selector.attempts) == 2
+    setting.poll()
+    assert len(setting.selector.sent) == discovers
+    assert setting.client.ready(NODES[0], setting.now) is not discovers
+
+
 def test_connects_asks_for_versions_and_becomes_ready() -> None:
     setting = Setting()
     assert not setting.client.ready(NODES[0], setting.now)

@@ -42,6 +42,9 @@ from barnabas.runtime.scheduler import Scheduler
 if TYPE_CHECKING:
     from barnabas.broker.consumer_group_coordination import ConsumerGroups
 
+SESSIONS_BETWEEN_PURGES = 100_000
+"""Who ends a session takes it off its watch list: there is hardly ever anything to sweep out, and members are many."""
+
 
 def build_group_coordinator(
     config: KafkaConfig,
@@ -67,7 +70,7 @@ def build_group_coordinator(
         table=GroupTable(partitions, lambda group_id: ClassicGroup(group_id, clock)),
         log=GroupLog(replicas, group_config, clock),
     )
-    heartbeats = DelayedOperationPurgatory[DelayedHeartbeat]("Heartbeat", timer)
+    heartbeats = DelayedOperationPurgatory[DelayedHeartbeat]("Heartbeat", timer, purge_interval=SESSIONS_BETWEEN_PURGES)
     delayed_rebalances = DelayedOperationPurgatory[DelayedRebalance]("Rebalance", timer)
     register_purgatory(registry, heartbeats)
     register_purgatory(registry, delayed_rebalances)

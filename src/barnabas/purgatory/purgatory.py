@@ -34,14 +34,14 @@ class _Watchers(Generic[T]):
 class DelayedOperationPurgatory(Generic[T]):
     """One kind of waiting operation, by name ("Produce", "Fetch", ...).
 
-    purge_interval: completed operations that are still on watch lists beyond this number are swept out; until then
-    they only cost memory.
+    purge_interval: completed operations that are still on watch lists beyond this number, or beyond the number of those
+    that wait, are swept out; until then they only cost memory, and a sweep looks at all that wait.
     """
 
     def __init__(self, name: str, timer: Timer, *, purge_interval: int = 1000) -> None:
         self.name = name
         self._timer = timer
-        self._purge_interval = purge_interval
+        self._purge_interval = self._purge_at = purge_interval
         self._lock = threading.Lock()
         self.watchers: dict[Hashable, _Watchers[T]] = {}
         """Watch lists by key. Others only ask whether a key is in it (or it is empty), without a lock; it stays the
@@ -105,7 +105,10 @@ class DelayedOperationPurgatory(Generic[T]):
         with self._lock:
             items = list(self.watchers.items())
             self._added_since_purge = 0
-        return sum(self._sweep(key, watchers) for key, watchers in items)
+        freed = sum(self._sweep(key, watchers) for key, watchers in items)
+        # Whoever waits long is not looked at again and again because others come.
+        self._purge_at = max(self._purge_interval, sum(len(watchers.operations) for _, watchers in items))
+        return freed
 
     def shutdown(self) -> None:
         """Complete everything that still waits, as if its time were up, so that every client gets an answer."""
@@ -143,5 +146,5 @@ class DelayedOperationPurgatory(Generic[T]):
             return before - len(watchers.operations)
 
     def _purge_if_due(self) -> None:
-        if self._added_since_purge > self._purge_interval:
+        if self._added_since_purge > self._purge_at:
             self.purge_completed()

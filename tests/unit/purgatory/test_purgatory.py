@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
+from typing import Any
+
+import pytest
 
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.delayed_operation import DelayedOperation
@@ -97,6 +100,23 @@ def test_completed_operations_are_purged() -> None:
         purgatory.check_and_complete("busy")
     assert purgatory.watched <= 12
     assert len(timer) == 0
+
+
+def test_those_who_wait_long_are_seldom_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    sweep = DelayedOperationPurgatory._sweep
+
+    def counted_sweep(self: Any, *arguments: Any) -> int:
+        nonlocal looks
+        looks += 1
+        return sweep(self, *arguments)
+
+    monkeypatch.setattr(DelayedOperationPurgatory, "_sweep", counted_sweep)
+    timer = SystemTimer(MockClock(), lambda task: task())
+    purgatory: DelayedOperationPurgatory[Waiting] = DelayedOperationPurgatory("test", timer, purge_interval=10)
+    for number in range(2000):
+        purgatory.try_complete_else_watch(Waiting(100_000), [number])
+    assert looks < 2 * 2000
 
 
 def test_shutdown_answers_everybody() -> None:

@@ -137,11 +137,8 @@ class GroupMember:
         """
         membership = self.membership
         call = None
-        if (
-            self._config.group_instance_id is None
-            and membership.state is not MemberState.UNJOINED
-            and membership.generation.member_id
-        ):
+        # Also without a generation: the others would wait for this member until its session ends. (Kafka's do.)
+        if self._config.group_instance_id is None and membership.generation.member_id:
             _log.info("Member %s sending LeaveGroup request due to %s", membership.generation.member_id, reason)
             call = CoordinatorCall(
                 group_requests.leave_group(self._config, membership.generation.member_id, reason),

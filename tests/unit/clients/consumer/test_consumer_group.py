@@ -353,6 +353,18 @@ def test_an_assignor_that_fails_does_not_keep_the_assignment_from_being_taken_ov
     assert consumer.assignment() == {TP0}
 
 
+def test_who_leaves_without_a_generation_says_so_too() -> None:
+    group = ScriptedGroup({"t": [0]})
+    consumer = joined(group, enable_auto_commit=False)
+    group.group_errors[ApiKey.OFFSET_COMMIT] = [ErrorCode.ILLEGAL_GENERATION]
+    with pytest.raises(CommitFailed):
+        consumer.commit_sync({TP0: OffsetAndMetadata(1)})
+    consumer.unsubscribe()
+    consumer.committed([TP0])  # goes over the same connection
+    (left,) = group.sent(ApiKey.LEAVE_GROUP)
+    assert left.body.members[0].member_id == "member-1"
+
+
 def test_who_leaves_before_the_coordinator_is_found_does_not_join_afterwards() -> None:
     group = ScriptedGroup({"t": [0]})
     group.group_errors[ApiKey.FIND_COORDINATOR] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 4

@@ -191,8 +191,8 @@ class OffsetsApi:
         for group in groups:
             left -= GROUP_COST
             if group.topics is None:
-                known = self._coordinator.environment.table.get(group.group_id)
-                left -= 0 if known is None else len(known.offsets)
+                with self._coordinator.environment.table.locked(group.group_id) as known:
+                    left -= 0 if known is None else len(known.offsets)
             else:
                 left -= sum([len(topic.partition_indexes) for topic in group.topics])
             if left < 0:

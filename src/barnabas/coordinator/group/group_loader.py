@@ -24,6 +24,7 @@ from barnabas.coordinator.group.group_replay import PartitionReplay
 from barnabas.coordinator.group.loading_pace import SLICE_NS, LoadingPace
 from barnabas.coordinator.group.membership import GroupType, Membership
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.records.errors import CorruptRecord
 from barnabas.records.file_records import FileRecords
 from barnabas.replica.partition import Partition
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
@@ -216,10 +217,13 @@ class GroupLoader:
             if not buffer:
                 return
             yield
+            before = offset
             for reached in replay.replay(buffer):
                 if reached >= 0:
                     offset = reached
                 yield
+            if offset <= before:
+                raise CorruptRecord(f"nothing that can be read at offset {offset}")
 
     def _make_groups(self, partition: int, replay: PartitionReplay, groups: list[Group]) -> Iterator[None]:
         """Make groups of everything that was read."""

@@ -50,6 +50,7 @@ def loaded_classic_group(key: bytes, value: bytes, clock: Clock) -> ClassicGroup
             bytes(each.assignment),
         )
         group.restore_member(member)
-    group.members.leader_id = stored.leader
+    if stored.leader in group.members.by_id:  # else whoever is named first leads: a group without a leader never agrees
+        group.members.leader_id = stored.leader
     group.find_subscribed_topics()
     return group

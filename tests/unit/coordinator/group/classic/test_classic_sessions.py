@@ -9,7 +9,14 @@ import pytest
 from barnabas.coordinator.group.classic.classic_states import ClassicState
 from barnabas.coordinator.group.classic.classic_terms import LeavingMember
 from barnabas.coordinator.group.classic.loaded_classic_group import loaded_classic_group
-from barnabas.coordinator.group.group_records import GroupMetadataValue, decode_record, encode_record, group_key
+from barnabas.coordinator.group.group_record import GroupRecord
+from barnabas.coordinator.group.group_records import (
+    GroupMetadataValue,
+    decode_record,
+    encode_record,
+    group_key,
+    group_value,
+)
 from barnabas.protocol.consumer_protocol import Subscription, encode_subscription
 from barnabas.protocol.errors import ErrorCode
 from tests.support.classic_coordinator import ClassicCoordinator
@@ -267,6 +274,29 @@ def test_groups_of_all_versions_of_the_record_are_read(version: int) -> None:
     assert group.is_subscribed_to("topic")
     assert not group.is_subscribed_to("another")
     assert not group.keeps_all_offsets
+
+
+@pytest.mark.parametrize("leader", [None, "gone"])
+def test_a_group_whose_record_names_no_leader_of_its_own_can_rebalance(leader: str | None) -> None:
+    member = GroupMetadataValue.MemberMetadata(
+        member_id="m",
+        group_instance_id="i",
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout=1000,
+        session_timeout=10_000,
+        subscription=b"topics",
+        assignment=b"",
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer", generation=7, protocol="range", leader=leader, members=[member]
+    )
+    coordinator = ClassicCoordinator()
+    coordinator.log.records.append(GroupRecord(group_key("group"), group_value(value)))
+    coordinator.load()
+    joining = coordinator.join("m", "i", protocols=(("range", b"others"),))
+    coordinator.advance(1000)
+    assert (joining.join.error, joining.join.generation, joining.join.leader) == (ErrorCode.NONE, 8, "m")
 
 
 class TestOffsets:

@@ -229,6 +229,8 @@ class ConsumerHistoryPlayer(HistoryPlayer):
         return self._ask(step, ListGroupsRequest(), ListGroupsResponse)
 
     def _delete_group(self, step: Step) -> list[str]:
+        if self._is_torn:
+            return []
         return self._ask(step, DeleteGroupsRequest([self._group]), DeleteGroupsResponse)
 
     def _commit(self, step: Step) -> list[str]:

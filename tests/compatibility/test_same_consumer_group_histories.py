@@ -4,12 +4,14 @@ As in `test_same_group_histories`. Kafka 4.3 may put an assignment off by a seco
 history a matter of time: here it assigns at once, as earlier releases and we do.
 
 Who gets what depends on the ids of topics and of classic members, which each broker draws for itself. Every attempt at
-a history is made with other ids: where Kafka does not give itself the same answers, ours cannot be expected to.
+a history is made with other ids: where Kafka does not give itself the same answers, ours cannot be expected to. Nor who
+gets what after a member has joined others by a regular expression (docs/decisions/0014): there the comparison ends.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterator
 
@@ -80,12 +82,16 @@ class Attempt:
         self.expected: list[list[str]] = []
         self.difference = ""
         told = []
+        joined_by_regex = False
         try:
             for step in history:
                 expected, found = theirs.play(step), ours.play(step)
                 self.expected.append(expected)
                 told.append(f"{step}\n    {expected}")
+                joined_by_regex = joined_by_regex or step.options.get("how") == "regex"
                 if expected != found:
+                    if joined_by_regex and without_partitions(expected) == without_partitions(found):
+                        return
                     self.difference = "\n".join([*told, f"  ours: {found}"])
                     return
         finally:
@@ -99,3 +105,8 @@ def is_chance(attempts: list[Attempt]) -> bool:
     return any(
         earlier != later for attempt in attempts[:-1] for earlier, later in zip(attempt.expected, last, strict=False)
     )
+
+
+def without_partitions(answers: list[str]) -> list[str]:
+    """Answers without what members have or shall have."""
+    return [re.sub(r"\{[^{}]*\}", "{}", answer) for answer in answers]

@@ -295,7 +295,7 @@ class ClassicGroupService:
         if membership.has_members or not is_new:
             return None
         removal = self._environment.log.append(group.partition, membership.tombstones(), StoredFor.CLASSIC_GROUP)
-        if removal.error is not ErrorCode.NONE:
+        if removal.position < 0:  # with too few replicas it is in the log all the same: then the group goes by the log
             raise ApiError(removal.error)
         classic = ClassicGroup(group.group_id, self._environment.clock)
         group.membership = classic

@@ -120,8 +120,8 @@ def consume(
             ends = None if follow else consumer.end_offsets(assigned)
             count = _write_records(_records(consumer, ends), line_of, max_messages)
         else:
-            consumer.subscribe(topics, pattern=pattern)
             reading = GroupReading(consumer, options, None if follow else timeout_ms, max_messages)
+            reading.subscribe(topics)
             count = _write_records(reading.polls(), line_of, max_messages, reading.written)
             reading.finish()
     if not quiet:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from barnabas.clients.consumer import Consumer, ConsumerRecord
     from barnabas.clients.consumer.consumer_config import ConsumerSettings
     from barnabas.clients.consumer.offset_commits import Offsets
+    from barnabas.clients.offset_and_metadata import OffsetAndMetadata
     from barnabas.protocol.topic_partition import TopicPartition
 
 _POLL_MS = 500
@@ -75,6 +76,23 @@ class GroupReading:
         self._options = options
         self._timeout_ms = timeout_ms
         self._left = limit
+        self._behind: dict[TopicPartition, OffsetAndMetadata] = {}
+        """Behind what was written of the partitions this member still has."""
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Join the group; what is taken away is committed first, for a commit under way may be refused by then."""
+        from barnabas.clients.consumer import RebalanceListener
+
+        reading = self
+
+        class Committing(RebalanceListener):
+            def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+                reading.commit_and_forget(partitions)
+
+            def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+                reading.forget(partitions)
+
+        self._consumer.subscribe(topics, pattern=self._options.pattern, listener=Committing())
 
     def polls(self) -> Iterator[list[ConsumerRecord]]:
         """Records, until all that this member was given is at its end as of when it was given; at most `limit`."""
@@ -116,12 +134,41 @@ class GroupReading:
         from barnabas.clients.consumer import OffsetAndMetadata, TopicPartition
 
         behind = {TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset + 1) for each in records}
+        self._behind.update(behind)
         self._consumer.commit_async(behind, _warn)
 
+    def forget(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Others have these partitions; what was to be committed of them."""
+        return {each: self._behind.pop(each) for each in partitions if each in self._behind}
+
+    def commit_and_forget(self, partitions: Sequence[TopicPartition]) -> None:
+        """Others are about to have these partitions."""
+        if behind := self.forget(partitions):
+            from barnabas.clients.errors import ClientTimeout, CommitFailed, RetriableCommitFailed
+            from barnabas.protocol.errors import ApiError
+
+            try:
+                self._consumer.commit_sync(behind)
+            except (ApiError, ClientTimeout, CommitFailed, RetriableCommitFailed) as error:
+                _warn(behind, error)
+
     def finish(self) -> None:
-        """Wait for the commits."""
-        if not self._options.no_commit:
-            self._consumer.commit_sync({})
+        """Commit for good: what was refused during a rebalance, or is under way."""
+        if self._options.no_commit:
+            return
+        from barnabas.protocol.errors import ApiError, ErrorCode
+
+        while True:
+            try:
+                self._consumer.commit_sync(self._behind)
+            except ApiError as error:
+                if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
+                    raise
+                self._consumer.poll(
+                    _POLL_MS, 1
+                )  # goes on with the rebalance; what it reads was not written, so it stays
+            else:
+                return
 
 
 def _warn(_offsets: Offsets, error: Exception | None) -> None:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.protocol.kafka_releases import RELEASES
 from barnabas.records.compression import Codec
 
 _MILLISECONDS_PER_MINUTE = 60_000
+_PROTOCOLS = "group.coordinator.rebalance.protocols"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class ConsumerGroupConfig:
             max_size=config.integer("group.consumer.max.size"),
             assignors=tuple(config.list("group.consumer.assignors")),
             migration_policy=config.string("group.consumer.migration.policy").lower(),
-            is_enabled="consumer" in config.list("group.coordinator.rebalance.protocols"),
+            is_enabled=_offers_consumer_groups(config),
         )
 
 
@@ -88,6 +90,14 @@ class GroupConfig:
             num_partitions=config.integer("offsets.topic.num.partitions"),
             consumer=ConsumerGroupConfig.from_kafka_config(config),
         )
+
+
+def _offers_consumer_groups(config: KafkaConfig) -> bool:
+    """As the setting says. Not set, a broker that plays a release before 4.0 offers none, as that release does."""
+    emulated = config.optional_string("broker.emulate.version")
+    if emulated is not None and not config.is_set(_PROTOCOLS):
+        return RELEASES.index(emulated) >= RELEASES.index("4.0")
+    return "consumer" in config.list(_PROTOCOLS)
 
 
 def _codec(number: int) -> Codec:

@@ -40,6 +40,10 @@ class Membership(Protocol):
         """Whether anybody is in the group, waiting to join included."""
 
     @property
+    def member_count(self) -> int:
+        """How many are in it; read without the group's lock, too."""
+
+    @property
     def empty_since_ms(self) -> int | None:
         """Wall clock time since when offsets may expire (Kafka: currentStateTimestamp, of a group that is empty).
 

@@ -91,6 +91,11 @@ class ClassicGroup:
         return self.state not in {ClassicState.EMPTY, ClassicState.DEAD}
 
     @property
+    def member_count(self) -> int:
+        """See Membership."""
+        return len(self.members)
+
+    @property
     def empty_since_ms(self) -> int | None:
         """See Membership. None as well for a group that nobody ever joined: its offsets' own commit times count."""
         return self.state_since_ms if self.state is ClassicState.EMPTY and self.kind else None

@@ -195,11 +195,12 @@ class ClassicGroupService:
         )
 
     def is_large(self, group_id: str) -> bool:
-        """Whether so many members may be answered at once that a network thread should not do it. Takes no lock."""
+        """Whether so many members may be answered, or assigned, at once that a network thread should not do it.
+
+        Takes no lock.
+        """
         group = self._table.get(group_id)
-        return (
-            group is not None and isinstance(group.membership, ClassicGroup) and len(group.membership.members) > LARGE
-        )
+        return group is not None and group.membership.member_count > LARGE
 
     # The coordinator's life.
 

@@ -96,6 +96,11 @@ class ConsumerGroup:
         return bool(self.members)
 
     @property
+    def member_count(self) -> int:
+        """See Membership."""
+        return len(self.members)
+
+    @property
     def empty_since_ms(self) -> int | None:
         """Never known: offsets expire by their own commit time."""
         return None

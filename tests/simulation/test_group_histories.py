@@ -69,8 +69,13 @@ class GroupLife:
         self.clients = [Client(f"c{number}", each) for number, each in enumerate(self.chance.sample(instances, count))]
         self.waiting: list[tuple[str, Answers]] = []
         self.generation = 0
-        self.assigned: dict[int, list[Assignment]] = {}
-        """By generation, what its leader said; more than one if it said something several times."""
+        self.said: dict[tuple[int, str], list[Assignment]] = {}
+        """By generation and member id, what syncs said; more than one if somebody said something several times."""
+        self.leaders: dict[int, str] = {}
+        """By generation, the id of the member that was told to assign."""
+        self.got: list[tuple[int, str | None, str, bytes]] = []
+        """Generation, instance, id and assignment of members whose syncs were answered. What leaders were told may be
+        known later than that, so this is looked at when nothing is late any more."""
         self.owners: dict[tuple[int, str], str] = {}
         """The ids by which a generation's leader knows its static members."""
         self.trace: list[str] = []
@@ -118,11 +123,12 @@ class GroupLife:
         if client.leads and not client.skips_assignment:
             known = [each for each in client.members if self.chance.random() < 0.9]
             assignment = {each: f"{generation} {self.chance.random()} {each}".encode() for each in known}
-            if generation == self.generation:
-                self.assigned.setdefault(generation, []).append(assignment)
         self.note(f"{client.name} syncs as {client.member_id!r} of {generation}, leads: {client.leads}")
+        # Whether it does lead is seen when all answers are there: it may sync before it knows, or know it no more.
+        self.said.setdefault((generation, client.member_id), []).append(assignment)
         answers = self.coordinator.sync(client.member_id, generation, assignment, client.instance)
-        self.follow(f"sync of {client.name}", answers, partial(self.synced, client, client.member_id, generation))
+        on_answer = partial(self.synced, client, client.member_id, generation, assignment)
+        self.follow(f"sync of {client.name}", answers, on_answer)
 
     def heartbeat(self) -> None:
         for client in self.chance.sample(self.clients, self.chance.randint(1, len(self.clients))):
@@ -158,10 +164,12 @@ class GroupLife:
         self.service.catch_up(self.chance)
         self.take_answers()
         assert not self.waiting, "a coordinator that is not one any more owes answers"
+        self.check_what_members_got()
         self.coordinator.log.settle_all(ErrorCode.NOT_COORDINATOR)
         self.coordinator.load()
         self.generation = self.coordinator.group.generation if self.coordinator.table.get("group") else 0
-        self.assigned = {key: value for key, value in self.assigned.items() if key <= self.generation}
+        self.said = {key: value for key, value in self.said.items() if key[0] <= self.generation}
+        self.leaders = {key: value for key, value in self.leaders.items() if key <= self.generation}
 
     # Answers
 
@@ -191,23 +199,36 @@ class GroupLife:
         client.skips_assignment = answer.skip_assignment
         client.members = [each.member_id for each in answer.members]
         assert client.leads == bool(answer.members)
+        if client.leads and not client.skips_assignment:
+            leader = self.leaders.setdefault(client.generation, client.member_id)
+            assert leader == client.member_id, f"two leaders of generation {client.generation}"
         for member in answer.members:
             if member.group_instance_id is not None and not answer.skip_assignment:
                 self.owners[answer.generation, member.group_instance_id] = member.member_id
 
-    def synced(self, client: Client, member_id: str, generation: int, answer: SyncAnswer) -> None:
+    def synced(
+        self, client: Client, member_id: str, generation: int, assignment: Assignment, answer: SyncAnswer
+    ) -> None:
         self.note(f"  {client.name} synced: {answer.error.name} {answer.assignment!r}")
         if answer.error is ErrorCode.NONE:
-            self.keep_matching(
-                generation, {self.owners.get((generation, client.instance or ""), member_id): answer.assignment}
-            )
+            self.got.append((generation, client.instance, member_id, answer.assignment))
+        elif answer.error is ErrorCode.ILLEGAL_GENERATION:  # the only refusal that says that nobody listened
+            said = self.said.get((generation, member_id), [])
+            self.said[generation, member_id] = [each for each in said if each is not assignment]
+
+    def check_what_members_got(self) -> None:
+        assert not self.service.late
+        for generation, instance, member_id, assignment in self.got:
+            self.keep_matching(generation, {self.owners.get((generation, instance or ""), member_id): assignment})
+        self.got.clear()
 
     def keep_matching(self, generation: int, seen: Assignment) -> None:
         """Of what the leader said, only what fits to what members got can be the assignment."""
-        said = self.assigned.get(generation, [])
+        key = generation, self.leaders.get(generation, "nobody")
+        said = self.said.get(key, [])
         fitting = [each for each in said if all(each.get(key, b"") == value for key, value in seen.items())]
-        assert fitting, f"of generation {generation} members have {seen}, its leader said {said}"
-        self.assigned[generation] = fitting
+        assert fitting, f"of generation {generation} members have {seen}, its leader {key[1]} said {said}"
+        self.said[key] = fitting
 
     # What always holds
 
@@ -221,6 +242,7 @@ class GroupLife:
         while self.service.late:
             self.service.catch_up(self.chance)
         self.take_answers()
+        self.check_what_members_got()
         group = self.coordinator.group
         members = group.members
         waiting = [each for each in members.by_id.values() if each.join_reply is not None]
@@ -263,6 +285,7 @@ class GroupLife:
         self.coordinator.advance(NEW_MEMBER_MS + 2 * LONGEST_REBALANCE_MS + 2 * LONGEST_SESSION_MS)
         self.take_answers()
         assert not self.waiting, f"waits forever: {[what for what, _ in self.waiting]}"
+        self.check_what_members_got()
         if self.coordinator.table.get("group") is not None:
             assert self.coordinator.group.state is ClassicState.EMPTY
         assert len(self.coordinator.timer) == 0

@@ -226,7 +226,7 @@ class GroupLife:
         """Of what the leader said, only what fits to what members got can be the assignment."""
         key = generation, self.leaders.get(generation, "nobody")
         said = self.said.get(key, [])
-        fitting = [each for each in said if all(each.get(key, b"") == value for key, value in seen.items())]
+        fitting = [each for each in said if all(each.get(owner, b"") == value for owner, value in seen.items())]
         assert fitting, f"of generation {generation} members have {seen}, its leader {key[1]} said {said}"
         self.said[key] = fitting
 

@@ -3,11 +3,12 @@
 Asked by `GroupLoader` after each slice, on its thread; owned by it. Pure: it is told the time, and how much CPU time
 its own thread and the process have used so far.
 
-Beside other work loading gets a fifth of a core: it pauses until five times what it used has passed. A pause that took
-longer than it should is made good, as far as a few slices. While there is no other work it goes on without pauses: a
-process that starts with a million offsets to load is better off with them. Other work is noticed by the CPU time that
-the process uses beside the loading, over a few slices, so that a housekeeping thread that wakes up is no reason to
-pause; the pauses end when it has been quiet for a while.
+Beside other work loading gets less than a fifth of a core, for its slices cost other threads a little, too: it pauses
+until five and a half times what it used has passed. A pause that took longer than it should is made good, as far as a
+few slices. While there is no other work it goes on without pauses: a process that starts with a million offsets to load
+is better off with them. Other work is noticed by the CPU time that the process uses beside the loading, over a few
+slices, so that a housekeeping thread that wakes up is no reason to pause; the pauses end when it has been quiet for a
+while.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 
 SLICE_NS: Final = 1_000_000
 """CPU time of a slice: about what a request may cost others."""
-PAUSE_FACTOR: Final = 5
+PAUSE_FACTOR: Final = 5.5
 """Loading gets one part of so many."""
 BUSY_SHARE: Final = 0.05
 """Of a core that others use: above it there is other work."""
@@ -52,7 +53,7 @@ class LoadingPace:
             self._paid_until_ns = now_ns
             return 0
         # What was used is paid for by time, from when the last slice was paid for; time before that is no credit.
-        self._paid_until_ns = max(self._paid_until_ns, now_ns - used_ns - CREDIT_NS) + PAUSE_FACTOR * used_ns
+        self._paid_until_ns = max(self._paid_until_ns, now_ns - used_ns - CREDIT_NS) + int(PAUSE_FACTOR * used_ns)
         return max(self._paid_until_ns - now_ns, 0)
 
     def _look_around(self, now_ns: int, own_ns: int, process_ns: int) -> None:

@@ -50,8 +50,8 @@ def test_a_fifth_of_a_core_beside_other_work() -> None:
 def test_a_fifth_on_a_machine_that_wakes_and_works_late(late_ns: int) -> None:
     machine = Machine()
     machine.run(50 * MS, 0.5)
-    assert machine.run(1000 * MS, 0.5, oversleeps_ns=late_ns) == pytest.approx(0.2, abs=0.02)
-    assert machine.run(1000 * MS, 0.5, stolen_ns=late_ns) == pytest.approx(0.2, abs=0.02)
+    assert machine.run(1000 * MS, 0.5, oversleeps_ns=late_ns) == pytest.approx(1 / PAUSE_FACTOR, abs=0.02)
+    assert machine.run(1000 * MS, 0.5, stolen_ns=late_ns) == pytest.approx(1 / PAUSE_FACTOR, abs=0.02)
 
 
 def test_a_long_stop_is_not_made_good() -> None:
@@ -59,7 +59,7 @@ def test_a_long_stop_is_not_made_good() -> None:
     machine.run(100 * MS, 0.5)
     machine.now_ns += 1000 * MS
     machine.process_ns += 500 * MS
-    assert machine.run(50 * MS, 0.5) <= 0.2 + CREDIT_NS / (50 * MS) / PAUSE_FACTOR + 0.05
+    assert machine.run(50 * MS, 0.5) <= 1 / PAUSE_FACTOR + CREDIT_NS / (50 * MS) / PAUSE_FACTOR + 0.05
 
 
 def test_without_pauses_while_there_is_no_other_work() -> None:

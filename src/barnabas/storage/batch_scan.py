@@ -49,14 +49,16 @@ def find_batch(file: Readable, offset: int, position: int, end: int) -> BatchPla
     """
     chunk = b""
     chunk_start = position
+    read = 0
     unpack = _PLACE.unpack_from
     while position + MIN_BATCH_SIZE <= end:
         at = position - chunk_start
-        if at + _PLACE.size > len(chunk):
+        if at + _PLACE.size > read:
             chunk = file.read(position, min(SEARCH_CHUNK_BYTES, end - position))
-            if len(chunk) < MIN_BATCH_SIZE:
+            read = len(chunk)
+            if read < MIN_BATCH_SIZE:
                 return None
-            chunk += bytes(_PLACE.size)
+            chunk += bytes(_PLACE.size)  # an old message may be the last, and shorter than what is unpacked
             chunk_start = position
             at = 0
         base_offset, length, magic, delta = unpack(chunk, at)

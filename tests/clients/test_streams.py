@@ -17,9 +17,8 @@ from barnabas.records.memory_records import any_batches
 from tests.clients.streams_application import POMS, StreamsApplication
 from tests.support.apache_kafka import need_apache_kafka, run_tool
 from tests.support.barnabas_process import BarnabasProcess
-from tests.support.maven import CounterpartMissing, fetch_jars
+from tests.support.maven import counterparts_needed, fetch_jars
 from tests.support.raw_client import RawClient, make_batch, record_bytes
-from tests.support.requirements import need
 from tests.support.server_fixtures import SERVER_PROPERTIES, Server
 from tests.support.server_process import free_port
 
@@ -34,12 +33,8 @@ RESET_COMMAND = "org.apache.kafka.tools.StreamsResetter"
 @pytest.fixture(params=POMS)
 def release(request: pytest.FixtureRequest) -> str:
     need_apache_kafka()
-    problem = ""
-    try:
+    with counterparts_needed():
         fetch_jars(POMS[request.param])
-    except CounterpartMissing as missing:
-        problem = str(missing)
-    need(not problem, problem)
     chosen: str = request.param
     return chosen
 

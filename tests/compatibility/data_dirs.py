@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.compatibility.contents import CONFIGS
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.kafka_znodes import kafka_znodes
 
 
 def partition_dirs(data_dir: Path) -> dict[str, dict[int, Path]]:
@@ -56,6 +58,21 @@ def adopt(*data_dirs: Path, configs: Mapping[str, Mapping[str, str]] = CONFIGS) 
 def barnabas_dump(*arguments: Path | str) -> str:
     """`barnabas log dump`; what it printed."""
     return _barnabas_log("dump", *map(str, arguments))
+
+
+def start_over_data_dir(kafka: ApacheKafka, configs: Mapping[str, Mapping[str, str]] = CONFIGS) -> None:
+    """Start `kafka` on a data directory of ours, of whose topics its ZooKeeper is told before."""
+    kafka.zookeeper.start()
+    with kafka_znodes(kafka.zookeeper) as znodes:
+        znodes.write_cluster_id(_cluster_id(kafka.data_dir))
+        for topic, directories in partition_dirs(kafka.data_dir).items():
+            znodes.write_topic(topic, directories, configs[topic])
+    kafka.start()
+
+
+def _cluster_id(data_dir: Path) -> str:
+    lines = (data_dir / "meta.properties").read_text().splitlines()
+    return next(line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
 
 
 def _barnabas_log(*arguments: str) -> str:

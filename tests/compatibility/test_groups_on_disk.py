@@ -25,11 +25,9 @@ from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetCommit
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.memory_records import any_batches
 from tests.broker.test_offsets import Fetched, commit, delete, fetch
-from tests.compatibility.data_dirs import adopt, copy_data_dir, partition_dirs
-from tests.compatibility.test_kafka_opens_our_files import _cluster_id
+from tests.compatibility.data_dirs import adopt, copy_data_dir, partition_dirs, start_over_data_dir
 from tests.support.apache_kafka import ApacheKafka, need_apache_kafka
 from tests.support.barnabas_process import BarnabasProcess
-from tests.support.kafka_znodes import kafka_znodes
 from tests.support.raw_client import ConnectionClosed, RawClient
 from tests.support.raw_group_member import await_coordinator, classic_member
 from tests.support.server_process import ServerProcess
@@ -159,12 +157,7 @@ def test_kafka_serves_our_groups(tmp_path: Path) -> None:
     kafka = ApacheKafka(tmp_path / "kafka", PROPERTIES)
     kafka.data_dir = copy_data_dir(ours.data_dir, tmp_path / "data")
     try:
-        kafka.zookeeper.start()
-        with kafka_znodes(kafka.zookeeper) as znodes:
-            znodes.write_cluster_id(_cluster_id(kafka.data_dir))
-            for topic, directories in partition_dirs(kafka.data_dir).items():
-                znodes.write_topic(topic, directories, CONFIGS[topic])
-        kafka.start()
+        start_over_data_dir(kafka, CONFIGS)
         with loaded(kafka) as client:
             assert described(client) == before
     finally:

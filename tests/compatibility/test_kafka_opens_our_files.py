@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.compatibility.conftest import OurDirectories
-from tests.compatibility.contents import BROKER_PROPERTIES, CODECS, CONFIGS, PARTITIONS
-from tests.compatibility.data_dirs import copy_data_dir, partition_dirs
+from tests.compatibility.contents import BROKER_PROPERTIES, CODECS, PARTITIONS
+from tests.compatibility.data_dirs import copy_data_dir, start_over_data_dir
 from tests.compatibility.observation import PIECES, Observation, observe
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.kafka_znodes import kafka_znodes
 from tests.support.raw_client import RawClient
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -39,23 +37,13 @@ def opened(
     kafka = ApacheKafka(directory, BROKER_PROPERTIES | {"log.cleaner.enable": "false"})
     kafka.data_dir = copy_data_dir(our_directories.data_dirs[request.param], directory / "data")
     try:
-        kafka.zookeeper.start()
-        with kafka_znodes(kafka.zookeeper) as znodes:
-            znodes.write_cluster_id(_cluster_id(kafka.data_dir))
-            for topic, directories in partition_dirs(kafka.data_dir).items():
-                znodes.write_topic(topic, directories, CONFIGS[topic])
-        kafka.start()
+        start_over_data_dir(kafka)
         with RawClient(kafka) as client:
             for topic, partitions in our_directories.topics.items():
                 client.wait_for_leaders(topic, partitions)
         yield Opened(kafka, observe(kafka, our_directories.topics))
     finally:
         kafka.close()
-
-
-def _cluster_id(data_dir: Path) -> str:
-    lines = (data_dir / "meta.properties").read_text().splitlines()
-    return next(line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
 
 
 @pytest.mark.parametrize("topic", TOPICS)

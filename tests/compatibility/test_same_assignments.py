@@ -22,8 +22,7 @@ from barnabas.coordinator.group.assignors.partition_assignor import (
     PartitionAssignorError,
     SubscriptionType,
 )
-from tests.support.maven import CounterpartMissing, fetch_jars, find_java
-from tests.support.requirements import need
+from tests.support.maven import counterparts_needed, fetch_jars, find_java
 from tests.tools.kafka_tools import POMS
 
 GROUPS, CHANGES = 150, 12
@@ -145,11 +144,8 @@ def histories() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.java
 def test_same_assignments() -> None:
-    try:
+    with counterparts_needed():
         java, jars = find_java(), fetch_jars(POMS["4"])
-    except CounterpartMissing as error:
-        need(False, str(error))
-        raise
     questions, ours = zip(*histories(), strict=True)
     oracle = Path(__file__).with_name("AssignorOracle.java")
     told = subprocess.run(

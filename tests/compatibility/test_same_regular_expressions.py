@@ -10,8 +10,7 @@ import pytest
 
 from barnabas.coordinator.group.consumer.topic_regex import TopicRegex
 from barnabas.protocol.errors import ApiError
-from tests.support.maven import CounterpartMissing, fetch_jars, find_java
-from tests.support.requirements import need
+from tests.support.maven import counterparts_needed, fetch_jars, find_java
 from tests.tools.kafka_tools import POMS
 
 TEXTS = ["a", "b", "ab", "abc", "foo", "foo-1", "foo_1", "A.b", "aaa", "orders.eu", "orders.us-1", "__x", "1", "ba"]
@@ -76,11 +75,8 @@ def ours(pattern: str) -> str:
 
 @pytest.mark.java
 def test_same_regular_expressions() -> None:
-    try:
+    with counterparts_needed():
         java, jars = find_java(), fetch_jars(POMS["4"])
-    except CounterpartMissing as error:
-        need(False, str(error))
-        raise
     patterns = expressions()
     oracle = Path(__file__).with_name("RegexOracle.java")
     told = subprocess.run(

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tests.groups import member_builds
-from tests.support.maven import CounterpartMissing
-from tests.support.requirements import need
+from tests.support.maven import counterparts_needed
 
 
 class Library(NamedTuple):
@@ -43,10 +42,6 @@ CONSUMER_SPEAKERS = tuple(library for library in LIBRARIES if library.speaks_con
 
 def need_libraries(libraries: Iterable[Library]) -> None:
     """Build what is to be built; skip the test, or fail it under CI, where that cannot be."""
-    problem = ""
-    try:
+    with counterparts_needed():
         for library in libraries:
             library.command()
-    except CounterpartMissing as missing:
-        problem = str(missing)
-    need(not problem, problem)

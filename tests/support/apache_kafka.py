@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.maven import CounterpartMissing, fetch_jars, find_java
-from tests.support.requirements import need
+from tests.support.maven import counterparts_needed, fetch_jars, find_java
 from tests.support.server_process import ServerProcess, free_port
 
 POM = Path(__file__).with_name("apache-kafka-pom.xml")
@@ -49,13 +48,9 @@ TRANSACTIONS_COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 
 def need_apache_kafka() -> None:
     """Skip the test, or fail it under CI, where Apache Kafka cannot be had: no Java, no Maven, no repository."""
-    problem = ""
-    try:
+    with counterparts_needed():
         find_java()
         fetch_jars(POM)
-    except CounterpartMissing as missing:
-        problem = str(missing)
-    need(not problem, problem)
 
 
 class ToolFailed(Exception):
@@ -152,10 +147,13 @@ class ApacheKafka(ServerProcess):
 
     def launch_broker(self, configuration: Path) -> None:
         """Start the broker alone, and return when it answers and knows itself."""
-        java = _java(BROKER_HEAP, _write_log4j(self.directory, "INFO", "System.out"), fetch_jars(POM))
-        self.launch([*java, "kafka.Kafka", str(configuration)])
+        self.launch([*self._broker_command(), "kafka.Kafka", str(configuration)])
         self.wait_for_port(60)
         self.wait_for_brokers(60)
+
+    def _broker_command(self) -> list[str]:
+        """Java with all it needs to run a broker's main class."""
+        return _java(BROKER_HEAP, _write_log4j(self.directory, "INFO", "System.out"), fetch_jars(POM))
 
     def stop(self, timeout_seconds: float = 60) -> int:
         """Stop the broker, then its ZooKeeper; the broker's exit status."""

@@ -9,10 +9,8 @@ import subprocess
 from pathlib import Path
 
 from tests.support.apache_kafka import BROKER_HEAP, JVM_FLAGS, TOOL_HEAP, need_apache_kafka
-from tests.support.apache_kafka_kraft import CLUSTER_ID, STORAGE_TOOL, KraftKafka
-from tests.support.maven import CounterpartMissing, fetch_jars, find_java
-from tests.support.requirements import need
-from tests.support.server_process import free_port
+from tests.support.apache_kafka_kraft import STORAGE_TOOL, KraftKafka
+from tests.support.maven import counterparts_needed, fetch_jars, find_java
 
 POM = Path(__file__).parent.parent / "tools" / "apache-kafka-4-tools.xml"
 
@@ -20,12 +18,8 @@ POM = Path(__file__).parent.parent / "tools" / "apache-kafka-4-tools.xml"
 def need_apache_kafka_4() -> None:
     """Skip the test, or fail it under CI, where Apache Kafka 4 cannot be had."""
     need_apache_kafka()
-    problem = ""
-    try:
+    with counterparts_needed():
         fetch_jars(POM)
-    except CounterpartMissing as missing:
-        problem = str(missing)
-    need(not problem, problem)
 
 
 class ApacheKafka4(KraftKafka):
@@ -33,22 +27,12 @@ class ApacheKafka4(KraftKafka):
 
     name = "apache-kafka-4"
 
-    def start(self) -> None:
-        """Start it and return when the broker answers and knows itself."""
-        self.port = self.port or free_port()
-        self._controller_port = self._controller_port or free_port()
-        configuration = self.directory / "server.properties"
-        configuration.write_text("".join(f"{key}={value}\n" for key, value in self._all_properties().items()))
-        if not self.data_dir.exists():
-            command = [*_java(TOOL_HEAP), STORAGE_TOOL, "format", "-t", CLUSTER_ID, "-c", str(configuration)]
-            subprocess.run(command, check=True, capture_output=True, timeout=60, cwd=self.directory)
-        self.launch_broker(configuration)
+    def _run_storage_tool(self, *arguments: str) -> None:
+        command = [*_java(TOOL_HEAP), STORAGE_TOOL, *arguments]
+        subprocess.run(command, check=True, capture_output=True, timeout=60, cwd=self.directory)
 
-    def launch_broker(self, configuration: Path) -> None:
-        """Start the broker, and return when it answers and knows itself."""
-        self.launch([*_java(BROKER_HEAP), "kafka.Kafka", str(configuration)])
-        self.wait_for_port(60)
-        self.wait_for_brokers(60)
+    def _broker_command(self) -> list[str]:
+        return _java(BROKER_HEAP)
 
 
 def _java(heap: tuple[str, ...]) -> list[str]:

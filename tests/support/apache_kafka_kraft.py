@@ -32,8 +32,11 @@ class KraftKafka(ApacheKafka):
         configuration = self.directory / "server.properties"
         configuration.write_text("".join(f"{key}={value}\n" for key, value in self._all_properties().items()))
         if not self.data_dir.exists():
-            run_tool(STORAGE_TOOL, "format", "-t", CLUSTER_ID, "-c", str(configuration), directory=self.directory)
+            self._run_storage_tool("format", "-t", CLUSTER_ID, "-c", str(configuration))
         self.launch_broker(configuration)
+
+    def _run_storage_tool(self, *arguments: str) -> None:
+        run_tool(STORAGE_TOOL, *arguments, directory=self.directory)
 
     def stop(self, timeout_seconds: float = 60) -> int:
         """Stop it; the exit status."""

@@ -1,7 +1,7 @@
 """Fetches the jars of a counterpart with Maven, once, into a cache outside the repository.
 
-Called by `apache_kafka` (tests and benchmarks). Two processes may fetch at once: each copies into its own directory
-and renames it into place, the loser drops its copy.
+Called by `apache_kafka` (tests and benchmarks) and by tests, which wrap their needs in `counterparts_needed`. Two
+processes may fetch at once: each copies into its own directory and renames it into place, the loser drops its copy.
 """
 
 from __future__ import annotations
@@ -11,13 +11,27 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from tests.support.requirements import need
 
 CACHE_VARIABLE = "BARNABAS_COUNTERPARTS"
 
 
 class CounterpartMissing(Exception):
     """This machine lacks what a counterpart needs; the message says what."""
+
+
+@contextmanager
+def counterparts_needed() -> Iterator[None]:
+    """Inside, a counterpart that cannot be had skips the test, or fails it under CI."""
+    try:
+        yield
+    except CounterpartMissing as missing:
+        need(False, str(missing))
+        raise
 
 
 def counterparts_directory() -> Path:

@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.apache_kafka import ApacheKafka, need_apache_kafka
 from tests.support.apache_kafka_4 import ApacheKafka4
-from tests.support.maven import CounterpartMissing, fetch_jars
-from tests.support.requirements import need
+from tests.support.maven import counterparts_needed, fetch_jars
 from tests.support.server_fixtures import (
     MODES,
     SERVER_PROPERTIES,
@@ -34,12 +33,8 @@ ASSIGN_AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
 def tools(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
     """The tools of Apache Kafka 3.9, then those of 4."""
     need_apache_kafka()
-    problem = ""
-    try:
+    with counterparts_needed():
         fetch_jars(POMS[request.param])
-    except CounterpartMissing as missing:
-        problem = str(missing)
-    need(not problem, problem)
     release_tools = KafkaTools(request.param, tmp_path_factory.mktemp("tools"))
     yield release_tools
     release_tools.close()

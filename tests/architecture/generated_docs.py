@@ -1,4 +1,4 @@
-"""The pages under docs/ that are made from code: settings, APIs, commands. `make docs` writes, a test compares them."""
+"""The pages under docs/ that are made from code: settings, APIs, commands, modules. `make docs` writes, a test compares."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from barnabas.config.log_config import field_name
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from tests.architecture.command_line_page import command_line_page
 from tests.architecture.group_states_page import group_states_page
+from tests.architecture.modules_page import modules_page
 from tests.architecture.source_tree import ROOT, modules, string_literals
 
 TABLES_AND_CHECKS = (
@@ -145,6 +146,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/command-line.md": command_line_page,
     "docs/configuration.md": configuration_page,
     "docs/group-states.md": group_states_page,
+    "docs/modules.md": modules_page,
     "docs/protocol-coverage.md": protocol_coverage_page,
 }
 """Path in the repository -> what it should say."""

@@ -81,17 +81,6 @@ def test_nothing_is_left_for_later() -> None:
     assert not unfinished
 
 
-def test_file_map_lists_the_modules_that_exist() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    _, found, section = text.partition("\n## File map\n")
-    assert found, "docs/architecture.md has no section 'File map'"
-    section = section.partition("\n## ")[0]
-    listed = re.findall(r"^- `([^`]+\.py)`", section, flags=re.MULTILINE)
-    existing = [module.path for module in modules() if not module.is_package]
-    assert sorted(listed) == sorted(existing)
-    assert len(set(listed)) == len(listed)
-
-
 def test_every_api_has_a_wire_test() -> None:
     """The differential tests of tests/wire know each version that the registry offers."""
     from barnabas.broker.api_table import build_registry

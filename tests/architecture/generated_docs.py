@@ -1,4 +1,4 @@
-"""The pages under docs/ that are made from code: settings, APIs, commands, modules. `make docs` writes, a test compares."""
+"""The pages under docs/ that are made from code, by `make docs`; a test compares them."""
 
 from __future__ import annotations
 

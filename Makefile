@@ -4,10 +4,17 @@
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	command -v $$python >/dev/null 2>&1 && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	&& { echo $$python; break; }; done)
+# A Python that is named gets an environment of its own: `make test PYTHON=python3.13` leaves .venv as it is.
+ifeq ($(origin PYTHON),command line)
+VENV ?= .venv-$(notdir $(PYTHON))
+endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 PYTEST_ARGS ?=
+WORKERS ?= 2
+# Each worker has brokers of its own; stealing keeps the tests of a file together, and so what they share.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -24,13 +31,17 @@ demo: $(VENV)/.installed-demo ## run the whole trip: a broker, flights as record
 setup: $(VENV)/.installed-dev ## install everything a developer needs, pre-commit hooks among it
 	@if git rev-parse --git-dir >/dev/null 2>&1; then $(BIN)/pre-commit install; fi
 
+.PHONY: check
+check: lint types ## what to run before each commit: lint, types, layers, unit and wire tests (two minutes)
+	$(PYTEST) -m "not slow and not java" tests/architecture tests/unit tests/wire $(PYTEST_ARGS)
+
 .PHONY: test
-test: lint types ## lint, check types, run the tests (all that fits into 40 minutes)
-	$(BIN)/python -m pytest -m "not slow and not java" $(PYTEST_ARGS)
+test: lint types ## lint, check types, run the tests (20 minutes; PYTHON=python3.13 for another Python, WORKERS=4 for more cores)
+	$(PYTEST) -m "not slow and not java" $(PYTEST_ARGS)
 
 .PHONY: test-all
 test-all: lint types ## the same with every test: campaigns, Apache Kafka (needs Java and Maven)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: chaos
 chaos: $(VENV)/.installed-test ## kill -9 a loaded broker for ten minutes, 200 times at least (ARGS="--seed 7")
@@ -42,7 +53,7 @@ fuzz: $(VENV)/.installed-test ## mutated requests of every API and version again
 
 .PHONY: groups
 groups: $(VENV)/.installed-test ## groups of seven client libraries: every exam (20 minutes; needs Java, Maven, Node and Go)
-	$(BIN)/python -m pytest tests/groups $(PYTEST_ARGS)
+	$(PYTEST) tests/groups $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.installed-test ## check style and the layers

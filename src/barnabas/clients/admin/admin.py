@@ -22,13 +22,13 @@ from barnabas.clients.admin.client_quotas import (
 )
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
 from barnabas.clients.admin.features import BrokerFeatures, describe_features
+from barnabas.clients.admin.group_admin import delete_groups, describe_groups, list_groups, remove_members
 from barnabas.clients.admin.group_members import GroupDescription, GroupListing
 from barnabas.clients.admin.group_offsets import (
     alter_offsets_of_group,
     delete_offsets_of_group,
     list_offsets_of_group,
 )
-from barnabas.clients.admin.groups import delete_groups, describe_groups, list_groups, remove_members
 from barnabas.clients.admin.new_topic import (
     ClusterDescription,
     ConfigEntry,

@@ -26,18 +26,18 @@ from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.consumer.assignors.built_in import make_assignors
 from barnabas.clients.consumer.consumer_config import ConsumerConfig, ConsumerSettings
-from barnabas.clients.consumer.consumer_coordinator import ConsumerCoordinator
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
-from barnabas.clients.consumer.fetcher import Fetcher
+from barnabas.clients.consumer.fetch.fetcher import Fetcher
+from barnabas.clients.consumer.fetch.position_resetter import PositionResetter
+from barnabas.clients.consumer.group.coordinator import ConsumerCoordinator
+from barnabas.clients.consumer.group.offset_commits import CommitCallback, Offsets, log_failed_commit
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
-from barnabas.clients.consumer.offset_commits import CommitCallback, Offsets, log_failed_commit
 from barnabas.clients.consumer.offset_reset import (
     RESET_TO_EARLIEST,
     RESET_TO_LATEST,
     OffsetReset,
     parse_offset_reset,
 )
-from barnabas.clients.consumer.position_resetter import PositionResetter
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.consumer.subscription_state import SubscriptionState, SubscriptionType
 from barnabas.clients.consumer.waiting import ConsumerWaiting

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
-from barnabas.clients.consumer.group_config import GroupConfig
+from barnabas.clients.consumer.group.config import GroupConfig
 from barnabas.clients.consumer.offset_reset import parse_offset_reset
 
 READ_COMMITTED = 1

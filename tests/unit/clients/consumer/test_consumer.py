@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.consumer.completed_fetch import CompletedFetch
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.api_keys import ApiKey

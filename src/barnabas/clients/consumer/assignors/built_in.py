@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from barnabas.clients.consumer.assignors.cooperative_sticky_assignor import CooperativeStickyAssignor
+from barnabas.clients.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
-from barnabas.clients.consumer.assignors.range_assignor import RangeAssignor
-from barnabas.clients.consumer.assignors.round_robin_assignor import RoundRobinAssignor
-from barnabas.clients.consumer.assignors.sticky_assignor import StickyAssignor
+from barnabas.clients.consumer.assignors.range import RangeAssignor
+from barnabas.clients.consumer.assignors.round_robin import RoundRobinAssignor
+from barnabas.clients.consumer.assignors.sticky import StickyAssignor
 
 BUILT_IN: dict[str, Callable[[], PartitionAssignor]] = {
     RangeAssignor.name: RangeAssignor,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from barnabas.clients.consumer.fetch_request import FetchLimits, FetchPosition, FetchSessionPlace, fetch_request
+from barnabas.clients.consumer.fetch.request import FetchLimits, FetchPosition, FetchSessionPlace, fetch_request
 from barnabas.clients.errors import error_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from barnabas.clients.consumer import group_requests
-from barnabas.clients.consumer.coordinator_answers import Reaction, is_retriable, reaction_to
-from barnabas.clients.consumer.coordinator_channel import CoordinatorCall, CoordinatorChannel
-from barnabas.clients.consumer.group_config import GroupConfig
-from barnabas.clients.consumer.group_membership import Generation, GroupMembership, MemberState
+from barnabas.clients.consumer.group import requests
+from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.coordinator_answers import Reaction, is_retriable, reaction_to
+from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
+from barnabas.clients.consumer.group.membership import Generation, GroupMembership, MemberState
 from barnabas.clients.errors import CommitFailed, RetriableCommitFailed, error_of
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
@@ -109,7 +109,7 @@ class OffsetCommits:
         """Ask for committed offsets; the call's result maps each partition to its offset, or to None."""
         wanted = list(partitions)
         call = CoordinatorCall(
-            group_requests.offset_fetch(self._config.group_id, wanted),
+            requests.offset_fetch(self._config.group_id, wanted),
             lambda body: self._handle_fetch(wanted, body),
             deadline_ms,
         )
@@ -128,7 +128,7 @@ class OffsetCommits:
         membership = self._membership
         generation = membership.generation if as_member else None
         call = CoordinatorCall(
-            group_requests.offset_commit(self._config, generation, offsets),
+            requests.offset_commit(self._config, generation, offsets),
             lambda body: self._handle_commit(generation, body),
             deadline_ms,
             on_done=on_done,

@@ -16,15 +16,15 @@ from typing import Any
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor, RebalanceProtocol
-from barnabas.clients.consumer.coordinator_answers import is_retriable
-from barnabas.clients.consumer.coordinator_channel import CoordinatorChannel, SharedNodes
-from barnabas.clients.consumer.group_config import GroupConfig
-from barnabas.clients.consumer.group_member import GroupMember, Rebalance, RebalancePhase
-from barnabas.clients.consumer.group_membership import MemberState
+from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.coordinator_answers import is_retriable
+from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel, SharedNodes
+from barnabas.clients.consumer.group.listener_calls import ListenerCalls
+from barnabas.clients.consumer.group.member import GroupMember, Rebalance, RebalancePhase
+from barnabas.clients.consumer.group.membership import MemberState
+from barnabas.clients.consumer.group.offsets import GroupOffsets
+from barnabas.clients.consumer.group.topics import GroupTopics
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
-from barnabas.clients.consumer.group_offsets import GroupOffsets
-from barnabas.clients.consumer.group_topics import GroupTopics
-from barnabas.clients.consumer.listener_calls import ListenerCalls
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.errors import ClientClosed

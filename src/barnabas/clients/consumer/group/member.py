@@ -20,12 +20,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from barnabas.clients.consumer import group_requests
-from barnabas.clients.consumer.coordinator_answers import Reaction, reaction_to
-from barnabas.clients.consumer.coordinator_channel import CoordinatorCall, CoordinatorChannel
-from barnabas.clients.consumer.group_config import GroupConfig
-from barnabas.clients.consumer.group_membership import Generation, GroupMembership, MemberState
-from barnabas.clients.consumer.heartbeat import Heartbeat
+from barnabas.clients.consumer.group import requests
+from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
+from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
+from barnabas.clients.consumer.group.heartbeat import Heartbeat
+from barnabas.clients.consumer.group.membership import Generation, GroupMembership, MemberState
 from barnabas.clients.errors import error_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
@@ -106,7 +106,7 @@ class GroupMember:
         # The coordinator answers when all members have come, or the rebalance timeout ends.
         timeout_ms = max(self._config.request_timeout_ms, self._config.max_poll_interval_ms + _JOIN_LAPSE_MS)
         rebalance.call = CoordinatorCall(
-            group_requests.join_group(self._config, sent.member_id, protocols, membership.rejoin_reason),
+            requests.join_group(self._config, sent.member_id, protocols, membership.rejoin_reason),
             lambda body: self._handle_join(rebalance, sent, body),
             now_ms + FOREVER_MS,
             timeout_ms=min(timeout_ms, FOREVER_MS),
@@ -123,7 +123,7 @@ class GroupMember:
         rebalance.phase = RebalancePhase.SYNCING
         sent = rebalance.generation
         rebalance.call = CoordinatorCall(
-            group_requests.sync_group(self._config, sent, assignments),
+            requests.sync_group(self._config, sent, assignments),
             lambda body: self._handle_sync(rebalance, sent, body),
             now_ms + self._config.request_timeout_ms,
             on_done=lambda call: self._fail_rebalance(rebalance, call),
@@ -141,7 +141,7 @@ class GroupMember:
         if self._config.group_instance_id is None and membership.generation.member_id:
             _log.info("Member %s sending LeaveGroup request due to %s", membership.generation.member_id, reason)
             call = CoordinatorCall(
-                group_requests.leave_group(self._config, membership.generation.member_id, reason),
+                requests.leave_group(self._config, membership.generation.member_id, reason),
                 _handle_leave,
                 now_ms + self._config.request_timeout_ms,
             )
@@ -190,7 +190,7 @@ class GroupMember:
         sent = self.membership.generation
         self._channel.send(
             CoordinatorCall(
-                group_requests.heartbeat(self._config, sent),
+                requests.heartbeat(self._config, sent),
                 lambda body: self._handle_heartbeat(sent, body),
                 now_ms + self._config.session_timeout_ms,
                 on_done=self._heartbeat_done,

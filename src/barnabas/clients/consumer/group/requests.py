@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.clients.consumer.group_config import GroupConfig
-from barnabas.clients.consumer.group_membership import Generation
+from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.membership import Generation
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.messages.classic_groups import (

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from barnabas.clients.consumer.assignors.partition_assignor import GroupAssignment, PartitionRacks, RebalanceProtocol
-from barnabas.clients.consumer.assignors.sticky_assignor import GENERATION, AbstractStickyAssignor
+from barnabas.clients.consumer.assignors.sticky import GENERATION, AbstractStickyAssignor
 from barnabas.clients.consumer.assignors.sticky_members import DEFAULT_GENERATION, MemberData
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.protocol.consumer_protocol import Assignment, Subscription

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.consumer.assignors.range_assignor import RangeAssignor
+from barnabas.clients.consumer.assignors.range import RangeAssignor
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener

@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.clients.consumer.internals.Heartbeat.
 
 from __future__ import annotations
 
-from barnabas.clients.consumer.group_config import GroupConfig
+from barnabas.clients.consumer.group.config import GroupConfig
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 
 

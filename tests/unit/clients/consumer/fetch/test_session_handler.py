@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from barnabas.clients.consumer.fetch_request import FetchLimits, FetchPosition
-from barnabas.clients.consumer.fetch_session_handler import FetchSessionHandler
+from barnabas.clients.consumer.fetch.request import FetchLimits, FetchPosition
+from barnabas.clients.consumer.fetch.session_handler import FetchSessionHandler
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition

@@ -24,9 +24,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from barnabas.clients.cluster_metadata import ClusterMetadata
-from barnabas.clients.consumer.coordinator_answers import Reaction, reaction_to
-from barnabas.clients.consumer.group_config import GroupConfig
-from barnabas.clients.consumer.group_requests import RequestTerms, find_coordinator
+from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
+from barnabas.clients.consumer.group.requests import RequestTerms, find_coordinator
 from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected, error_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.consumer.coordinator_answers import is_retriable
-from barnabas.clients.consumer.coordinator_channel import CoordinatorCall, CoordinatorChannel
-from barnabas.clients.consumer.group_config import GroupConfig
-from barnabas.clients.consumer.group_member import GroupMember
-from barnabas.clients.consumer.offset_commits import CommitCallback, OffsetCommits, Offsets
+from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.coordinator_answers import is_retriable
+from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
+from barnabas.clients.consumer.group.member import GroupMember
+from barnabas.clients.consumer.group.offset_commits import CommitCallback, OffsetCommits, Offsets
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.errors import ClientTimeout, RetriableCommitFailed

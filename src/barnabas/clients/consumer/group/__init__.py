@@ -1,0 +1,1 @@
+"""The consumer's part in its group: membership, heartbeats, rebalances, committed offsets."""

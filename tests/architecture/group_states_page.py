@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.classic.classic_states import (
+from barnabas.coordinator.group.classic.states import (
     COMMIT_REFUSALS,
     HEARTBEAT_ANSWERS,
     SYNC_REFUSALS,
@@ -16,7 +16,7 @@ def group_states_page() -> str:
     lines = [
         "# States of a classic group",
         "",
-        "Made from the table in `barnabas.coordinator.group.classic.classic_states` by `make docs`. What happens to a",
+        "Made from the table in `barnabas.coordinator.group.classic.states` by `make docs`. What happens to a",
         "group is an event; the table says the state that follows, and what that takes. `docs/architecture.md` tells",
         "the story.",
         "",

@@ -8,8 +8,8 @@ import sys
 LATER = (
     "barnabas.broker.consumer_group_coordination",
     "barnabas.coordinator.group.assignors.built_in",
-    "barnabas.coordinator.group.consumer.consumer_group",
-    "barnabas.coordinator.group.consumer.consumer_group_service",
+    "barnabas.coordinator.group.consumer.group",
+    "barnabas.coordinator.group.consumer.service",
     "re2",
     "prometheus_client",
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.group_records import decoded_for_people, encode_record, version_of
+from barnabas.coordinator.group.log.schemas import decoded_for_people, encode_record, version_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.group_admin import (
     DescribeGroupsRequest,

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordinator.group.assignors.built_in import assignors_named
-from barnabas.coordinator.group.assignors.partition_assignor import (
+from barnabas.coordinator.group.assignors.assignor import (
     Assignment,
     GroupSpec,
     MemberSpec,
     PartitionAssignorError,
     SubscriptionType,
 )
+from barnabas.coordinator.group.assignors.built_in import assignors_named
 from tests.support.maven import counterparts_needed, fetch_jars, find_java
 from tests.tools.kafka_tools import POMS
 

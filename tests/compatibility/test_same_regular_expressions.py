@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordinator.group.consumer.topic_regex import TopicRegex
+from barnabas.coordinator.group.consumer.topics.regex import TopicRegex
 from barnabas.protocol.errors import ApiError
 from tests.support.maven import counterparts_needed, fetch_jars, find_java
 from tests.tools.kafka_tools import POMS

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.classic import classic_group
-from barnabas.coordinator.group.classic.classic_states import (
+from barnabas.coordinator.group.classic import group as classic_group
+from barnabas.coordinator.group.classic.states import (
     TRANSITIONS,
     ClassicEvent,
     ClassicState,
     ClassicTransition,
     classic_transition,
 )
-from barnabas.coordinator.group.classic.classic_terms import JoinAnswer, LeavingMember, SyncAnswer
+from barnabas.coordinator.group.classic.terms import JoinAnswer, LeavingMember, SyncAnswer
 from barnabas.protocol.errors import ErrorCode
 from tests.support.classic_coordinator import Answers, ClassicCoordinator
 

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService, FollowUp
-from barnabas.coordinator.group.classic.classic_terms import (
+from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
+from barnabas.coordinator.group.classic.delayed_rebalance import DelayedRebalance
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.restore import loaded_classic_group
+from barnabas.coordinator.group.classic.service import ClassicGroupService, FollowUp
+from barnabas.coordinator.group.classic.terms import (
     JoinAnswer,
     JoinTerms,
     LeaveAnswer,
@@ -18,15 +21,12 @@ from barnabas.coordinator.group.classic.classic_terms import (
     SyncAnswer,
     SyncTerms,
 )
-from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
-from barnabas.coordinator.group.classic.delayed_rebalance import DelayedRebalance
-from barnabas.coordinator.group.classic.loaded_classic_group import loaded_classic_group
+from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupConfig
-from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_offsets import GroupOffsets
-from barnabas.coordinator.group.group_record import GroupRecord
-from barnabas.coordinator.group.group_table import GroupTable
+from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.group.table import GroupTable
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.coordinator.group.assignors.built_in import assignors_named
-from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_group_heartbeat import check_heartbeat, heartbeat, leave
-from barnabas.coordinator.group.consumer.consumer_group_replay import replay
-from barnabas.coordinator.group.consumer.consumer_group_terms import Outcome
-from barnabas.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, UpdateContext
-from barnabas.coordinator.group.consumer.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, leave
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
-from barnabas.coordinator.group.consumer.subscribed_topics import ResolvedRegularExpression
-from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
+from barnabas.coordinator.group.consumer.replay import replay
+from barnabas.coordinator.group.consumer.terms import Outcome
+from barnabas.coordinator.group.consumer.topics.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
+from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
+from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, UpdateContext
 from barnabas.coordinator.group.group_config import ConsumerGroupConfig
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
 

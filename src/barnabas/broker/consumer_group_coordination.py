@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.coordinator.group.assignors.built_in import assignors_named
-from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
-from barnabas.coordinator.group.consumer.consumer_group_classic_members import ConsumerGroupClassicMembers
-from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
-from barnabas.coordinator.group.consumer.topic_regex_resolver import TopicRegexResolver
-from barnabas.coordinator.group.group_environment import GroupEnvironment
+from barnabas.coordinator.group.classic.service import ClassicGroupService
+from barnabas.coordinator.group.consumer.classic_members import ConsumerGroupClassicMembers
+from barnabas.coordinator.group.consumer.service import ConsumerGroupService
+from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
+from barnabas.coordinator.group.environment import GroupEnvironment
 
 
 class ConsumerGroups(NamedTuple):
@@ -41,6 +41,6 @@ def build_consumer_groups(
 
 def _check_regular_expression(regex: str) -> None:
     """Raise INVALID_REGULAR_EXPRESSION unless it is one."""
-    from barnabas.coordinator.group.consumer.topic_regex import check_regular_expression  # noqa: PLC0415 - loads google-re2
+    from barnabas.coordinator.group.consumer.topics.regex import check_regular_expression  # noqa: PLC0415 - loads google-re2
 
     check_regular_expression(regex)

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.process_tuning import settle_loaded_groups
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.admin import GroupAdminService
 from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
 from barnabas.coordinator.group.classic.delayed_rebalance import DelayedRebalance
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.service import ClassicGroupService
+from barnabas.coordinator.group.coordinator import GroupCoordinator
+from barnabas.coordinator.group.environment import GroupEnvironment, MembershipService
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.group_config import GroupConfig
-from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-from barnabas.coordinator.group.group_environment import GroupEnvironment, MembershipService
-from barnabas.coordinator.group.group_loader import GroupLoader
-from barnabas.coordinator.group.group_log import GroupLog
-from barnabas.coordinator.group.group_metrics import GroupMetrics, RebalanceCounts
-from barnabas.coordinator.group.group_partitions import GroupPartitions
-from barnabas.coordinator.group.group_restore import restore_memberships
-from barnabas.coordinator.group.group_table import GroupTable
+from barnabas.coordinator.group.loading.loader import GroupLoader
+from barnabas.coordinator.group.loading.restore import restore_memberships
+from barnabas.coordinator.group.log.writer import GroupLog
 from barnabas.coordinator.group.membership import GroupType
-from barnabas.coordinator.group.offset_expiry import OffsetExpiry
-from barnabas.coordinator.group.offset_service import OffsetService
+from barnabas.coordinator.group.metrics import GroupMetrics, RebalanceCounts
+from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
+from barnabas.coordinator.group.offsets.service import OffsetService
+from barnabas.coordinator.group.partitions import GroupPartitions
+from barnabas.coordinator.group.table import GroupTable
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.uuid import random_java_uuid

@@ -45,7 +45,7 @@ from barnabas.broker.client_quotas import is_address
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.controller.controller import Controller
 from barnabas.controller.delayed_elect_leader import LeaderElections
-from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions
 from barnabas.metadata.client_quota_store import ClientQuotaStore

@@ -12,7 +12,7 @@ from barnabas.api.handlers.classic_groups import ClassicGroupsApi
 from barnabas.api.registry import Handler, Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
-from barnabas.coordinator.group.classic.classic_group_service import LARGE
+from barnabas.coordinator.group.classic.service import LARGE
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header

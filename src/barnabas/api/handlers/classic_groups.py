@@ -18,8 +18,8 @@ from typing import Any
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.request import Request, WorksLong
-from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
-from barnabas.coordinator.group.classic.classic_terms import (
+from barnabas.coordinator.group.classic.service import ClassicGroupService
+from barnabas.coordinator.group.classic.terms import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,

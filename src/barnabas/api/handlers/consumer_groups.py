@@ -22,7 +22,7 @@ from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatReq
 from barnabas.runtime.made_once import MadeOnce
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
+    from barnabas.coordinator.group.consumer.service import ConsumerGroupService
 
 MEMBER_MAKES_ITS_ID_SINCE = 1
 

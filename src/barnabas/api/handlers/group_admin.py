@@ -24,7 +24,7 @@ from barnabas.api.authorize import (
     permitted,
 )
 from barnabas.api.request import Request
-from barnabas.coordinator.group.group_admin_service import GroupAdminService
+from barnabas.coordinator.group.admin import GroupAdminService
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.group_admin import (

@@ -15,8 +15,8 @@ from typing import Final
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.request import Request, WorksLong
-from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-from barnabas.coordinator.group.offset_terms import (
+from barnabas.coordinator.group.coordinator import GroupCoordinator
+from barnabas.coordinator.group.offsets.terms import (
     CommitTerms,
     FetchedOffset,
     FetchedOffsets,

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from barnabas.coordinator.group.group_records import CommittedOffset, committed_offset
+from barnabas.coordinator.group.log.schemas import CommittedOffset, committed_offset
 
 PartitionKey = tuple[str, int]
 """Topic and partition."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from barnabas.coordinator.group.group_record import GroupRecord
+from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.protocol.errors import ErrorCode
 
 

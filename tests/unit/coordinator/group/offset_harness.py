@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupConfig
-from barnabas.coordinator.group.group_environment import GroupEnvironment
-from barnabas.coordinator.group.group_loader import GroupLoader
-from barnabas.coordinator.group.group_log import GroupLog
-from barnabas.coordinator.group.group_partitions import GroupPartitions
-from barnabas.coordinator.group.group_restore import restore_memberships
-from barnabas.coordinator.group.group_table import GroupTable
-from barnabas.coordinator.group.offset_expiry import OffsetExpiry
-from barnabas.coordinator.group.offset_service import OffsetService
-from barnabas.coordinator.group.offset_terms import CommitTerms, FetchTerms, OffsetToCommit
+from barnabas.coordinator.group.loading.loader import GroupLoader
+from barnabas.coordinator.group.loading.restore import restore_memberships
+from barnabas.coordinator.group.log.writer import GroupLog
+from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
+from barnabas.coordinator.group.offsets.service import OffsetService
+from barnabas.coordinator.group.offsets.terms import CommitTerms, FetchTerms, OffsetToCommit
+from barnabas.coordinator.group.partitions import GroupPartitions
+from barnabas.coordinator.group.table import GroupTable
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.coordinator.group.assignors.partition_assignor import PartitionAssignor
-from barnabas.coordinator.group.assignors.range_assignor import RangeAssignor
-from barnabas.coordinator.group.assignors.uniform_assignor import UniformAssignor
+from barnabas.coordinator.group.assignors.assignor import PartitionAssignor
+from barnabas.coordinator.group.assignors.range import RangeAssignor
+from barnabas.coordinator.group.assignors.uniform import UniformAssignor
 
 _BUILT_IN: Final[tuple[PartitionAssignor, ...]] = (UniformAssignor(), RangeAssignor())
 _JAVA_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.coordinator.group.classic.classic_session import Session
+from barnabas.coordinator.group.classic.session import Session
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.timer import Timer
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock

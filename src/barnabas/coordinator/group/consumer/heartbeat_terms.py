@@ -1,6 +1,6 @@
 """What members of consumer groups say in a heartbeat, and what they are answered (KIP-848).
 
-Terms are made by the handler, answers by `consumer_group_heartbeat`; immutable. The handler imports this at start, so
+Terms are made by the handler, answers by `consumer.heartbeat`; immutable. The handler imports this at start, so
 it imports nothing of the rest, which is loaded with the first consumer group.
 Kafka: ConsumerGroupHeartbeat{Request,Response}Data.
 """

@@ -1,0 +1,245 @@
+"""Groups as administrators see them: listed, described, deleted.
+
+Part of GroupCoordinator; called by handlers on request handler threads, holding nothing. Takes one group's lock at a
+time, and calls nobody back under it. Answers are Kafka's messages: there is nothing between them and the group.
+
+Kafka: GroupCoordinator.handleListGroups, handleDescribeGroup, handleDeleteGroups (3.9); GroupMetadataManager
+.describeGroups and .consumerGroupDescribe, GroupCoordinatorShard.deleteGroups (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.states import ClassicState
+from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.group.log.schemas import offset_key, offset_key_prefix
+from barnabas.coordinator.group.log.writer import StoredAppend, StoredFor
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
+from barnabas.protocol.messages.group_admin import DescribeGroupsResponse, ListGroupsResponse
+
+logger = logging.getLogger(__name__)
+
+ListedGroup = ListGroupsResponse.ListedGroup
+DescribedGroup = DescribeGroupsResponse.DescribedGroup
+DescribedConsumerGroup = ConsumerGroupDescribeResponse.DescribedGroup
+
+_DEAD: Final = ClassicState.DEAD.value
+_BATCH_BYTES: Final = 256 * 1024
+"""Tombstones of a group of very many offsets go into batches of this size: no topic refuses them."""
+
+
+class GroupAdminService:
+    """See the module. on_removed: told of each deleted group, holding nothing."""
+
+    def __init__(self, environment: GroupEnvironment, on_removed: Callable[[Group], None]) -> None:
+        self._environment = environment
+        self._check = environment.partitions.check
+        self._table = environment.table
+        self._on_removed = on_removed
+        self._default_assignor: str | None = None
+        self.serves_consumer_groups = environment.config.consumer.is_enabled
+        """Whether there are groups of KIP-848 here (`group.coordinator.rebalance.protocols`)."""
+
+    # -- list
+
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> tuple[ErrorCode, list[ListedGroup]]:
+        """The groups that this broker coordinates, in one of `states` and of one of `types`; empty: whatever they are.
+
+        COORDINATOR_LOAD_IN_PROGRESS: there are more of them.
+        """
+        partitions = self._environment.partitions
+        if not partitions.is_started:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.strip().lower() for kind in types}
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partitions.is_loading else ErrorCode.NONE
+        found = []
+        for group in self._table.groups():
+            with group.lock:
+                membership = group.membership
+                state, kind = membership.state_name, membership.group_type.value
+                is_wanted = (not wanted_states or state.lower() in wanted_states) and (
+                    not wanted_types or kind in wanted_types
+                )
+                if is_wanted and not group.is_removed:
+                    found.append(
+                        ListedGroup(
+                            group_id=group.group_id,
+                            protocol_type=membership.protocol_type,
+                            group_state=state,
+                            group_type=kind,
+                        )
+                    )
+        return error, found
+
+    # -- describe
+
+    def describe_groups(self, group_ids: Sequence[str], *, tells_missing: bool) -> list[DescribedGroup]:
+        """Classic groups, each with its error. One that does not exist is Dead, and `tells_missing` an error too."""
+        return [self._describe(group_id, tells_missing=tells_missing) for group_id in group_ids]
+
+    def _describe(self, group_id: str, *, tells_missing: bool) -> DescribedGroup:
+        error = self._check(group_id)
+        if error is not ErrorCode.NONE:
+            return DescribedGroup(group_id=group_id, error_code=error)
+        with self._table.locked(group_id) as group:
+            if group is not None and isinstance(group.membership, ClassicGroup):
+                return _described_classic_group(group.membership)
+        missing = DescribedGroup(group_id=group_id, group_state=_DEAD)
+        if tells_missing:
+            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            missing.error_message = (
+                f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
+            )
+        return missing
+
+    def describe_consumer_groups(self, group_ids: Sequence[str]) -> list[DescribedConsumerGroup]:
+        """Groups of KIP-848, each with its error."""
+        return [self._describe_consumer_group(group_id) for group_id in group_ids]
+
+    def _describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
+        error = ErrorCode.INVALID_GROUP_ID if not group_id else self._check(group_id)
+        if error is not ErrorCode.NONE:
+            return DescribedConsumerGroup(group_id=group_id, error_code=error)
+        # Start-up stays light: there may never be a consumer group.
+        from barnabas.coordinator.group.consumer.description import (  # noqa: PLC0415
+            described_consumer_group,
+        )
+        from barnabas.coordinator.group.consumer.group import ConsumerGroup  # noqa: PLC0415
+
+        with self._table.locked(group_id) as group:
+            if group is not None and isinstance(group.membership, ConsumerGroup):
+                names = self._environment.metadata.image.topic_names
+                return described_consumer_group(group.membership, self._default_assignor_name(), names)
+        words = "not found" if group is None else "is not a consumer group"
+        return DescribedConsumerGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {words}.",
+        )
+
+    def _default_assignor_name(self) -> str:
+        if self._default_assignor is None:
+            # Start-up stays light: there may never be a consumer group.
+            from barnabas.coordinator.group.assignors.built_in import assignors_named  # noqa: PLC0415
+
+            self._default_assignor = next(iter(assignors_named(self._environment.config.consumer.assignors)))
+        return self._default_assignor
+
+    # -- delete
+
+    def delete_groups(self, group_ids: Collection[str], on_complete: Callable[[Mapping[str, ErrorCode]], None]) -> None:
+        """Delete groups that have no members, with their offsets. Tells each one's error when all are over.
+
+        `on_complete` is called once: at once, or on the thread that hears of the last replica.
+        """
+        deletions = _Deletions(group_ids, on_complete)
+        for group_id in deletions.group_ids:
+            self._delete(group_id, deletions.ended)
+
+    def _delete(self, group_id: str, ended: Callable[[str, ErrorCode], None]) -> None:
+        error = self._check(group_id)
+        stored: StoredAppend | None = None
+        removed: Group | None = None
+        if error is ErrorCode.NONE:
+            with self._table.locked(group_id) as group:
+                error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.membership.deletion_error()
+                if group is not None and error is ErrorCode.NONE:
+                    stored = self._append_tombstones(group)
+                    if stored is None or stored.position >= 0:
+                        self._table.remove(group)
+                        removed = group
+        if removed is not None:
+            logger.info("Group %s was deleted.", group_id)
+            self._on_removed(removed)
+        if stored is None:
+            ended(group_id, error)
+        else:
+            stored.when_replicated(lambda error: ended(group_id, error))
+
+    def _append_tombstones(self, group: Group) -> StoredAppend | None:
+        """Write that nothing of the group is left, under its lock; the last append, or the first that failed.
+
+        None: there was nothing to write.
+        """
+        stored: StoredAppend | None = None
+        for batch in _batches(_tombstones(group)):
+            stored = self._environment.log.append(group.partition, batch, StoredFor.CONSUMER_GROUP)
+            if stored.position < 0:
+                # The group stays, and with it what it has; who loads it may find less. It can be deleted again.
+                return stored
+        return stored
+
+
+class _Deletions:
+    """What is known of the groups of one request: answers once, when it is everything. `_lock` guards what is left."""
+
+    def __init__(self, group_ids: Collection[str], on_complete: Callable[[Mapping[str, ErrorCode]], None]) -> None:
+        self.group_ids = list(dict.fromkeys(group_ids))
+        self._on_complete = on_complete
+        self._lock = threading.Lock()
+        self._left = len(self.group_ids)
+        self._errors: dict[str, ErrorCode] = {}
+        if not self.group_ids:
+            on_complete({})
+
+    def ended(self, group_id: str, error: ErrorCode) -> None:
+        """On any thread, holding nothing, once for each group."""
+        with self._lock:
+            self._errors[group_id] = error
+            self._left -= 1
+            is_last = self._left == 0
+        if is_last:
+            self._on_complete(self._errors)
+
+
+def _described_classic_group(group: ClassicGroup) -> DescribedGroup:
+    """Under the group's lock. What members said and got is told while the group is stable."""
+    is_stable = group.state is ClassicState.STABLE
+    protocol = (group.protocol_name or "") if is_stable else ""
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        protocol_type=group.protocol_type,
+        protocol_data=protocol,
+        members=[
+            DescribeGroupsResponse.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.by_id.values()
+        ],
+    )
+
+
+def _tombstones(group: Group) -> Iterator[GroupRecord]:
+    """Of everything that a coordinator that loads the group would find: offsets about to be committed as well."""
+    prefix = offset_key_prefix(group.group_id)
+    for topic, partition in group.offsets.partitions:
+        yield GroupRecord(offset_key(prefix, topic.encode(), partition), None)
+    yield from group.membership.tombstones()
+
+
+def _batches(records: Iterator[GroupRecord]) -> Iterator[list[GroupRecord]]:
+    batch: list[GroupRecord] = []
+    size = 0
+    for record in records:
+        batch.append(record)
+        size += len(record.key)
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

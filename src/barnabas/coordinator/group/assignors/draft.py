@@ -1,0 +1,52 @@
+"""A target assignment while an assignor works on it: members that are not touched keep the object they had.
+
+Made by the uniform assignor for one call; pure. Kafka: AssignorHelpers (isImmutableMap, deepCopyAssignment).
+"""
+
+from __future__ import annotations
+
+from barnabas.coordinator.group.assignors.assignor import Assignment
+
+
+class AssignmentDraft:
+    """Who reads what, to be changed. Copies a member's assignment when it is changed for the first time."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Assignment] = {}
+        self._changed: dict[str, dict[bytes, set[int]]] = {}
+
+    def keep(self, member_id: str, assignment: Assignment) -> None:
+        """Begin with what the member has."""
+        self._kept[member_id] = assignment
+
+    def add(self, member_id: str, topic_id: bytes, partition: int) -> None:
+        """Give a partition to a member."""
+        self._of(member_id).setdefault(topic_id, set()).add(partition)
+
+    def remove(self, member_id: str, topic_id: bytes, partition: int) -> None:
+        """Take a partition from a member that has it."""
+        topics = self._of(member_id)
+        partitions = topics[topic_id]
+        partitions.remove(partition)
+        if not partitions:
+            del topics[topic_id]
+
+    def remove_topic(self, member_id: str, topic_id: bytes) -> None:
+        """Take all partitions of a topic from a member that has some."""
+        del self._of(member_id)[topic_id]
+
+    def finished(self) -> dict[str, Assignment]:
+        """The assignment of every member that was kept or changed."""
+        result = self._kept
+        for member_id, topics in self._changed.items():
+            made = {topic_id: frozenset(partitions) for topic_id, partitions in topics.items()}
+            if made != result[member_id]:  # what was taken away may have come back
+                result[member_id] = made
+        return result
+
+    def _of(self, member_id: str) -> dict[bytes, set[int]]:
+        topics = self._changed.get(member_id)
+        if topics is None:
+            kept = self._kept[member_id]
+            topics = self._changed[member_id] = {topic_id: set(partitions) for topic_id, partitions in kept.items()}
+        return topics

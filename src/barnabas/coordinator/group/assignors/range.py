@@ -1,0 +1,76 @@
+"""The range assignor: each member reads a contiguous range of every topic it subscribes to.
+
+Used by the consumer group service through `built_in`; pure. Where all members subscribe to the same topics, and these
+have equally many partitions, a member gets the same numbers of each: topics can be joined. Static members come first,
+in the order of their instance ids, so that they keep their ranges when they return with new member ids.
+Kafka: org.apache.kafka.coordinator.group.assignor.RangeAssignor.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.coordinator.group.assignors.assignor import (
+    Assignment,
+    GroupSpec,
+    PartitionAssignorError,
+    TopicDescriber,
+)
+
+
+class _TopicRanges:
+    """How one topic is cut: the first `extra` ranges are longer by one."""
+
+    __slots__ = ("_extra", "_next", "_partitions", "_quota")
+
+    def __init__(self, partitions: int, members: int) -> None:
+        self._partitions = partitions
+        self._quota, self._extra = divmod(partitions, members)
+        self._next = 0
+
+    def next_range(self) -> frozenset[int]:
+        start = self._next
+        end = start + self._quota
+        if self._extra > 0:
+            self._extra -= 1
+            end += 1
+        self._next = end
+        return frozenset(range(start, end))
+
+
+class RangeAssignor:
+    """See the module. Implements PartitionAssignor."""
+
+    name: Final = "range"
+
+    def assign(self, spec: GroupSpec, topics: TopicDescriber) -> dict[str, Assignment]:
+        """Cut every topic among its subscribers. PartitionAssignorError: a topic is unknown."""
+        subscribers: dict[bytes, int] = {}
+        for member in spec.members.values():
+            for topic_id in member.subscribed_topic_ids:
+                subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
+        ranges = {topic_id: _ranges_of(topic_id, members, topics) for topic_id, members in subscribers.items()}
+        result: dict[str, Assignment] = {}
+        for member_id in _in_order(spec):
+            member = spec.members[member_id]
+            cut = {topic_id: ranges[topic_id].next_range() for topic_id in member.subscribed_topic_ids}
+            assignment = {topic_id: partitions for topic_id, partitions in cut.items() if partitions}
+            result[member_id] = member.assignment if assignment == member.assignment else assignment
+        return result
+
+
+def _ranges_of(topic_id: bytes, members: int, topics: TopicDescriber) -> _TopicRanges:
+    partitions = topics.partition_count(topic_id)
+    if partitions == -1:
+        raise PartitionAssignorError("Member is subscribed to a non-existent topic")
+    return _TopicRanges(partitions, members)
+
+
+def _in_order(spec: GroupSpec) -> list[str]:
+    """Static members by instance id, then the others by member id; both as Java compares strings, by UTF-16 units."""
+
+    def order(member_id: str) -> tuple[bool, bytes]:
+        instance_id = spec.members[member_id].instance_id
+        return instance_id is None, (member_id if instance_id is None else instance_id).encode("utf-16-be")
+
+    return sorted(spec.members, key=order)

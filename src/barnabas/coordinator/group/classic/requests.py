@@ -1,0 +1,76 @@
+"""What heartbeats, SyncGroup and LeaveGroup do to a classic group.
+
+Called by `ClassicGroupService` under the group's lock. Pure: functions of the group and the request; syncs are answered
+through the group's actions. Kafka: GroupCoordinator.handleHeartbeat, handleSyncGroup, handleLeaveGroup.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, SyncReply
+from barnabas.coordinator.group.classic.states import HEARTBEAT_ANSWERS, SYNC_REFUSALS, ClassicState
+from barnabas.coordinator.group.classic.terms import UNKNOWN_MEMBER_ID, LeavingMember, SyncAnswer, SyncTerms
+from barnabas.protocol.errors import ErrorCode
+
+
+def heartbeat(group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+    """A member lives; the answer tells it of a rebalance."""
+    if group.state is ClassicState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(member_id, group_instance_id, generation)
+    if error is not ErrorCode.NONE:
+        return error
+    group.refresh(group.members.by_id[member_id])
+    return HEARTBEAT_ANSWERS[group.state]
+
+
+def sync(group: ClassicGroup, terms: SyncTerms, reply: SyncReply) -> None:
+    """A member asks for its assignment; the leader brings everybody's."""
+    error = _check_sync(group, terms)
+    if error is not ErrorCode.NONE:
+        group.actions.answers.append(partial(reply, SyncAnswer(error)))
+        return
+    member = group.members.by_id[terms.member_id]
+    group.note_sync(member)
+    if group.state is ClassicState.STABLE:
+        group.actions.answers.append(partial(reply, group.assignment_of(member)))
+        group.refresh(member)
+        return
+    # An earlier sync of it was given up by whoever sent it, or a message is lost; nobody waits forever.
+    group.answer_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+    member.sync_reply = reply
+    if group.members.leader_id == member.member_id:
+        group.store_assignment({each: terms.assignments.get(each, NO_ASSIGNMENT) for each in group.members.by_id})
+
+
+def _check_sync(group: ClassicGroup, terms: SyncTerms) -> ErrorCode:
+    if group.state is ClassicState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(terms.member_id, terms.group_instance_id, terms.generation)
+    if error is not ErrorCode.NONE:
+        return error
+    if terms.protocol_type is not None and terms.protocol_type != group.kind:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if terms.protocol_name is not None and terms.protocol_name != group.protocol_name:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return SYNC_REFUSALS[group.state]
+
+
+def leave(group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
+    """A member goes, or an administrator names a static one; also a place that was only promised."""
+    members, member_id, group_instance_id = group.members, leaving.member_id, leaving.group_instance_id
+    if member_id == UNKNOWN_MEMBER_ID:
+        current = None if group_instance_id is None else members.static_ids.get(group_instance_id)
+        if current is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id, group_instance_id = current, None
+    if member_id in members.pending:
+        group.forget_pending(member_id)
+        return ErrorCode.NONE
+    error = members.check(member_id, group_instance_id)
+    if error is ErrorCode.NONE:
+        group.remove_member(members.by_id[member_id])
+        group.rebalance(f"removing member {member_id} on LeaveGroup; client reason: {leaving.reason or 'not provided'}")
+    return error

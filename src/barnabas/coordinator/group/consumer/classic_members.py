@@ -1,0 +1,168 @@
+"""Members of the classic protocol in consumer groups (KIP-848): JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+`ClassicGroupService` hands over what turns out to be about a consumer group, on any thread and without any lock; what
+has come to be about a classic group meanwhile goes back to it. It owns no lock: see `ConsumerGroupService`.
+Kafka: GroupMetadataManager.classicGroupJoin and its siblings, the half about consumer groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.terms import (
+    UNKNOWN_MEMBER_ID,
+    JoinAnswer,
+    JoinTerms,
+    LeaveAnswer,
+    LeavingMember,
+    SyncAnswer,
+    SyncTerms,
+)
+from barnabas.coordinator.group.consumer.changes import Written
+from barnabas.coordinator.group.consumer.classic_requests import heartbeat, join, leave, sync
+from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.service import ConsumerGroupService, new_member_id
+from barnabas.coordinator.group.consumer.terms import Outcome, T
+from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.log.writer import StoredFor
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+
+class ClassicRequests(Protocol):
+    """The service of classic groups, to which requests go back."""
+
+    def join_group(self, terms: JoinTerms, on_complete: Callable[[JoinAnswer], None]) -> None:
+        """See ClassicGroupService."""
+
+    def sync_group(self, terms: SyncTerms, on_complete: Callable[[SyncAnswer], None]) -> None:
+        """See ClassicGroupService."""
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        """See ClassicGroupService."""
+
+    def leave_group(
+        self, group_id: str, members: Sequence[LeavingMember], on_complete: Callable[[LeaveAnswer], None]
+    ) -> None:
+        """See ClassicGroupService."""
+
+
+class ConsumerGroupClassicMembers:
+    """Implements ClassicMembersOfConsumerGroups."""
+
+    def __init__(
+        self,
+        environment: GroupEnvironment,
+        consumer_groups: ConsumerGroupService,
+        classic_groups: ClassicRequests,
+        *,
+        make_member_id: Callable[[], str] = new_member_id,
+    ) -> None:
+        self._environment = environment
+        self._consumer_groups = consumer_groups
+        self._changes = consumer_groups.changes
+        self._classic_groups = classic_groups
+        self._make_member_id = make_member_id
+
+    def join_group(self, terms: JoinTerms, on_complete: Callable[[JoinAnswer], None]) -> None:
+        """A classic member joins; answered when the replicas have what that changed."""
+        environment, context, new_id = self._environment, self._consumer_groups.context(), self._make_member_id()
+
+        def change(membership: ConsumerGroup) -> Outcome[JoinAnswer] | None:
+            if not membership.has_members:
+                return None
+            return join(membership, terms, context, environment.config, environment.clock, new_id)
+
+        try:
+            changed = self._change(terms.group_id, change)
+            if changed is None and terms.member_id != UNKNOWN_MEMBER_ID:
+                self._forget_if_empty(terms.group_id)
+        except ApiError as error:
+            on_complete(JoinAnswer(error.code, terms.member_id))
+            return
+        if changed is None:
+            self._classic_groups.join_group(terms, on_complete)
+            return
+        outcome, written = changed
+
+        def answer(error: ErrorCode) -> None:
+            on_complete(outcome.answer if error is ErrorCode.NONE else JoinAnswer(error, terms.member_id))
+
+        self._changes.finish(written, answer)
+
+    def sync_group(self, terms: SyncTerms, on_complete: Callable[[SyncAnswer], None]) -> None:
+        """A classic member asks for its assignment."""
+        topics = self._consumer_groups.context().topics
+        try:
+            changed = self._change(terms.group_id, lambda membership: sync(membership, terms, topics))
+        except ApiError as error:
+            on_complete(SyncAnswer(error.code))
+            return
+        if changed is None:
+            self._classic_groups.sync_group(terms, on_complete)
+        else:
+            on_complete(changed[0].answer)
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        """A classic member lives; REBALANCE_IN_PROGRESS: it shall join again."""
+        try:
+            changed = self._change(
+                group_id, lambda membership: heartbeat(membership, member_id, group_instance_id, generation)
+            )
+        except ApiError as error:
+            return error.code
+        if changed is None:
+            return self._classic_groups.heartbeat(group_id, member_id, group_instance_id, generation)
+        return changed[0].answer
+
+    def leave_group(
+        self, group_id: str, members: Sequence[LeavingMember], on_complete: Callable[[LeaveAnswer], None]
+    ) -> None:
+        """Members go, or are sent away; answered when the replicas have it."""
+        environment, context = self._environment, self._consumer_groups.context()
+        try:
+            changed = self._change(
+                group_id,
+                lambda membership: leave(membership, members, context, environment.config, environment.clock),
+            )
+        except ApiError as error:
+            on_complete(LeaveAnswer(error.code))
+            return
+        if changed is None:
+            self._classic_groups.leave_group(group_id, members, on_complete)
+            return
+        outcome, written = changed
+
+        def answer(error: ErrorCode) -> None:
+            on_complete(outcome.answer if error is ErrorCode.NONE else LeaveAnswer(error))
+
+        self._changes.finish(written, answer)
+
+    def _forget_if_empty(self, group_id: str) -> None:
+        """A member joins a group by the classic protocol that has no members: what it was before is over.
+
+        UNKNOWN_MEMBER_ID: it was a consumer group, which did not give the member its id.
+        """
+        environment = self._environment
+        with environment.table.locked(group_id) as group:
+            membership = None if group is None else group.membership
+            if group is None or not isinstance(membership, ConsumerGroup) or membership.has_members:
+                return
+            stored = environment.log.append(group.partition, membership.tombstones(), StoredFor.CONSUMER_GROUP)
+            if stored.position < 0:
+                raise ApiError(stored.error)
+            group.membership = ClassicGroup(group_id, environment.clock)
+            if group.offsets.is_empty:
+                environment.table.remove(group)
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _change(
+        self, group_id: str, change: Callable[[ConsumerGroup], Outcome[T] | None]
+    ) -> tuple[Outcome[T], Written] | None:
+        """Let the request happen under the group's lock; None: it is not about a consumer group. Raises ApiError."""
+        with self._environment.table.locked(group_id) as group:
+            if group is None or not isinstance(group.membership, ConsumerGroup):
+                return None
+            outcome = change(group.membership)
+            return None if outcome is None else (outcome, self._changes.write(group, outcome))

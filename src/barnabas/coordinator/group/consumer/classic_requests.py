@@ -1,0 +1,276 @@
+"""What members of the classic protocol ask of a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
+
+Called by `ConsumerGroupClassicMembers` under the group's lock. Pure: a group and a request give records and an answer.
+To such a member the coordinator is a leader that has decided already: its join is answered at once with its epoch as
+the generation, its sync with what it has; a heartbeat says REBALANCE_IN_PROGRESS when there is something to give up or
+to get, whereupon it joins again with what it owns.
+
+Kafka: GroupMetadataManager.classicGroup{Join,Sync,Heartbeat,Leave}ToConsumerGroup of 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from barnabas.coordinator.group.classic.terms import (
+    UNKNOWN_MEMBER_ID,
+    JoinAnswer,
+    JoinTerms,
+    LeaveAnswer,
+    LeavingMember,
+    LeftMember,
+    SyncAnswer,
+    SyncTerms,
+)
+from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.heartbeat import known_static_member
+from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, MemberState
+from barnabas.coordinator.group.consumer.member_deadline import TimerKind
+from barnabas.coordinator.group.consumer.migration import (
+    can_downgrade_replacing,
+    can_downgrade_without,
+    downgraded,
+    encode_partitions,
+)
+from barnabas.coordinator.group.consumer.terms import Outcome, T, TimerChange
+from barnabas.coordinator.group.consumer.topics.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
+from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_subscription
+from barnabas.protocol.errors import ApiError, DecodeError, ErrorCode
+from barnabas.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+def join(
+    group: ConsumerGroup, terms: JoinTerms, context: UpdateContext, config: GroupConfig, clock: Clock, new_id: str
+) -> Outcome[JoinAnswer]:
+    """A classic member joins, or joins again; new_id: for one that has no id yet. Raises ApiError."""
+    if config.consumer.migration_policy == "disabled":
+        raise ApiError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"Cannot join the consumer group {group.group_id} with the classic protocol because the group migration is "
+            "disabled.",
+        )
+    update = ConsumerGroupUpdate(group, context)
+    member_id = terms.member_id or new_id
+    update.check_size(member_id)
+    if not group.supports_classic_protocols(terms.protocol_type, [name for name, _ in terms.protocols]):
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
+    if not terms.member_id and terms.group_instance_id is None and terms.needs_known_member_id:
+        return Outcome(JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id), group)
+    existing = group.static_member(terms.group_instance_id)
+    member = _joining_member(update, terms, member_id)
+    subscription = _subscription(terms)
+    updated = _updated(member, terms, subscription)
+    names_changed = update.change_member(member, updated)
+    is_changed = update.change_regex(member, updated) is not RegexChange.NONE or names_changed
+    if is_changed or update.are_topics_outdated:
+        update.update_epoch(is_changed, member, updated)
+    owned = context.topics.by_id(subscription.owned_partitions)
+    if existing is not None and can_downgrade_replacing(group, existing, config):
+        return _downgrade(update, updated, clock, subscription_changed=is_changed, owned=subscription)
+    target = update.update_target(member, updated)
+    after = update.reconcile(updated, target, subscription_changed=is_changed, owned=owned)
+    update.timers += [
+        TimerChange(TimerKind.JOIN, member_id, None),
+        TimerChange(TimerKind.SESSION, member_id, terms.session_timeout_ms),
+        TimerChange(TimerKind.SYNC, member_id, terms.rebalance_timeout_ms),
+    ]
+    return update.outcome(_joined(after))
+
+
+def sync(group: ConsumerGroup, terms: SyncTerms, topics: GroupTopics) -> Outcome[SyncAnswer]:
+    """A classic member asks for what it has joined for. Raises ApiError; but for the wish that it joins again."""
+    member, classic = _classic_member(group, terms.member_id, terms.group_instance_id)
+    _check_generation(member, terms.generation)
+    if terms.protocol_type is not None and terms.protocol_type != PROTOCOL_TYPE:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    name, metadata = classic.supported_protocols[0]
+    if terms.protocol_name is not None and terms.protocol_name != name:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if member.state is not MemberState.UNREVOKED_PARTITIONS and _is_behind(group, member):
+        return Outcome(SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS), group, timers=[_join_deadline(member)])
+    try:
+        assignment = encode_partitions(member.assigned_partitions, metadata, topics)
+    except DecodeError as error:
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "Malformed embedded consumer protocol in version deserialization."
+        ) from error
+    timers = [
+        TimerChange(TimerKind.SYNC, member.member_id, None),
+        TimerChange(TimerKind.SESSION, member.member_id, classic.session_timeout_ms),
+    ]
+    answer = SyncAnswer(ErrorCode.NONE, terms.protocol_type, terms.protocol_name, assignment)
+    return Outcome(answer, group, timers=timers)
+
+
+def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Outcome[ErrorCode]:
+    """A classic member lives; perhaps it shall join again. Raises ApiError."""
+    member, classic = _classic_member(group, member_id, instance_id)
+    _check_generation(member, generation)
+    timers = [TimerChange(TimerKind.SESSION, member.member_id, classic.session_timeout_ms)]
+    is_free = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_partitions(member)
+    if _is_behind(group, member) or member.state is MemberState.UNREVOKED_PARTITIONS or is_free:
+        timers.append(_join_deadline(member))
+        return Outcome(ErrorCode.REBALANCE_IN_PROGRESS, group, timers=timers)
+    return Outcome(ErrorCode.NONE, group, timers=timers)
+
+
+def leave(
+    group: ConsumerGroup,
+    leaving: Sequence[LeavingMember],
+    context: UpdateContext,
+    config: GroupConfig,
+    clock: Clock,
+) -> Outcome[LeaveAnswer]:
+    """Members go, or are sent away by an administrator, whichever protocol they speak."""
+    answers: list[LeftMember] = []
+    gone: dict[str, ConsumerGroupMember] = {}
+    for each in leaving:
+        error = ErrorCode.NONE
+        try:
+            member = _leaving_member(group, each)
+        except ApiError as refused:
+            error = refused.code
+        else:
+            gone[member.member_id] = member
+            logger.info(
+                "[GroupId %s] Member %s with instance id %s has left group through explicit `LeaveGroup` request; "
+                "client reason: %s",
+                group.group_id,
+                member.member_id,
+                each.group_instance_id,
+                each.reason or "not provided",
+            )
+        answers.append(LeftMember(each.member_id, each.group_instance_id, error))
+    answer = LeaveAnswer(ErrorCode.NONE, tuple(answers))
+    return fence(group, list(gone.values()), answer, context, config, clock)
+
+
+def fence(
+    group: ConsumerGroup,
+    members: Sequence[ConsumerGroupMember],
+    answer: T,
+    context: UpdateContext,
+    config: GroupConfig,
+    clock: Clock,
+) -> Outcome[T]:
+    """These members are out. The group goes on without them; perhaps as a classic one. Raises ApiError."""
+    if not members:
+        return Outcome(answer, group)
+    if can_downgrade_without(group, members, config):
+        classic, records = downgraded(group, members, None, clock, context.topics)
+        reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
+        return Outcome(answer, group, records, downgraded=classic, rebalance_reason=reason)
+    update = ConsumerGroupUpdate(group, context)
+    update.fence_members(members)
+    return update.outcome(answer)
+
+
+def _downgrade(
+    update: ConsumerGroupUpdate,
+    updated: ConsumerGroupMember,
+    clock: Clock,
+    *,
+    subscription_changed: bool,
+    owned: Subscription,
+) -> Outcome[JoinAnswer]:
+    """The last member that spoke the new protocol has come back by the classic one."""
+    group, topics = update.group, update.context.topics
+    reason = None
+    if group.assignment_epoch < update.group_epoch:
+        reason = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
+    else:
+        target = group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id)
+        by_id = topics.by_id(owned.owned_partitions)
+        updated = update.reconcile(updated, target, subscription_changed=subscription_changed, owned=by_id)
+    classic, records = downgraded(group, (), updated, clock, topics)
+    return Outcome(_joined(updated), group, [*update.records, *records], downgraded=classic, rebalance_reason=reason)
+
+
+def _joining_member(update: ConsumerGroupUpdate, terms: JoinTerms, member_id: str) -> ConsumerGroupMember:
+    group = update.group
+    if terms.group_instance_id is None:
+        return group.members.get(member_id) or ConsumerGroupMember(member_id)
+    if terms.member_id != UNKNOWN_MEMBER_ID:
+        return known_static_member(group, member_id, terms.group_instance_id)
+    existing = group.static_member(terms.group_instance_id)
+    return ConsumerGroupMember(member_id) if existing is None else update.replace_static_member(existing, member_id)
+
+
+def _subscription(terms: JoinTerms) -> Subscription:
+    """All of a member's protocols carry the same subscription."""
+    try:
+        return decode_subscription(terms.protocols[0][1])
+    except DecodeError as error:
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "Malformed embedded consumer protocol in subscription deserialization."
+        ) from error
+
+
+def _updated(member: ConsumerGroupMember, terms: JoinTerms, subscription: Subscription) -> ConsumerGroupMember:
+    timeout_ms = terms.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=terms.group_instance_id or member.instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        subscribed_topic_names=frozenset(subscription.topics),
+        subscribed_topic_regex="",
+        client_id=terms.client_id,
+        client_host=terms.client_host,
+        classic=ClassicMetadata(terms.session_timeout_ms, terms.protocols),
+    )
+
+
+def _joined(member: ConsumerGroupMember) -> JoinAnswer:
+    name = None if member.classic is None else member.classic.supported_protocols[0][0]
+    return JoinAnswer(ErrorCode.NONE, member.member_id, member.member_epoch, PROTOCOL_TYPE, name)
+
+
+def _classic_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerGroupMember, ClassicMetadata]:
+    """The member, and what makes it a classic one. UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    member = group.member(member_id) if instance_id is None else known_static_member(group, member_id, instance_id)
+    if member.classic is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} does not use the classic protocol.")
+    return member, member.classic
+
+
+def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerGroupMember:
+    """An administrator names a static member by its instance alone."""
+    if leaving.group_instance_id is None:
+        return group.member(leaving.member_id)
+    member = group.static_member(leaving.group_instance_id)
+    if member is not None and leaving.member_id == UNKNOWN_MEMBER_ID:
+        return member
+    return known_static_member(group, leaving.member_id, leaving.group_instance_id)
+
+
+def _check_generation(member: ConsumerGroupMember, generation: int) -> None:
+    if generation != member.member_epoch:
+        raise ApiError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"The request generation id {generation} is not equal to the member epoch {member.member_epoch} of member "
+            f"{member.member_id}.",
+        )
+
+
+def _is_behind(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
+    """Whether there is another assignment for the member, or there would be if it joined.
+
+    The latter only if nobody speaks the new protocol: those compute it with their next heartbeat. (In Kafka 4.3 such a
+    group, which may not be downgraded, would wait for ever.)
+    """
+    if member.member_epoch < group.assignment_epoch:
+        return True
+    return group.group_epoch > group.assignment_epoch and group.classic_member_count == len(group.members)
+
+
+def _join_deadline(member: ConsumerGroupMember) -> TimerChange:
+    return TimerChange(TimerKind.JOIN, member.member_id, member.rebalance_timeout_ms, only_if_absent=True)

@@ -1,0 +1,183 @@
+"""A member of a consumer group (KIP-848): what it said of itself, and what it has. Immutable.
+
+Made by the heartbeat, by JoinGroups of classic members, and by the replay of records, which alone puts a new one into
+its `ConsumerGroup`. Pure. Kafka: ConsumerGroupMember, ModernGroupMember, MemberState of 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Final
+
+from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
+from barnabas.coordinator.group.consumer.records import (
+    ConsumerGroupKind,
+    CurrentMemberAssignmentValue,
+    MemberKey,
+    MemberMetadataValue,
+    record,
+)
+from barnabas.coordinator.group.log.record import GroupRecord
+
+LEAVE_GROUP_EPOCH: Final = -1
+LEAVE_GROUP_STATIC_EPOCH: Final = -2
+
+
+class MemberState(IntEnum):
+    """Where a member stands on its way to the target assignment."""
+
+    STABLE = 0
+    """It has what it shall have at its epoch."""
+    UNREVOKED_PARTITIONS = 1
+    """It has to give something up first, and stays at its old epoch meanwhile."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for what others have not given up yet."""
+    UNKNOWN = 127
+    """A state that a later release wrote."""
+
+
+_STATES: Final = {int(state): state for state in MemberState}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMetadata:
+    """What is kept of a member that speaks the classic protocol (JoinGroup). Kafka: ClassicMemberMetadata."""
+
+    session_timeout_ms: int
+    supported_protocols: tuple[tuple[str, bytes], ...]
+    """Name and metadata (a ConsumerProtocolSubscription) of each assignor, in the member's order."""
+
+    @property
+    def protocol_names(self) -> tuple[str, ...]:
+        """The names alone."""
+        return tuple(name for name, _ in self.supported_protocols)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMember:
+    """One member.
+
+    member_epoch: -1 when it left, -2 when it is static and left for a while. previous_member_epoch: the one before,
+    which it may still name when an answer was lost. classic: None if it speaks the new protocol.
+    """
+
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: frozenset[str] = frozenset()
+    subscribed_topic_regex: str | None = ""
+    server_assignor: str | None = None
+    assigned_partitions: PartitionEpochs = field(default_factory=dict)
+    partitions_pending_revocation: PartitionEpochs = field(default_factory=dict)
+    classic: ClassicMetadata | None = None
+
+    def is_reconciled_to(self, target_assignment_epoch: int) -> bool:
+        """Whether it has its part of the target assignment of this epoch."""
+        return self.state is MemberState.STABLE and self.member_epoch == target_assignment_epoch
+
+    def at_epoch(self, member_epoch: int) -> ConsumerGroupMember:
+        """The same at another epoch; the present one becomes the previous."""
+        return replace(self, member_epoch=member_epoch, previous_member_epoch=self.member_epoch)
+
+    def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
+        """The epoch in which it got a partition that it has or has to give up, None of any other."""
+        epoch = self.assigned_partitions.get(topic_id, {}).get(partition)
+        return self.partitions_pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
+
+    def with_metadata(self, value: MemberMetadataValue) -> ConsumerGroupMember:
+        """The same with what a record of kind 5 says."""
+        kept = value.classic_member_metadata
+        classic = None
+        if kept is not None and kept.supported_protocols:
+            protocols = tuple((protocol.name, protocol.metadata) for protocol in kept.supported_protocols)
+            classic = ClassicMetadata(kept.session_timeout_ms, protocols)
+        return replace(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topic_names=frozenset(value.subscribed_topic_names),
+            subscribed_topic_regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic=classic,
+        )
+
+    def with_assignment(self, value: CurrentMemberAssignmentValue) -> ConsumerGroupMember:
+        """The same with what a record of kind 8 says."""
+        return replace(
+            self,
+            member_epoch=value.member_epoch,
+            previous_member_epoch=value.previous_member_epoch,
+            state=_STATES.get(value.state, MemberState.UNKNOWN),
+            assigned_partitions=_with_epochs(value.assigned_partitions, value.member_epoch),
+            partitions_pending_revocation=_with_epochs(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+    def metadata_record(self, group_id: str) -> GroupRecord:
+        """What it said of itself, as a record of kind 5."""
+        classic = None
+        if self.classic is not None:
+            classic = MemberMetadataValue.ClassicMemberMetadata(
+                session_timeout_ms=self.classic.session_timeout_ms,
+                supported_protocols=[
+                    MemberMetadataValue.ClassicProtocol(name=name, metadata=metadata)
+                    for name, metadata in self.classic.supported_protocols
+                ],
+            )
+        value = MemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=sorted(self.subscribed_topic_names),
+            subscribed_topic_regex=self.subscribed_topic_regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.server_assignor,
+            classic_member_metadata=classic,
+        )
+        return record(ConsumerGroupKind.MEMBER_METADATA, MemberKey(group_id, self.member_id), value)
+
+    def assignment_record(self, group_id: str) -> GroupRecord:
+        """What it has, as a record of kind 8."""
+        value = CurrentMemberAssignmentValue(
+            member_epoch=self.member_epoch,
+            previous_member_epoch=self.previous_member_epoch,
+            state=self.state,
+            assigned_partitions=_topic_partitions(self.assigned_partitions),
+            partitions_pending_revocation=_topic_partitions(self.partitions_pending_revocation),
+        )
+        return record(ConsumerGroupKind.CURRENT_MEMBER_ASSIGNMENT, MemberKey(group_id, self.member_id), value)
+
+
+def _with_epochs(
+    topics: list[CurrentMemberAssignmentValue.TopicPartitions], member_epoch: int
+) -> dict[bytes, dict[int, int]]:
+    """Partitions by topic; where a coordinator before 4.3 wrote no epochs, or not one for each, the member's counts."""
+    found: dict[bytes, dict[int, int]] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [max(member_epoch, 0)] * len(topic.partitions)
+        found[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return found
+
+
+def _topic_partitions(partitions: PartitionEpochs) -> list[CurrentMemberAssignmentValue.TopicPartitions]:
+    topics = []
+    for topic_id, epochs in partitions.items():
+        numbers = sorted(epochs)
+        topics.append(
+            CurrentMemberAssignmentValue.TopicPartitions(
+                topic_id=topic_id, partitions=numbers, assignment_epochs=[epochs[number] for number in numbers]
+            )
+        )
+    return topics

@@ -1,0 +1,230 @@
+"""Groups change their protocol while they work (KIP-848): classic groups become consumer groups, and back.
+
+Called by `ConsumerGroupService` and by what classic members do in consumer groups, under the group's lock. Pure.
+A classic group is taken over when somebody joins it by the new protocol: its members go on as they are, each with the
+partitions it had. The way back is taken when the last member that speaks the new protocol has gone.
+`group.consumer.migration.policy` says which way is open.
+
+Kafka: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup, ConsumerGroup.fromClassicGroup,
+ClassicGroup.fromConsumerGroup.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember
+from barnabas.coordinator.group.classic.record import classic_group_record
+from barnabas.coordinator.group.classic.states import ClassicState
+from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, MemberState
+from barnabas.coordinator.group.consumer.records import (
+    ConsumerGroupKind,
+    GroupKey,
+    GroupMetadataValue,
+    MemberKey,
+    TargetAssignmentMetadataValue,
+    record,
+    target_partitions,
+)
+from barnabas.coordinator.group.consumer.topics.group_topics import GroupTopics
+from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    subscription_version,
+)
+from barnabas.protocol.errors import ApiError, DecodeError, ErrorCode
+from barnabas.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_UPGRADING = ("upgrade", "bidirectional")
+_DOWNGRADING = ("downgrade", "bidirectional")
+_CUSTOM_ASSIGNOR_HINT = (
+    " Please refer to the documentation or switch to a default assignor before re-attempting the upgrade."
+)
+
+
+def upgraded(
+    classic: ClassicGroup, config: GroupConfig, topics: GroupTopics
+) -> tuple[ConsumerGroup, list[GroupRecord]]:
+    """The consumer group that a classic group becomes, and the records that make it one.
+
+    GROUP_ID_NOT_FOUND: it may not or cannot.
+    """
+    group_id = classic.group_id
+    if config.consumer.migration_policy not in _UPGRADING:
+        raise _not_upgradable(group_id, "online upgrade is disabled")
+    if classic.protocol_type != PROTOCOL_TYPE:
+        raise _not_upgradable(group_id, "the group does not use the consumer embedded protocol")
+    if len(classic.members) > config.consumer.max_size:
+        raise _not_upgradable(group_id, "the group size exceeds the consumer group maximum size")
+    group = ConsumerGroup(group_id)
+    group.group_epoch = group.assignment_epoch = classic.generation
+    try:
+        for member in classic.members.by_id.values():
+            consumer = _consumer_member(member, classic, topics)
+            group.put_target(consumer.member_id, consumer.assigned_partitions)
+            group.put_member(consumer)
+    except (DecodeError, StopIteration) as error:
+        logger.warning("Cannot upgrade classic group %s to consumer group: %s.", group_id, error)
+        raise _not_upgradable(group_id, "the embedded consumer protocol is malformed") from error
+    group.metadata_hash = topics.hash_of(group.topics.names())
+    logger.info("[GroupId %s] Converted the classic group to a consumer group.", group_id)
+    return group, [*classic.tombstones(), *_records(group)]
+
+
+def can_downgrade_without(group: ConsumerGroup, leaving: Collection[ConsumerGroupMember], config: GroupConfig) -> bool:
+    """Whether the group becomes a classic one when these members have gone."""
+    left = len(group.members) - len(leaving)
+    return group.are_all_classic_without(leaving) and left > 0 and _may_downgrade(group.group_id, left, config)
+
+
+def can_downgrade_replacing(group: ConsumerGroup, replaced: ConsumerGroupMember, config: GroupConfig) -> bool:
+    """Whether the group becomes a classic one when a static member comes back by the classic protocol."""
+    is_last = group.classic_member_count == len(group.members) - 1 and replaced.classic is None
+    return is_last and _may_downgrade(group.group_id, len(group.members), config)
+
+
+def downgraded(
+    group: ConsumerGroup,
+    leaving: Iterable[ConsumerGroupMember],
+    joining: ConsumerGroupMember | None,
+    clock: Clock,
+    topics: GroupTopics,
+) -> tuple[ClassicGroup, list[GroupRecord]]:
+    """The classic group that a consumer group becomes, stable at the group's epoch, and the records that make it one.
+
+    joining: a static member that has come back by the classic protocol; it takes the target of the one it replaces.
+    GROUP_ID_NOT_FOUND: a member's metadata cannot be read.
+    """
+    replaced = None if joining is None else group.static_member(joining.instance_id)
+    gone = {member.member_id for member in leaving}
+    stays = [member for member in group.members.values() if member.member_id not in gone and member is not replaced]
+    if joining is not None:
+        stays.append(joining)
+    classic = ClassicGroup(group.group_id, clock)
+    classic.state = ClassicState.STABLE
+    classic.generation = group.group_epoch
+    classic.kind = PROTOCOL_TYPE
+    for member in stays:
+        classic.restore_member(_classic_member(member, classic))
+    classic.protocol_name = classic.members.select_protocol()
+    classic.find_subscribed_topics()
+    try:
+        for classic_member in classic.members.by_id.values():
+            target = group.target_of(classic_member.member_id, classic_member.group_instance_id)
+            metadata = classic_member.metadata(classic.protocol_name)
+            classic_member.assignment = encode_partitions(target, metadata, topics)
+    except DecodeError as error:
+        logger.warning("Cannot downgrade the consumer group %s: %s.", group.group_id, error)
+        raise ApiError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot downgrade the classic group {group.group_id}: {error}."
+        ) from error
+    ids = [
+        joining.member_id if joining is not None and member is replaced else member_id
+        for member_id, member in group.members.items()
+    ]
+    stored = classic_group_record(
+        group.group_id,
+        protocol_type=classic.kind,
+        generation=classic.generation,
+        protocol_name=classic.protocol_name,
+        leader_id=classic.members.leader_id,
+        state_since_ms=classic.state_since_ms,
+        members=classic.members.by_id.values(),
+        assignments={key: member.assignment for key, member in classic.members.by_id.items()},
+    )
+    logger.info("[GroupId %s] Converted the consumer group to a classic group.", group.group_id)
+    return classic, [*group.tombstones_of(ids), stored]
+
+
+def encode_partitions(
+    partitions: Mapping[bytes, AbstractSet[int] | Mapping[int, int]], metadata: bytes, topics: GroupTopics
+) -> bytes:
+    """An assignment as a classic member reads it, in the version of its subscription. Raises DecodeError."""
+    return encode_assignment(Assignment(topics.by_name(partitions)), subscription_version(metadata))
+
+
+def _consumer_member(member: ClassicMember, classic: ClassicGroup, topics: GroupTopics) -> ConsumerGroupMember:
+    assigned: dict[bytes, frozenset[int]] = {}
+    if member.assignment != NO_ASSIGNMENT:
+        assignment = decode_assignment(member.assignment)
+        if assignment.user_data:
+            reason = "an unsupported custom assignor is in use"
+            raise _not_upgradable(classic.group_id, reason, _CUSTOM_ASSIGNOR_HINT)
+        assigned = topics.by_id(assignment.partitions)
+    subscription = decode_subscription(member.metadata(classic.protocol_name or ""))
+    epoch = classic.generation
+    return ConsumerGroupMember(
+        member.member_id,
+        member_epoch=epoch,
+        previous_member_epoch=epoch,
+        state=MemberState.STABLE,
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=frozenset(subscription.topics),
+        assigned_partitions={topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in assigned.items()},
+        classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _classic_member(member: ConsumerGroupMember, classic: ClassicGroup) -> ClassicMember:
+    kept = member.classic
+    if kept is None:
+        raise ValueError(f"{member.member_id} does not speak the classic protocol")
+    return ClassicMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        kept.session_timeout_ms,
+        PROTOCOL_TYPE,
+        kept.supported_protocols,
+        classic.new_session(member.member_id, kept.session_timeout_ms),
+    )
+
+
+def _records(group: ConsumerGroup) -> Iterable[GroupRecord]:
+    """A whole group, in the order of Kafka's."""
+    group_key = GroupKey(group.group_id)
+    for member in group.members.values():
+        yield member.metadata_record(group.group_id)
+    value = GroupMetadataValue(epoch=group.group_epoch, metadata_hash=group.metadata_hash)
+    yield record(ConsumerGroupKind.GROUP_METADATA, group_key, value)
+    for member_id in group.members:
+        key = MemberKey(group.group_id, member_id)
+        yield record(ConsumerGroupKind.TARGET_ASSIGNMENT_MEMBER, key, target_partitions(group.target_of(member_id)))
+    target = TargetAssignmentMetadataValue(assignment_epoch=group.assignment_epoch)
+    yield record(ConsumerGroupKind.TARGET_ASSIGNMENT_METADATA, group_key, target)
+    for member in group.members.values():
+        yield member.assignment_record(group.group_id)
+
+
+def _may_downgrade(group_id: str, members: int, config: GroupConfig) -> bool:
+    reason = None
+    if config.consumer.migration_policy not in _DOWNGRADING:
+        reason = "the online downgrade is disabled"
+    elif members > config.max_size:
+        reason = "its group size is greater than classic group max size"
+    if reason is not None:
+        logger.info("Cannot downgrade consumer group %s to classic group because %s.", group_id, reason)
+    return reason is None
+
+
+def _not_upgradable(group_id: str, reason: str, hint: str = "") -> ApiError:
+    message = f"Cannot upgrade classic group {group_id} to consumer group because {reason}.{hint}"
+    logger.info("%s", message)
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, message)

@@ -1,0 +1,285 @@
+"""Consumer groups (KIP-848): ConsumerGroupHeartbeat, the time-outs of members, and what regular expressions match.
+
+Called by the handlers through `GroupCoordinator` and by the loader on any thread, by the timer's executor, and by the
+resolver of regular expressions on a scheduler thread. Each call looks the group up, has the pure modules say what it
+comes to, under the group's lock, lets `ConsumerGroupChanges` write that, and answers when it has let go. No lock of its
+own.
+
+Kafka: GroupCoordinatorService and GroupMetadataManager, as far as they are about consumer groups.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Final
+
+from barnabas.coordinator.group.assignors.assignor import PartitionAssignor
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.consumer.changes import ClassicSuccession, ConsumerGroupChanges, Written
+from barnabas.coordinator.group.consumer.classic_requests import fence
+from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, is_leave, leave
+from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
+from barnabas.coordinator.group.consumer.member import MemberState
+from barnabas.coordinator.group.consumer.member_deadline import MemberDeadline, TimerKind
+from barnabas.coordinator.group.consumer.migration import upgraded
+from barnabas.coordinator.group.consumer.terms import Outcome, TimerChange
+from barnabas.coordinator.group.consumer.timers import RETRY_MS, ConsumerGroupTimers
+from barnabas.coordinator.group.consumer.topics.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
+from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
+from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
+from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, UpdateContext
+from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.metadata.metadata_image import MetadataImage
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.uuid import random_uuid, uuid_to_string
+
+logger = logging.getLogger(__name__)
+
+MANY_MEMBERS: Final = 20
+MANY_TOPICS: Final = 20
+MANY_PARTITIONS: Final = 500
+"""A group that has more is not assigned on a network thread."""
+HeartbeatReply = Callable[[HeartbeatAnswer], None]
+
+
+def new_member_id() -> str:
+    """An id for a member that has none, as Kafka makes them."""
+    return uuid_to_string(random_uuid())
+
+
+class ConsumerGroupService:
+    """See the module.
+
+    assignors: by name, the first is the default. check_regex: raises
+    INVALID_REGULAR_EXPRESSION. classic_groups: the service of classic groups.
+    """
+
+    def __init__(
+        self,
+        environment: GroupEnvironment,
+        assignors: Mapping[str, PartitionAssignor],
+        resolver: TopicRegexResolver,
+        check_regex: Callable[[str], None],
+        classic_groups: ClassicSuccession,
+        *,
+        count_rebalance: Callable[[], None] = lambda: None,
+        make_member_id: Callable[[], str] = new_member_id,
+    ) -> None:
+        self._environment = environment
+        self._assignors = assignors
+        self._resolver = resolver
+        self._check_regex = check_regex
+        self._make_member_id = make_member_id
+        self._hashes = TopicHashes()
+        self._newest_topics_version = 0
+        self._timers = ConsumerGroupTimers(environment.clock, environment.timer, self._deadline_over)
+        self.changes = ConsumerGroupChanges(environment, self._timers, classic_groups, count_rebalance)
+        environment.metadata.subscribe(self._metadata_changed)
+        # Read after that: what is newer is told.
+        self._first_topics_version = environment.metadata.image.version
+
+    # -- requests
+
+    def heartbeat(self, terms: HeartbeatTerms, on_complete: HeartbeatReply) -> None:
+        """A member joins, stays or leaves. Answered at once, or when the replicas have what it changed."""
+        try:
+            check_heartbeat(terms, self._assignors)
+            refused = self._environment.partitions.check(terms.group_id)
+            if refused is not ErrorCode.NONE:
+                raise ApiError(refused)
+            if not terms.member_id:
+                terms = terms._replace(member_id=self._make_member_id())
+            outcome, written = self._change(terms)
+        except ApiError as error:
+            on_complete(HeartbeatAnswer(error.code, error.message))
+            return
+
+        def answer(error: ErrorCode) -> None:
+            answer = outcome.answer
+            on_complete(answer if error is ErrorCode.NONE else HeartbeatAnswer(error, error.message))
+
+        self.changes.finish(written, answer)
+        if outcome.regexes and not self._resolver.is_resolving(terms.group_id):
+            on_resolved = partial(self._regexes_resolved, terms.group_id)
+            self._resolver.resolve(terms.group_id, outcome.regexes, terms.may_describe, on_resolved)
+
+    def may_take_long(self, terms: HeartbeatTerms) -> bool:
+        """Whether a large group may have to be assigned anew, or an expression compiled; a guess, without a lock."""
+        if terms.subscribed_topic_regex:
+            return True  # some take 30 ms
+        image = self._environment.metadata.image
+        group = self._environment.table.get(terms.group_id)
+        membership = None if group is None else group.membership
+        if _are_many(terms.subscribed_topic_names or (), image):
+            return True
+        if isinstance(membership, ClassicGroup):
+            return len(membership.members) > MANY_MEMBERS  # to be upgraded
+        if not isinstance(membership, ConsumerGroup):
+            return False
+        is_quiet = not terms.is_full and terms.member_epoch > 0 and terms.subscribed_topic_names is None
+        is_current = membership.checked_image is image and membership.group_epoch <= membership.assignment_epoch
+        return not (is_quiet and is_current) and (
+            len(membership.members) > MANY_MEMBERS
+            or len(membership.topics.by_name) + len(membership.topics.by_regex) > MANY_TOPICS
+            or membership.target_size > MANY_PARTITIONS
+        )
+
+    def context(self) -> UpdateContext:
+        """What the pure modules need to know of the world at this moment."""
+        environment = self._environment
+        return UpdateContext(
+            GroupTopics(environment.metadata.image, self._hashes),
+            environment.config.consumer,
+            self._assignors,
+            environment.clock.milliseconds(),
+            max(self._first_topics_version, self._newest_topics_version),
+            self._check_regex,
+        )
+
+    # -- the coordinator's life (MembershipService)
+
+    def restored(self, group: Group) -> None:
+        """See MembershipService."""
+        membership = group.membership
+        if not isinstance(membership, ConsumerGroup):
+            return
+        timeout_ms = self._environment.config.consumer.session_timeout_ms
+        with group.lock:
+            for member in membership.members.values():
+                session_ms = timeout_ms if member.classic is None else member.classic.session_timeout_ms
+                self._timers.change(group, membership, TimerChange(TimerKind.SESSION, member.member_id, session_ms))
+                if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                    change = TimerChange(
+                        TimerKind.REBALANCE,
+                        member.member_id,
+                        member.rebalance_timeout_ms,
+                        member_epoch=member.member_epoch,
+                    )
+                    self._timers.change(group, membership, change)
+        logger.info("Loaded consumer group %s with %d members.", group.group_id, len(membership.members))
+
+    def unloaded(self, group: Group) -> None:
+        """See MembershipService."""
+        membership = group.membership
+        if not isinstance(membership, ConsumerGroup):
+            return
+        with group.lock:
+            self._timers.end_all(membership)
+        logger.info("[GroupId=%s] Unloaded group metadata for group epoch %d.", group.group_id, membership.group_epoch)
+
+    # -- what a request comes to
+
+    def _change(self, terms: HeartbeatTerms) -> tuple[Outcome[HeartbeatAnswer], Written]:
+        table = self._environment.table
+        joins = terms.member_epoch == 0
+        with table.locked_or_new(terms.group_id) if joins else table.locked(terms.group_id) as group:
+            if group is None:
+                kind = "Group" if is_leave(terms) else "Consumer group"
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} {terms.group_id} not found.")
+            try:
+                outcome = self._outcome(group, terms)
+                return outcome, self.changes.write(group, outcome)
+            except ApiError:
+                if joins:
+                    self._forget_if_new(group)
+                raise
+
+    def _outcome(self, group: Group, terms: HeartbeatTerms) -> Outcome[HeartbeatAnswer]:
+        context = self.context()
+        membership = group.membership
+        if isinstance(membership, ConsumerGroup):
+            if is_leave(terms):
+                return self._leave(membership, terms, context)
+            return heartbeat(membership, terms, context)
+        if terms.member_epoch != 0 or not isinstance(membership, ClassicGroup):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {terms.group_id} is not a consumer group.")
+        records: list[GroupRecord]
+        if membership.has_members:
+            consumer, records = upgraded(membership, self._environment.config, context.topics)
+        else:
+            consumer, records = ConsumerGroup(terms.group_id), membership.tombstones()
+        sessions = [
+            TimerChange(TimerKind.SESSION, member.member_id, member.classic.session_timeout_ms)
+            for member in consumer.members.values()
+            if member.classic is not None
+        ]
+        outcome = heartbeat(consumer, terms, context)
+        outcome.records = [*records, *outcome.records]
+        outcome.timers = [*sessions, *outcome.timers]
+        outcome.is_new = True
+        return outcome
+
+    def _leave(
+        self, membership: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContext
+    ) -> Outcome[HeartbeatAnswer]:
+        member, outcome = leave(membership, terms)
+        if outcome is not None:
+            return outcome
+        answer = HeartbeatAnswer(ErrorCode.NONE, None, terms.member_id, terms.member_epoch)
+        environment = self._environment
+        return fence(membership, [member], answer, context, environment.config, environment.clock)
+
+    def _forget_if_new(self, group: Group) -> None:
+        """A group that a refused join would have been the first of is not left behind; under its lock."""
+        membership = group.membership
+        if not membership.has_members and group.offsets.is_empty and not membership.tombstones():
+            self._environment.table.remove(group)
+
+    # -- what nobody asked for
+
+    def _deadline_over(
+        self, group: Group, membership: ConsumerGroup, kind: TimerKind, member_id: str, deadline: MemberDeadline
+    ) -> None:
+        """A member has not been heard of in time: it is sent away."""
+        environment = self._environment
+        with group.lock:
+            if not self._timers.is_over(group, membership, kind, member_id, deadline):
+                return
+            member = membership.members.get(member_id)
+            if member is None or deadline.member_epoch not in {None, member.member_epoch}:
+                return
+            logger.info(
+                "[GroupId %s] Member %s fenced from the group because %s", group.group_id, member_id, kind.value
+            )
+            try:
+                outcome = fence(membership, [member], None, self.context(), environment.config, environment.clock)
+                written = self.changes.write(group, outcome)
+            except ApiError as error:
+                logger.warning("[GroupId %s] Member %s is fenced later: %s", group.group_id, member_id, error)
+                retry = TimerChange(kind, member_id, RETRY_MS, member_epoch=deadline.member_epoch)
+                self._timers.change(group, membership, retry)
+                return
+        self.changes.finish(written, lambda _error: None)
+
+    def _regexes_resolved(self, group_id: str, resolved: Mapping[str, ResolvedRegularExpression]) -> None:
+        """What a group's expressions match now; its members hear of it with their next heartbeats."""
+        with self._environment.table.locked(group_id) as group:
+            if group is None or not isinstance(group.membership, ConsumerGroup):
+                return
+            update = ConsumerGroupUpdate(group.membership, self.context())
+            update.resolve_regexes(resolved)
+            try:
+                written = self.changes.write(group, update.outcome(None))
+            except ApiError as error:
+                logger.warning("[GroupId %s] Couldn't update regular expression due to: %s", group_id, error)
+                return
+        self.changes.finish(written, lambda _error: None)
+        self._environment.actions.run_all()
+
+    def _metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        if old.topics is not new.topics and not new.topics.keys() <= old.topics.keys():
+            self._newest_topics_version = new.version
+
+
+def _are_many(topics: Collection[str], image: MetadataImage) -> bool:
+    """Whether it takes long to assign these topics."""
+    if len(topics) > MANY_TOPICS:
+        return True
+    found = (image.topics.get(name) for name in topics)
+    return sum(len(topic.partitions) for topic in found if topic is not None) > MANY_PARTITIONS

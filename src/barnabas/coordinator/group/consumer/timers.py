@@ -1,0 +1,94 @@
+"""Runs the deadlines of consumer groups' members (KIP-848).
+
+Used by `ConsumerGroupService` under the lock of the group it is about; the timer's executor calls back without any
+lock. A heartbeat moves a deadline and touches no timer: an entry that comes too early is made anew for the rest.
+Owns no state: deadlines lie in their group, and whoever finds another in their place has nothing to do.
+Kafka: CoordinatorTimerImpl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.member_deadline import MemberDeadline, TimerKind
+from barnabas.coordinator.group.consumer.terms import TimerChange
+from barnabas.coordinator.group.group import Group
+from barnabas.purgatory.timer import Timer
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+RETRY_MS: Final = 500
+"""After a member could not be sent away, because the log refused the records (Kafka: the same)."""
+
+
+class ConsumerGroupTimers:
+    """expired(group, membership, kind, member_id, deadline): called without any lock when a deadline may be over."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        timer: Timer,
+        expired: Callable[[Group, ConsumerGroup, TimerKind, str, MemberDeadline], None],
+    ) -> None:
+        self._clock = clock
+        self._timer = timer
+        self._expired = expired
+
+    def change(self, group: Group, membership: ConsumerGroup, change: TimerChange) -> None:
+        """Set, move or end a deadline; the caller holds the group's lock."""
+        key = (change.kind, change.member_id)
+        deadlines = membership.deadlines
+        found = deadlines.get(key)
+        if change.delay_ms is None:
+            if found is not None:
+                del deadlines[key]
+                self._cancel(found)
+            return
+        if found is not None and change.only_if_absent:
+            return
+        deadline_ns = self._clock.nanoseconds() + change.delay_ms * NANOSECONDS_PER_MILLISECOND
+        if found is None:
+            found = deadlines[key] = MemberDeadline(deadline_ns, change.member_epoch)
+            self._arm(group, membership, key, found)
+            return
+        is_earlier = deadline_ns < found.deadline_ns
+        found.deadline_ns, found.member_epoch = deadline_ns, change.member_epoch
+        if is_earlier:
+            self._cancel(found)
+            self._arm(group, membership, key, found)
+
+    def is_over(
+        self, group: Group, membership: ConsumerGroup, kind: TimerKind, member_id: str, deadline: MemberDeadline
+    ) -> bool:
+        """Whether the time of a deadline has come, under the group's lock; if it has, the deadline is gone.
+
+        If it was moved meanwhile, it is waited for again.
+        """
+        key = (kind, member_id)
+        if group.is_removed or group.membership is not membership or membership.deadlines.get(key) is not deadline:
+            return False
+        if deadline.deadline_ns > self._clock.nanoseconds():
+            self._arm(group, membership, key, deadline)
+            return False
+        del membership.deadlines[key]
+        return True
+
+    def end_all(self, membership: ConsumerGroup) -> None:
+        """Nobody is waited for any more; the caller holds the group's lock."""
+        for deadline in membership.deadlines.values():
+            self._cancel(deadline)
+        membership.deadlines.clear()
+
+    def _arm(
+        self, group: Group, membership: ConsumerGroup, key: tuple[TimerKind, str], deadline: MemberDeadline
+    ) -> None:
+        rest_ns = deadline.deadline_ns - self._clock.nanoseconds()
+        delay_ms = max(1, -(-rest_ns // NANOSECONDS_PER_MILLISECOND))
+        deadline.entry = self._timer.add(delay_ms, partial(self._expired, group, membership, *key, deadline))
+
+    def _cancel(self, deadline: MemberDeadline) -> None:
+        if deadline.entry is not None:
+            self._timer.cancel(deadline.entry)
+            deadline.entry = None

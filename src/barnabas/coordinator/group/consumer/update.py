@@ -1,0 +1,347 @@
+"""The steps by which requests change a consumer group (KIP-848), for heartbeats and for classic members' JoinGroups.
+
+Made for one request, under the group's lock. It reads the group, and collects the records that will change it. Pure but
+for what it logs. Kafka: GroupMetadataManager of 4.3. The target assignment is made at once with the group's epoch, as
+in all releases before 4.3, which has group.consumer.assignment.interval.ms for that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from barnabas.coordinator.group.assignors.assignor import (
+    Assignment,
+    GroupSpec,
+    MemberSpec,
+    PartitionAssignor,
+    PartitionAssignorError,
+    SubscriptionType,
+)
+from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.hash_order import hash_order
+from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, MemberState
+from barnabas.coordinator.group.consumer.member_deadline import TimerKind
+from barnabas.coordinator.group.consumer.reconciliation import Reconciliation
+from barnabas.coordinator.group.consumer.records import (
+    ConsumerGroupKind,
+    GroupKey,
+    GroupMetadataValue,
+    MemberKey,
+    RegularExpressionKey,
+    RegularExpressionValue,
+    TargetAssignmentMetadataValue,
+    record,
+    target_partitions,
+    tombstone,
+)
+from barnabas.coordinator.group.consumer.terms import Outcome, T, TimerChange
+from barnabas.coordinator.group.consumer.topics.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression, SubscribedTopics
+from barnabas.coordinator.group.group_config import ConsumerGroupConfig
+from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+logger = logging.getLogger(__name__)
+
+REGEX_REFRESH_MIN_INTERVAL_MS: Final = 10_000
+
+
+class RegexChange(Enum):
+    """What has become of a member's regular expression."""
+
+    NONE = "as before"
+    CHANGED = "another one, which is not resolved yet"
+    CHANGED_AND_RESOLVED = "another one, whose topics are known; or none any more"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateContext:
+    """What the steps need beside the group.
+
+    assignors: by name, the first is the default. now_ms: wall clock. newest_topics_version: of the metadata, when a
+    topic came last. check_regex: raises INVALID_REGULAR_EXPRESSION.
+    """
+
+    topics: GroupTopics
+    config: ConsumerGroupConfig
+    assignors: Mapping[str, PartitionAssignor]
+    now_ms: int
+    newest_topics_version: int
+    check_regex: Callable[[str], None]
+
+
+class ConsumerGroupUpdate:
+    """One change of a group in the making."""
+
+    def __init__(self, group: ConsumerGroup, context: UpdateContext) -> None:
+        self.group = group
+        self.context = context
+        self.records: list[GroupRecord] = []
+        self.timers: list[TimerChange] = []
+        self.regexes: frozenset[str] = frozenset()
+        self._checked_image: object = None
+        self._is_rebalance = False
+        self.group_epoch = group.group_epoch
+        self._subscription_type: SubscriptionType | None = None
+
+    def outcome(self, answer: T) -> Outcome[T]:
+        """What has been collected, with the answer."""
+        return Outcome(
+            answer, self.group, self.records, self.timers, self.regexes, self._checked_image, self._is_rebalance
+        )
+
+    # -- members
+
+    def check_size(self, member_id: str) -> None:
+        """GROUP_MAX_SIZE_REACHED: it would be one member too many."""
+        most = self.context.config.max_size
+        if len(self.group.members) >= most and member_id not in self.group.members:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {most} members.",
+            )
+
+    def replace_static_member(self, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
+        """A static member comes back under a new id: it takes the place, and the target, of the old one."""
+        new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+        self.remove_member(old.member_id)
+        self.records += [
+            new.metadata_record(self.group.group_id),
+            self._target_record(member_id, self.group.target_of(old.member_id)),
+            new.assignment_record(self.group.group_id),
+        ]
+        return new
+
+    def remove_member(self, member_id: str) -> None:
+        """Everything of the member goes. Whoever replays these records minds their order."""
+        key = MemberKey(self.group.group_id, member_id)
+        self.records += [
+            tombstone(ConsumerGroupKind.CURRENT_MEMBER_ASSIGNMENT, key),
+            tombstone(ConsumerGroupKind.TARGET_ASSIGNMENT_MEMBER, key),
+            tombstone(ConsumerGroupKind.MEMBER_METADATA, key),
+        ]
+
+    def fence_members(self, members: Iterable[ConsumerGroupMember]) -> None:
+        """These are out: the group goes on without them in a new epoch."""
+        after = self.group.topics.copy()
+        for member in members:
+            self.remove_member(member.member_id)
+            after.replace_member(member, None)
+            self.timers += [TimerChange(kind, member.member_id, None) for kind in TimerKind]
+        self.records += [self._regex_tombstone(regex) for regex in after.forget_unused()]
+        self._bump_epoch(self.context.topics.hash_of(after.names()))
+
+    def change_member(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
+        """Note what the member says now; whether it names other topics."""
+        if new is old or new == old:
+            return False
+        self.records.append(new.metadata_record(self.group.group_id))
+        return new.subscribed_topic_names != old.subscribed_topic_names
+
+    # -- regular expressions
+
+    def change_regex(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> RegexChange:
+        """Note the member's regular expression, and have the group's resolved if it is time.
+
+        INVALID_REGULAR_EXPRESSION: it is none.
+        """
+        topics = self.group.topics
+        before, now = old.subscribed_topic_regex or "", new.subscribed_topic_regex or ""
+        change = RegexChange.NONE
+        is_wanted = False
+        if old.subscribed_topic_regex != new.subscribed_topic_regex:
+            change = RegexChange.CHANGED
+            if before and topics.members_by_regex[before] == 1:
+                self.records.append(self._regex_tombstone(before))
+            if now and not topics.members_by_regex[now]:
+                self.context.check_regex(now)
+                is_wanted = True
+            elif now in topics.resolved or (before and not now):
+                change = RegexChange.CHANGED_AND_RESOLVED
+        if is_wanted or topics.members_by_regex:
+            self._refresh_regexes(old, new, is_wanted)
+        return change
+
+    def _refresh_regexes(self, old: ConsumerGroupMember, new: ConsumerGroupMember, is_wanted: bool) -> None:
+        """All of a group are resolved together: when one is not yet, when topics came into being, and now and then."""
+        topics, now_ms = self.group.topics, self.context.now_ms
+        last = next(iter(topics.resolved.values()), None)
+        if last is not None and now_ms <= last.timestamp_ms + REGEX_REFRESH_MIN_INTERVAL_MS:
+            return
+        members_by_regex = topics.members_by_regex.copy()
+        if old.subscribed_topic_regex:
+            members_by_regex[old.subscribed_topic_regex] -= 1
+        if new.subscribed_topic_regex:
+            members_by_regex[new.subscribed_topic_regex] += 1
+        regexes = frozenset(regex for regex, count in members_by_regex.items() if count > 0)
+        if (
+            is_wanted
+            or len(regexes) != len(topics.resolved)
+            or last is None
+            or last.version < self.context.newest_topics_version
+            or now_ms > last.timestamp_ms + self.context.config.regex_refresh_interval_ms
+        ):
+            self.regexes = regexes
+
+    def resolve_regexes(self, resolved: Mapping[str, ResolvedRegularExpression]) -> None:
+        """Take in what expressions match; those that nobody uses any more are passed over."""
+        group = self.group
+        after = group.topics.copy()
+        is_new = False
+        for regex, found in resolved.items():
+            if not group.topics.members_by_regex[regex]:
+                continue
+            before = group.topics.resolved.get(regex)
+            # Also if it matches nothing: who has come to use it may still be meant to have what it read before. (In
+            # Kafka 4.3 nobody would read that any more.)
+            is_new = is_new or before is None or found.topics != before.topics
+            after.resolve(regex, found)
+            self.records.append(self._regex_record(regex, found))
+        metadata_hash = self.context.topics.hash_of(after.names())
+        if is_new or metadata_hash != group.metadata_hash:
+            self._bump_epoch(metadata_hash)
+            self._is_rebalance = True
+            self._checked_image = self.context.topics.image
+
+    # -- epochs
+
+    @property
+    def are_topics_outdated(self) -> bool:
+        """Whether the group's topics have not been compared with the present metadata yet."""
+        return self.group.checked_image is not self.context.topics.image
+
+    def update_epoch(self, is_changed: bool, old: ConsumerGroupMember, new: ConsumerGroupMember) -> None:
+        """A new epoch if the group must be assigned anew: it is changed, or its topics look otherwise than before."""
+        after = self._topics_with(old, new)
+        metadata_hash = self.context.topics.hash_of(after.names())
+        self._subscription_type = after.subscription_type(self._member_count_with(new))
+        if is_changed or metadata_hash != self.group.metadata_hash:
+            self._bump_epoch(metadata_hash)
+            self._is_rebalance = True
+        if self.group.has_partition_metadata:
+            self.records.append(tombstone(ConsumerGroupKind.PARTITION_METADATA, GroupKey(self.group.group_id)))
+        self._checked_image = self.context.topics.image
+
+    def _bump_epoch(self, metadata_hash: int) -> None:
+        self.group_epoch += 1
+        value = GroupMetadataValue(epoch=self.group_epoch, metadata_hash=metadata_hash)
+        self.records.append(record(ConsumerGroupKind.GROUP_METADATA, GroupKey(self.group.group_id), value))
+        logger.info(
+            "[GroupId %s] Bumped group epoch to %d with metadata hash %d.",
+            self.group.group_id,
+            self.group_epoch,
+            metadata_hash,
+        )
+
+    def _topics_with(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> SubscribedTopics:
+        after = self.group.topics.copy()
+        after.replace_member(old, new)
+        after.forget_unused()
+        return after
+
+    def _member_count_with(self, new: ConsumerGroupMember) -> int:
+        is_there = new.member_id in self.group.members or self.group.static_member(new.instance_id) is not None
+        return len(self.group.members) + (not is_there)
+
+    # -- assignments
+
+    def update_target(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> tuple[int, Assignment]:
+        """The epoch of the target assignment, made anew if it is behind the group's; and the member's part of it."""
+        group = self.group
+        if self.group_epoch <= group.assignment_epoch:
+            return group.assignment_epoch, group.target_of(new.member_id, new.instance_id)
+        assignors = self.context.assignors
+        name = group.preferred_assignor(old, new)
+        assignor = assignors.get(name or "") or next(iter(assignors.values()))
+        try:
+            target = assignor.assign(self._group_spec(old, new), self.context.topics)
+        except PartitionAssignorError as error:
+            message = f"Failed to compute a new target assignment for epoch {self.group_epoch}: {error}"
+            logger.warning("[GroupId %s] %s.", group.group_id, message)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
+        replaced = self._replaced_by(new)
+        for member_id in {**group.members, new.member_id: new}:
+            if member_id == replaced:
+                continue
+            if (now := target.get(member_id, {})) != group.target.get(member_id):
+                self.records.append(self._target_record(member_id, now))
+        value = TargetAssignmentMetadataValue(
+            assignment_epoch=self.group_epoch, assignment_timestamp=self.context.now_ms
+        )
+        self.records.append(record(ConsumerGroupKind.TARGET_ASSIGNMENT_METADATA, GroupKey(group.group_id), value))
+        logger.info(
+            "[GroupId %s] Computed a new target assignment for epoch %d with '%s' assignor.",
+            group.group_id,
+            self.group_epoch,
+            assignor.name,
+        )
+        return self.group_epoch, target.get(new.member_id, {})
+
+    def _group_spec(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> GroupSpec:
+        group, topics = self.group, self.context.topics
+        replaced = self._replaced_by(new)
+        after = self._topics_with(old, new)
+        specs: dict[str, MemberSpec] = {}
+        ids: dict[frozenset[str], frozenset[bytes]] = {}  # members of a group mostly subscribe to the same
+        members = {**group.members, new.member_id: new}
+        for member_id in hash_order(members):
+            if member_id == replaced:
+                continue
+            member = members[member_id]
+            names = group.topics.names_of(member)
+            if names not in ids:
+                ids[names] = topics.ids(names)
+            target = group.target_of(replaced if member is new and replaced else member_id)
+            specs[member_id] = MemberSpec(ids[names], target, member.instance_id, member.rack_id)
+        kind = self._subscription_type or after.subscription_type(len(specs))
+        return GroupSpec(specs, kind, group.target_owners)
+
+    def _replaced_by(self, member: ConsumerGroupMember) -> str | None:
+        """The id that a static member had before it came back as `member`."""
+        before = self.group.static_members.get(member.instance_id or "")
+        return None if before == member.member_id else before
+
+    def reconcile(
+        self,
+        member: ConsumerGroupMember,
+        target: tuple[int, Assignment],
+        *,
+        subscription_changed: bool,
+        owned: Mapping[bytes, AbstractSet[int]] | None,
+    ) -> ConsumerGroupMember:
+        """One step of the member towards its target; the timer of what it has to give up."""
+        group = self.group
+        if not subscription_changed and member.is_reconciled_to(target[0]):
+            return member
+        subscribed = self.context.topics.ids(group.topics.names_of(member))
+        step = Reconciliation(target[0], target[1], subscribed, subscription_changed, owned, group.partition_epoch)
+        after = step.next_state(member)
+        if after == member:
+            return member
+        self.records.append(after.assignment_record(group.group_id))
+        if after.classic is None:
+            must_revoke = after.state is MemberState.UNREVOKED_PARTITIONS
+            delay_ms = after.rebalance_timeout_ms if must_revoke else None
+            self.timers.append(
+                TimerChange(TimerKind.REBALANCE, after.member_id, delay_ms, member_epoch=after.member_epoch)
+            )
+        return after
+
+    # -- records
+
+    def _target_record(self, member_id: str, partitions: Assignment) -> GroupRecord:
+        key = MemberKey(self.group.group_id, member_id)
+        return record(ConsumerGroupKind.TARGET_ASSIGNMENT_MEMBER, key, target_partitions(partitions))
+
+    def _regex_record(self, regex: str, found: ResolvedRegularExpression) -> GroupRecord:
+        key = RegularExpressionKey(self.group.group_id, regex)
+        value = RegularExpressionValue(topics=sorted(found.topics), version=found.version, timestamp=found.timestamp_ms)
+        return record(ConsumerGroupKind.REGULAR_EXPRESSION, key, value)
+
+    def _regex_tombstone(self, regex: str) -> GroupRecord:
+        return tombstone(ConsumerGroupKind.REGULAR_EXPRESSION, RegularExpressionKey(self.group.group_id, regex))

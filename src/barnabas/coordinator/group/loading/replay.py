@@ -1,0 +1,252 @@
+"""What the records of one partition of `__consumer_offsets` add up to.
+
+Fed by `GroupLoader`, batch by batch in the order of the log, in small steps; owned by it. Of every committed offset the
+newest value is kept as it lies in the log, of every other key the newest record: nothing is decoded that a later record
+may replace. Offsets of open transactions wait for their marker. Pure.
+
+Kafka: GroupMetadataManager.doLoadGroupsAndOffsets.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from barnabas.coordinator.group.group_offsets import TransactionalOffsets
+from barnabas.coordinator.group.log.schemas import (
+    OFFSET_KINDS,
+    OffsetCommitValue,
+    is_readable_offset,
+    version_of,
+)
+from barnabas.protocol.errors import DecodeError
+from barnabas.records.end_transaction_marker import EndTransactionMarker
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.legacy_records import LegacyBatch
+from barnabas.records.memory_records import batch_at
+from barnabas.records.record_batch import (
+    CODEC_MASK,
+    CONTROL_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_MASK,
+    RecordBatch,
+    is_whole_batch,
+)
+
+logger = logging.getLogger(__name__)
+
+STEP_RECORDS: Final = 64
+"""So many records a step: some 80 microseconds."""
+PLAIN_BATCH_RECORDS: Final = 1024
+"""A commit of no more partitions is taken in at one go: about a millisecond."""
+_SPECIAL: Final = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
+_BRIEF: Final = struct.Struct(">qi4xb4xhi30xi")
+"""Base offset, length, magic, attributes, last offset delta and count of a batch's header."""
+_PARTITION: Final = struct.Struct(">i")
+_LAST_OFFSET_KIND: Final = OFFSET_KINDS[-1]
+_LAST_VALUE_VERSION: Final = OffsetCommitValue.max_version
+
+OffsetsByTopic = dict[str, dict[int, bytes]]
+
+
+class _OpenCommit(NamedTuple):
+    """An offset committed inside a transaction."""
+
+    position: int
+    value: bytes
+
+
+class PartitionReplay:
+    """groups: committed offsets by group id (encoded), topic and partition. others: all other records, by key."""
+
+    def __init__(self) -> None:
+        self.groups: dict[bytes, OffsetsByTopic] = {}
+        self.others: dict[bytes, bytes] = {}
+        self.record_count = 0
+        self._topics: dict[bytes, str] = {}
+        self._open: dict[int, dict[bytes, dict[tuple[str, int], _OpenCommit | None]]] = {}
+        """By producer id and group; None once a plain commit came later."""
+
+    def transactional(self) -> dict[bytes, dict[int, TransactionalOffsets]]:
+        """What is committed inside transactions that are still open, by group and producer id."""
+        found: dict[bytes, dict[int, TransactionalOffsets]] = {}
+        for producer_id, by_group in self._open.items():
+            for group, commits in by_group.items():
+                found.setdefault(group, {})[producer_id] = {
+                    key: (-1, None) if commit is None else (commit.position, commit.value)
+                    for key, commit in commits.items()
+                }
+        return found
+
+    def replay(self, buffer: bytes) -> Iterator[int]:
+        """Take in the whole batches at the start of `buffer`, a step between two results.
+
+        Yields the offset behind the last batch that was taken in, -1 before there is one. A batch that cannot be read
+        is logged and left out: it was checked when it was written, and the others are no worse for it.
+        """
+        position = 0
+        while True:
+            try:
+                position, next_offset, is_full_step = self._take_plain_batches(buffer, position)
+            except (IndexError, struct.error, UnicodeDecodeError):
+                next_offset, is_full_step = -1, False  # one of them cannot be read: each for itself
+            if next_offset >= 0:
+                yield next_offset
+            if is_full_step:
+                continue
+            if not is_whole_batch(buffer, position):
+                return
+            batch = batch_at(buffer, position)
+            if batch.end <= position:
+                raise CorruptRecord("a batch without a size")
+            try:
+                yield from self._take_batch(batch)
+            except (CorruptRecord, DecodeError, UnicodeDecodeError):
+                logger.exception("A batch of committed offsets at byte %d of what was read cannot be read", position)
+            position = batch.end
+            yield batch.next_offset
+
+    def _take_plain_batches(self, body: bytes, position: int) -> tuple[int, int, bool]:
+        """Take in a step's worth of the usual batches: of plain commits, neither compressed nor in a transaction.
+
+        Stops before the first that is anything else, has a number above two bytes, or a tombstone: `_take_batch` knows
+        them all. One function with everything in line, because a million records go through it. Returns the position
+        and the offset (-1: none) behind them, and whether there was enough for a step.
+        """
+        if self._open:
+            return position, -1, False
+        groups, topics = self.groups, self._topics
+        size, next_offset, left = len(body) - HEADER_SIZE, -1, STEP_RECORDS
+        while left > 0 and position < size:
+            base_offset, length, magic, attributes, last_delta, count = _BRIEF.unpack_from(body, position)
+            end = position + LOG_OVERHEAD + length
+            if end > len(body) or magic != 2 or attributes & _SPECIAL or not 0 <= count <= PLAIN_BATCH_RECORDS:
+                return position, next_offset, False
+            start = position + HEADER_SIZE
+            for _ in range(count):
+                number = body[start]
+                start += 1
+                if number > 0x7F:
+                    number = number & 0x7F | body[start] << 7
+                    start += 1
+                record_end = start + (number >> 1)
+                start += 1
+                while body[start] > 0x7F:  # time stamp
+                    start += 1
+                start += 1
+                while body[start] > 0x7F:  # offset
+                    start += 1
+                number = body[start + 1]
+                start += 2
+                if number > 0x7F:
+                    number = number & 0x7F | body[start] << 7
+                    start += 1
+                key_end = start + (number >> 1)
+                number = body[key_end]
+                value = key_end + 1
+                if number > 0x7F:
+                    number = number & 0x7F | body[value] << 7
+                    value += 1
+                value_end = value + (number >> 1)
+                # The record's length says whether the numbers were right: nothing is left of it but no headers.
+                is_plain = value_end + 1 == record_end and body[value_end] == 0 and not number & 1 and not body[start]
+                if not is_plain or body[start + 1] > _LAST_OFFSET_KIND or body[value + 1] > _LAST_VALUE_VERSION:
+                    return position, next_offset, False
+                start += 2
+                group_end = start + 2 + (body[start] << 8 | body[start + 1])
+                group, name = body[start + 2 : group_end], body[group_end + 2 : key_end - 4]
+                by_topic = groups.get(group)
+                if by_topic is None:
+                    by_topic = groups[group] = {}
+                topic = topics.get(name)
+                if topic is None:
+                    topic = topics[name] = name.decode()
+                by_partition = by_topic.get(topic)
+                if by_partition is None:
+                    by_partition = by_topic[topic] = {}
+                by_partition[_PARTITION.unpack_from(body, key_end - 4)[0]] = body[value:value_end]
+                start = record_end
+            self.record_count += count
+            left -= count
+            position = end
+            next_offset = base_offset + last_delta + 1
+        return position, next_offset, left <= 0
+
+    def _take_batch(self, batch: RecordBatch | LegacyBatch) -> Iterator[int]:
+        """Take in any batch, in steps."""
+        producer_id = NO_PRODUCER_ID
+        if isinstance(batch, RecordBatch):
+            if batch.is_control:
+                self._end_transaction(batch)
+                return
+            if batch.is_transactional:
+                producer_id = batch.producer_id
+        for number, record in enumerate(batch.records()):
+            self._take_record(record.key or b"", record.value, record.offset, producer_id)
+            self.record_count += 1
+            if number % STEP_RECORDS == STEP_RECORDS - 1:
+                yield -1
+
+    def _take_record(self, key: bytes, value: bytes | None, position: int, producer_id: int) -> None:
+        """Take in one record of any kind."""
+        kind = version_of(key)
+        if kind not in OFFSET_KINDS:
+            if value is None:
+                self.others.pop(key, None)
+            else:
+                self.others[key] = value
+            return
+        group_end = 4 + int.from_bytes(key[2:4], "big")
+        group, name = key[4:group_end], key[group_end + 2 : -4]
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = name.decode()
+        partition = int.from_bytes(key[-4:], "big")
+        if value is not None and not is_readable_offset(value):
+            raise DecodeError(f"the value of a committed offset has version {version_of(value)}")
+        if producer_id != NO_PRODUCER_ID and value is not None:
+            commits = self._open.setdefault(producer_id, {}).setdefault(group, {})
+            commits[topic, partition] = _OpenCommit(position, value)
+            return
+        if value is None:
+            for by_group in self._open.values():
+                by_group.get(group, {}).pop((topic, partition), None)
+        else:
+            self._supersede(group, topic, partition, position)
+        self._put(group, topic, partition, value)
+
+    def _put(self, group: bytes, topic: str, partition: int, value: bytes | None) -> None:
+        """An offset is committed, or forgotten."""
+        if value is not None:
+            self.groups.setdefault(group, {}).setdefault(topic, {})[partition] = value
+            return
+        by_topic = self.groups.get(group, {})
+        by_partition = by_topic.get(topic, {})
+        if by_partition.pop(partition, None) is not None and not by_partition:
+            del by_topic[topic]
+            if not by_topic:
+                del self.groups[group]
+
+    def _end_transaction(self, batch: RecordBatch) -> None:
+        """A transaction has ended: what it committed counts, unless a plain commit came later."""
+        marker = EndTransactionMarker.of(batch)
+        by_group = self._open.pop(batch.producer_id, {})
+        if marker is None or marker.is_abort:
+            return
+        for group, commits in by_group.items():
+            for (topic, partition), commit in commits.items():
+                if commit is not None:
+                    self._supersede(group, topic, partition, commit.position)
+                    self._put(group, topic, partition, commit.value)
+
+    def _supersede(self, group: bytes, topic: str, partition: int, position: int) -> None:
+        """Of the open transactions, those that committed before this one have nothing to say about the partition."""
+        for by_group in self._open.values():
+            commits = by_group.get(group, {})
+            commit = commits.get((topic, partition))
+            if commit is not None and commit.position < position:
+                commits[topic, partition] = None

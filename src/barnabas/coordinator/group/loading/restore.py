@@ -1,0 +1,54 @@
+"""Makes memberships of the records that a coordinator has loaded.
+
+Called by `GroupLoader`, in steps, on a scheduler thread; nothing is shared. A record that cannot be read costs its own
+group its members, who join again; nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from barnabas.coordinator.group.classic.restore import loaded_classic_group
+from barnabas.coordinator.group.log.schemas import (
+    CONSUMER_GROUP_KINDS,
+    GROUP_KIND,
+    GroupMetadataKey,
+    decode_record,
+    version_of,
+)
+from barnabas.coordinator.group.membership import Membership
+from barnabas.protocol.errors import DecodeError
+from barnabas.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+GROUPS_PER_STEP = 20
+
+
+def restore_memberships(records: Mapping[bytes, bytes], clock: Clock) -> Iterator[Mapping[str, Membership]]:
+    """The memberships by group id, in steps. records: the newest of each key, without those of committed offsets."""
+    some: dict[str, Membership] = {}
+    of_consumer_groups: list[tuple[bytes, bytes]] = []
+    for key, value in records.items():
+        kind = version_of(key)
+        if kind == GROUP_KIND:
+            try:
+                some[decode_record(GroupMetadataKey, key).group] = loaded_classic_group(key, value, clock)
+            except (DecodeError, IndexError, UnicodeDecodeError):
+                logger.exception("The group of the key %r cannot be read", key)
+            if len(some) >= GROUPS_PER_STEP:
+                yield some
+                some = {}
+        elif kind in CONSUMER_GROUP_KINDS:
+            of_consumer_groups.append((key, value))
+        else:
+            # Kafka writes of share groups and streams groups, too; it is no reason not to serve the others.
+            logger.warning("Unknown record type %d found while loading offsets and group metadata", kind)
+    yield some
+    if of_consumer_groups:
+        from barnabas.coordinator.group.consumer.replay import (  # noqa: PLC0415 - there may never be any
+            restore_consumer_groups,
+        )
+
+        yield from restore_consumer_groups(of_consumer_groups)

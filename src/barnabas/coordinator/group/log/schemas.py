@@ -1,0 +1,223 @@
+"""What lies in `__consumer_offsets` for the classic protocol: keys and values of kinds 0 to 2, in all their versions.
+
+Written by the offset service and the classic group, read while a coordinator loads and by the differential tests. Keys
+and values begin with two bytes of version; a key's version says its kind: 0 and 1 a committed offset, 2 a group, 3 and
+above KIP-848's (`consumer.records`). Committed offsets are many, so they have functions of their own; the classes
+are for versions that are rare. Pure.
+
+Kafka: GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde, the schemas beside them (4.3; 3.9 writes the same).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, NamedTuple, TypeVar
+
+from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.messages.message import Record, Struct
+from barnabas.protocol.schema import Int32, Int64, Uuid, field
+
+OFFSET_KINDS: Final = (0, 1)
+"""Versions of keys of committed offsets. Both look the same; 1 is written since Kafka 0.9."""
+GROUP_KIND: Final = 2
+"""Version of keys of classic groups."""
+CONSUMER_GROUP_KINDS: Final = frozenset({*range(3, 9), 16})
+"""Versions of keys of consumer groups' records, by which they are told before their module is loaded."""
+NO_TIMESTAMP: Final = -1
+LAST_TIMESTAMP: Final = 2**63 - 1
+"""The latest time that a record can say."""
+NO_LEADER_EPOCH: Final = -1
+LONGEST_STRING: Final = 0x7FFF
+"""Bytes that a key or value of these kinds can say of a string."""
+
+_VERSION: Final = struct.Struct(">h")
+_HEAD: Final = struct.Struct(">hh")
+_PARTITION: Final = struct.Struct(">i")
+_OFFSET_HEAD: Final = struct.Struct(">hqih")
+_TIMESTAMP: Final = struct.Struct(">q")
+_GROUP_VALUE_VERSION: Final = 3
+_EXPIRING_VERSION: Final = 1
+_USUAL_VERSION: Final = 3
+_OLD_HEAD: Final = struct.Struct(">hqh")
+
+R = TypeVar("R", bound=Record)
+
+
+class OffsetCommitKey(Record, versions="0-1"):
+    """Whose offset a record is."""
+
+    group: str = field("0+")
+    topic: str = field("0+")
+    partition: Int32 = field("0+")
+
+
+class OffsetCommitValue(Record, versions="0-4", flexible="4+"):
+    """A committed offset."""
+
+    offset: Int64 = field("0+")
+    leader_epoch: Int32 = field("3+", default=-1, ignorable=True)
+    metadata: str = field("0+")
+    commit_timestamp: Int64 = field("0+")
+    expire_timestamp: Int64 = field("1", default=-1, ignorable=True)
+    topic_id: Uuid = field("4+", tag=0, tagged="4+", ignorable=True)
+
+
+class GroupMetadataKey(Record, versions="2"):
+    """Which classic group a record is of."""
+
+    group: str = field("2")
+
+
+class GroupMetadataValue(Record, versions="0-4", flexible="4+"):
+    """A classic group: its generation and its members."""
+
+    protocol_type: str = field("0+")
+    generation: Int32 = field("0+")
+    protocol: str | None = field("0+", nullable="0+")
+    leader: str | None = field("0+", nullable="0+")
+    current_state_timestamp: Int64 = field("2+", default=-1, ignorable=True)
+    members: list[GroupMetadataValue.MemberMetadata] = field("0+")
+
+    class MemberMetadata(Struct):
+        member_id: str = field("0+")
+        group_instance_id: str | None = field("3+", nullable="3+", default=None, ignorable=True)
+        client_id: str = field("0+")
+        client_host: str = field("0+")
+        rebalance_timeout: Int32 = field("1+", default=-1, ignorable=True)
+        session_timeout: Int32 = field("0+")
+        subscription: bytes = field("0+")
+        assignment: bytes = field("0+")
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has got in a partition. Times are wall clock; expire_timestamp_ms is -1 unless the client said.
+
+    leader_epoch: of the last record that was consumed, -1 if not known.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_TIMESTAMP
+
+
+# -- any record
+
+
+def version_of(data: bytes) -> int:
+    """The version that a key or value begins with. Raises DecodeError."""
+    if len(data) < 2:
+        raise DecodeError(f"{len(data)} bytes are no version")
+    return int.from_bytes(data[:2], "big", signed=True)
+
+
+def encode_record(record: Record, version: int) -> bytes:
+    """A key or value as it is written. Raises EncodeError."""
+    return b"".join((_VERSION.pack(version), *record.encode(version)))
+
+
+def decode_record(kind: type[R], data: bytes) -> R:
+    """A key or value as it was written, of whatever version. Raises DecodeError."""
+    version = version_of(data)
+    if not kind.min_version <= version <= kind.max_version:
+        raise DecodeError(f"{kind.__name__} has no version {version}")
+    record, _ = kind.decode(data, version, 2)
+    return record
+
+
+# -- groups
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of a classic group."""
+    return _with_string(GROUP_KIND, group_id.encode())
+
+
+def group_value(value: GroupMetadataValue) -> bytes:
+    """A classic group, in the version that Kafka 3.9 and 4 write."""
+    return encode_record(value, _GROUP_VALUE_VERSION)
+
+
+# -- committed offsets
+
+
+def offset_key_prefix(group_id: str) -> bytes:
+    """What the keys of all offsets of a group begin with, as they are written."""
+    return _with_string(OFFSET_KINDS[-1], group_id.encode())
+
+
+def offset_key(prefix: bytes, topic: bytes, partition: int) -> bytes:
+    """The key of a committed offset. prefix: of its group (`offset_key_prefix`); topic: its name, encoded."""
+    return b"".join((prefix, len(topic).to_bytes(2, "big"), topic, _PARTITION.pack(partition)))
+
+
+def offset_value(
+    offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, expire_timestamp_ms: int = NO_TIMESTAMP
+) -> bytes:
+    """A committed offset: version 3, or 1 with a time at which it expires, which 3 cannot say.
+
+    The metadata's bytes must not be more than LONGEST_STRING.
+    """
+    if expire_timestamp_ms != NO_TIMESTAMP:
+        value = OffsetCommitValue(
+            offset=offset,
+            metadata=metadata,
+            commit_timestamp=commit_timestamp_ms,
+            expire_timestamp=expire_timestamp_ms,
+        )
+        return encode_record(value, _EXPIRING_VERSION)
+    if metadata:
+        encoded = metadata.encode()
+        head = _OFFSET_HEAD.pack(_USUAL_VERSION, offset, leader_epoch, len(encoded))
+        return b"".join((head, encoded, _TIMESTAMP.pack(commit_timestamp_ms)))
+    return _PLAIN_VALUE.pack(_USUAL_VERSION, offset, leader_epoch, 0, commit_timestamp_ms)
+
+
+_PLAIN_VALUE: Final = struct.Struct(">hqihq")
+
+
+def committed_offset(value: bytes) -> CommittedOffset:
+    """What `offset_value` wrote, or Kafka. Raises DecodeError."""
+    if value[:2] == b"\x00\x03":
+        try:
+            _, offset, leader_epoch, length = _OFFSET_HEAD.unpack_from(value)
+            end = _OFFSET_HEAD.size + length
+            metadata = value[_OFFSET_HEAD.size : end].decode() if length else ""
+            (timestamp_ms,) = _TIMESTAMP.unpack_from(value, end)
+        except (struct.error, UnicodeDecodeError) as error:
+            raise DecodeError(f"malformed offset: {error}") from None
+        if length < 0:
+            raise DecodeError(f"malformed offset: metadata of {length} bytes")
+        return CommittedOffset(offset, leader_epoch, metadata, timestamp_ms)
+    decoded = decode_record(OffsetCommitValue, value)
+    return CommittedOffset(
+        decoded.offset, decoded.leader_epoch, decoded.metadata, decoded.commit_timestamp, decoded.expire_timestamp
+    )
+
+
+def commit_times(value: bytes) -> tuple[int, int]:
+    """When an offset was committed and when it expires (-1: by the broker's settings), without the rest of it.
+
+    Raises DecodeError.
+    """
+    if value[:2] == b"\x00\x03" and len(value) >= _PLAIN_VALUE.size:
+        return _TIMESTAMP.unpack_from(value, len(value) - _TIMESTAMP.size)[0], NO_TIMESTAMP
+    decoded = committed_offset(value)
+    return decoded.commit_timestamp_ms, decoded.expire_timestamp_ms
+
+
+def is_readable_offset(value: bytes) -> bool:
+    """Whether the value has a version that this broker reads; looked at while loading, where the rest is not."""
+    return len(value) > _OLD_HEAD.size and 0 <= version_of(value) <= OffsetCommitValue.max_version
+
+
+def _with_string(kind: int, text: bytes) -> bytes:
+    return _HEAD.pack(kind, len(text)) + text
+
+
+def decoded_for_people(key: bytes, value: bytes | None) -> tuple[Any, Any]:
+    """Key and value of kinds 0 to 2 as messages; for tools and tests. Raises DecodeError."""
+    if version_of(key) in OFFSET_KINDS:
+        return decode_record(OffsetCommitKey, key), None if value is None else decode_record(OffsetCommitValue, value)
+    return decode_record(GroupMetadataKey, key), None if value is None else decode_record(GroupMetadataValue, value)

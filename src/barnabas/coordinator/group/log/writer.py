@@ -1,0 +1,167 @@
+"""Appends to `__consumer_offsets`, in two steps: into the local log under the group's lock, so that a group's records
+lie in the order of its changes, and then, without the lock, waiting for the replicas.
+
+Called by the services of this package on any thread; owns no lock and keeps nothing. Waiting costs no thread: whoever
+waits is in the produce purgatory (`ReplicaManager.when_replicated`).
+
+Kafka: GroupMetadataManager.appendForGroup, storeGroup, storeOffsets (translation of errors); for consumer groups
+CoordinatorOperationExceptionHelper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Final, Protocol
+
+from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.records.compression import Codec
+from barnabas.records.plain_batch import plain_batch
+from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.replica.partition_append import PartitionAppend
+from barnabas.runtime.clock import Clock
+from barnabas.storage.log_append_info import AppendOrigin
+
+_REPLICATED: Final = ErrorCode.NONE
+_COORDINATOR: Final = AppendOrigin.COORDINATOR
+
+_ALWAYS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
+
+
+class StoredFor(Enum):
+    """What the records are: the log's errors mean something else to the client for each."""
+
+    OFFSETS = "offsets"
+    CLASSIC_GROUP = "a classic group"
+    CONSUMER_GROUP = "a consumer group"
+
+
+_TRANSLATIONS: Final[Mapping[StoredFor, Mapping[ErrorCode, ErrorCode]]] = {
+    StoredFor.OFFSETS: _ALWAYS | dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+    StoredFor.CLASSIC_GROUP: _ALWAYS
+    | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+    | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS},
+    StoredFor.CONSUMER_GROUP: _ALWAYS
+    | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+    | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE},
+}
+
+
+class ReplicatedLog(Protocol):
+    """What this package appends through: ReplicaManager has it."""
+
+    def append_locally(self, entry: PartitionAppend, required_acks: int, origin: AppendOrigin) -> None:
+        """See `ReplicaAppender.append_locally`."""
+
+    def when_replicated(
+        self,
+        entries: Sequence[PartitionAppend],
+        timeout_ms: int,
+        on_complete: Callable[[Sequence[PartitionAppend]], None],
+    ) -> None:
+        """See `ReplicaAppender.when_replicated`."""
+
+
+class StoredAppend:
+    """Records on their way: in the local log, unless `error` says why not.
+
+    error: NONE, or what the client is told. position: of the batch in the log. is_settled: there is nothing to
+    wait for, and `when_replicated` would call back at once, with `error`.
+    """
+
+    __slots__ = ("_entry", "_log", "_stored_for", "error", "is_settled", "position")
+
+    def __init__(self, log: GroupLog, entry: PartitionAppend, stored_for: StoredFor) -> None:
+        self._log = log
+        self._entry = entry
+        self._stored_for = stored_for
+        info, partition = entry.info, entry.hosted_by
+        if info is None or partition is None:
+            self.error = _TRANSLATIONS[stored_for].get(entry.error, entry.error)
+            self.is_settled = True
+            self.position = -1
+            return
+        self.error = ErrorCode.NONE
+        self.position = info.first_offset
+        if not log.waits_for_replicas:
+            self.is_settled = True
+            return
+        outcome = partition.is_replicated_up_to(info.last_offset + 1)
+        self.is_settled = outcome is _REPLICATED
+        if outcome is not None and outcome is not _REPLICATED:
+            self.error = _TRANSLATIONS[stored_for].get(outcome, outcome)
+            self.is_settled = True
+
+    def when_replicated(self, on_stored: Callable[[ErrorCode], None]) -> None:
+        """Call `on_stored` once with what became of it, now or later on another thread. The caller holds no lock."""
+        if self.is_settled:
+            on_stored(self.error)
+            return
+        translation = _TRANSLATIONS[self._stored_for]
+
+        def completed(entries: Sequence[PartitionAppend]) -> None:
+            on_stored(translation.get(entries[0].error, entries[0].error))
+
+        self._log.wait(self._entry, completed)
+
+
+class GroupLog:
+    """The partitions of `__consumer_offsets` as their coordinator writes them."""
+
+    def __init__(self, replicas: ReplicatedLog, config: GroupConfig, clock: Clock) -> None:
+        self._append_locally = replicas.append_locally
+        self._when_replicated = replicas.when_replicated
+        self._codec = config.codec
+        self._required_acks = config.commit_required_acks
+        self._timeout_ms = config.commit_timeout_ms
+        self._now_ms = clock.milliseconds
+        self.waits_for_replicas = config.commit_required_acks == -1
+        """Whether a write counts only when the in-sync replicas have it."""
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[GroupRecord],
+        stored_for: StoredFor = StoredFor.CLASSIC_GROUP,
+        *,
+        now_ms: int | None = None,
+    ) -> StoredAppend:
+        """Append `records` as one batch to the local log, under the group's lock. Errors are in what is returned.
+
+        now_ms: the records' timestamp; None: the time it is.
+        """
+        batch = self._batch(self._now_ms() if now_ms is None else now_ms, records)
+        entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, batch)
+        self._append_locally(entry, self._required_acks, _COORDINATOR)
+        return StoredAppend(self, entry, stored_for)
+
+    def append_unwatched(self, partition: int, records: Sequence[GroupRecord]) -> ErrorCode:
+        """Append what nobody waits for: if it is lost with the leader, the next one does it again.
+
+        Tombstones of what expired, mostly. Kafka: requiredAcks = 0.
+        """
+        entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, self._batch(self._now_ms(), records))
+        self._append_locally(entry, 0, _COORDINATOR)
+        return entry.error
+
+    def _batch(self, timestamp_ms: int, records: Sequence[GroupRecord]) -> bytes:
+        if self._codec is Codec.NONE:
+            return plain_batch(timestamp_ms, records)
+        builder = RecordBatchBuilder(self._codec)
+        for key, value in records:
+            builder.append(timestamp_ms, key, value)
+        return builder.build()
+
+    def wait(self, entry: PartitionAppend, completed: Callable[[Sequence[PartitionAppend]], None]) -> None:
+        """For StoredAppend."""
+        self._when_replicated([entry], self._timeout_ms, completed)

@@ -1,0 +1,112 @@
+"""The group coordinator's metrics by Kafka's names.
+
+A metric family, registered by `broker.group_coordination`, ticked by the scheduler, read by whoever publishes metrics,
+on any thread, holding nothing: groups are looked at one by one, each under its lock, when somebody asks. `_lock` guards
+the rates. Counts that others keep are plain numbers, a moment late at worst.
+
+Kafka: the gauges of GroupMetadataManager (3.9), GroupCoordinatorMetrics (4.3), of which the names are all here: where
+both count the same (groups of the classic protocol), NumGroups counts every group, as in 3.9.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from barnabas.coordinator.group.classic.states import ClassicState
+from barnabas.coordinator.group.loading.loader import LoadTimes
+from barnabas.coordinator.group.membership import GroupType
+from barnabas.coordinator.group.table import GroupTable
+from barnabas.metrics.metrics_registry import MetricName, Sample
+from barnabas.metrics.recent_rate import RecentRate
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+COORDINATOR: Final = "kafka.coordinator.group"
+MANAGER: Final = "GroupMetadataManager"
+SERVER: Final = "kafka.server"
+ATTRIBUTES: Final = "group-coordinator-metrics"
+CONSUMER_GROUP_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+LOAD_TIME_WINDOW_NS: Final = 30_000 * NANOSECONDS_PER_MILLISECOND
+"""Loadings that ended within it are in partition-load-time."""
+
+
+class RebalanceCounts:
+    """Rebalances since the start: exact enough, whichever threads count."""
+
+    def __init__(self) -> None:
+        self.classic = 0
+        self.consumer = 0
+
+    def count_classic(self) -> None:
+        """A classic group has its leader's assignment."""
+        self.classic += 1
+
+    def count_consumer(self) -> None:
+        """A consumer group has a new epoch."""
+        self.consumer += 1
+
+
+class GroupMetrics:
+    """counts: what was counted since the start, by the name of its rate in Kafka (`offset-commit`). load_times: of the
+    partitions loaded lately."""
+
+    def __init__(
+        self,
+        table: GroupTable,
+        counts: Mapping[str, Callable[[], int]],
+        load_times: deque[LoadTimes],
+        clock: Clock,
+    ) -> None:
+        self._table = table
+        self._counts = counts
+        self._load_times = load_times
+        self._now_ns = clock.nanoseconds
+        self._lock = threading.Lock()
+        self._rates = {name: RecentRate(count(), self._now_ns()) for name, count in counts.items()}
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Remember what every count is, for rates."""
+        with self._lock:
+            for name, rate in self._rates.items():
+                rate.tick(self._counts[name](), self._now_ns())
+
+    def samples(self) -> Iterable[Sample]:
+        """Every metric now."""
+        return [*self._of_groups(), *self._of_counts(), *self._of_loadings()]
+
+    def _of_groups(self) -> Iterator[Sample]:
+        offsets = 0
+        states: Counter[tuple[GroupType, str]] = Counter()
+        for group in self._table.groups():
+            with group.lock:
+                offsets += len(group.offsets)
+                states[group.membership.group_type, group.membership.state_name] += 1
+        yield Sample(MetricName(COORDINATOR, MANAGER, "NumOffsets"), offsets)
+        yield Sample(MetricName(COORDINATOR, MANAGER, "NumGroups"), states.total())
+        for state in ClassicState:
+            name = f"NumGroups{state.value}"
+            yield Sample(MetricName(COORDINATOR, MANAGER, name), states[GroupType.CLASSIC, state.value])
+        for protocol in GroupType:
+            count = sum(number for (kind, _), number in states.items() if kind is protocol)
+            yield _attribute("group-count", count, ("protocol", protocol.value))
+        for state_name in CONSUMER_GROUP_STATES:
+            yield _attribute("consumer-group-count", states[GroupType.CONSUMER, state_name], ("state", state_name))
+
+    def _of_counts(self) -> Iterator[Sample]:
+        with self._lock:
+            for name, rate in self._rates.items():
+                count = self._counts[name]()
+                yield _attribute(f"{name}-rate", rate.per_second(count, self._now_ns()))
+                yield _attribute(f"{name}-count", count)._replace(is_counter=True)
+
+    def _of_loadings(self) -> Iterator[Sample]:
+        since_ns = self._now_ns() - LOAD_TIME_WINDOW_NS
+        lately = [each.milliseconds for each in self._load_times.copy() if each.ended_ns >= since_ns]
+        yield _attribute("partition-load-time-max", max(lately, default=0))
+        yield _attribute("partition-load-time-avg", sum(lately) / len(lately) if lately else 0)
+
+
+def _attribute(name: str, value: float, *tags: tuple[str, str]) -> Sample:
+    return Sample(MetricName(SERVER, ATTRIBUTES, name, tags, is_attribute=True), value)

@@ -1,0 +1,339 @@
+"""Committing, reading and deleting a group's offsets.
+
+Part of GroupCoordinator; called by handlers on request handler and processor threads: a commit is brief. Holds no lock
+but the group's, and calls nobody back under it.
+
+A commit, in order: its records are encoded; under the group's lock the membership says whether the member may, and the
+records are appended to the local log; with a single replica they count at once, else when all in-sync replicas have
+them, and nobody sees them before.
+
+Kafka: GroupCoordinator.handleCommitOffsets, handleFetchOffsets, handleDeleteOffsets, GroupMetadataManager.storeOffsets
+(3.9), OffsetMetadataManager (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_offsets import GroupOffsets, NewOffset, PartitionKey
+from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.group.log.schemas import (
+    LAST_TIMESTAMP,
+    LONGEST_STRING,
+    NO_TIMESTAMP,
+    committed_offset,
+    offset_key,
+    offset_key_prefix,
+    offset_value,
+)
+from barnabas.coordinator.group.log.writer import StoredAppend, StoredFor
+from barnabas.coordinator.group.membership import GroupType, Membership
+from barnabas.coordinator.group.offsets.terms import (
+    CommitTerms,
+    FetchedOffset,
+    FetchedOffsets,
+    FetchTerms,
+    OffsetToCommit,
+)
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.consumer.group import ConsumerGroup
+
+CommitCallback = Callable[[Sequence[ErrorCode]], None]
+"""Called once with an error for each offset, in their order."""
+DeleteCallback = Callable[[ErrorCode, Sequence[ErrorCode]], None]
+"""Called once with the error of the whole, or one for each partition."""
+
+_CONSUMER: Final = "consumer"
+_DEAD: Final = "Dead"
+
+
+class OffsetService:
+    """Commits, fetches and deletes. Counters are plain attributes, exact enough for rates (see `metrics`).
+
+    on_removed: told, without locks, of a group that had nothing left and is gone.
+    """
+
+    def __init__(self, environment: GroupEnvironment, on_removed: Callable[[Group], None]) -> None:
+        self._environment = environment
+        self._on_removed = on_removed
+        self._check = environment.partitions.check
+        self._table = environment.table
+        self._log = environment.log
+        self._now_ms = environment.clock.milliseconds
+        self._max_metadata_size = environment.config.max_metadata_size
+        self.committed_count = 0
+        """Offsets that were committed (Kafka: offset-commit-rate and -count)."""
+        self.deleted_count = 0
+        """Offsets that were deleted by request."""
+
+    # -- commit
+
+    def commit_offsets(
+        self, terms: CommitTerms, offsets: Sequence[OffsetToCommit], on_complete: CommitCallback
+    ) -> None:
+        """Commit, and call `on_complete` now or when the replicas have it. The caller holds no lock.
+
+        An error of the whole (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
+        REBALANCE_IN_PROGRESS, ...) is everyone's; OFFSET_METADATA_TOO_LARGE is one partition's.
+        """
+        error = self._check(terms.group_id)
+        if error is not ErrorCode.NONE:
+            on_complete([error] * len(offsets))
+            return
+        now_ms = self._now_ms()
+        new, records, errors = self._encode(terms, offsets, now_ms)
+        stored: StoredAppend | None = None
+        group: Group | None = None
+        try:
+            with self._group_to_commit_to(terms) as group:
+                if group is None:
+                    error = _missing(terms)
+                else:
+                    membership = group.membership
+                    error = self._check_committer(membership, terms, offsets)
+                    if error is ErrorCode.NONE and isinstance(membership, ClassicGroup):
+                        membership.offset_committed(terms.member_id)
+                    if error is ErrorCode.NONE and records:
+                        stored = self._log.append(group.partition, records, StoredFor.OFFSETS, now_ms=now_ms)
+                        if not stored.is_settled:
+                            group.offsets.begin_waiting(new)
+                        elif stored.error is ErrorCode.NONE:
+                            group.offsets.put_all(new, stored.position)
+        except ApiError as refused:
+            error = refused.code
+        if error is not ErrorCode.NONE or stored is None or group is None:
+            on_complete([error] * len(offsets) if error is not ErrorCode.NONE else errors)
+        elif stored.is_settled:
+            self._answer(stored.error, errors, len(new), on_complete)
+        else:
+            self._wait(group, stored, new, errors, on_complete)
+
+    def _check_committer(
+        self, membership: Membership, terms: CommitTerms, offsets: Sequence[OffsetToCommit]
+    ) -> ErrorCode:
+        if not _is_consumer_group(membership) or not membership.has_members:
+            return membership.check_offset_commit(
+                terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
+            )
+        topics = self._environment.metadata.image.topics
+        partitions = ((topics[each.topic].topic_id, each.partition) for each in offsets if each.topic in topics)
+        return membership.check_members_commit(
+            terms.member_id, terms.generation, partitions, names_epochs=terms.tells_missing_groups
+        )
+
+    def _group_to_commit_to(self, terms: CommitTerms) -> AbstractContextManager[Group | None]:
+        """Without a generation the group needs not exist: whoever commits only keeps offsets in it."""
+        if terms.generation < 0:
+            return self._table.locked_or_new(terms.group_id)
+        return self._table.locked(terms.group_id)
+
+    def _encode(
+        self, terms: CommitTerms, offsets: Sequence[OffsetToCommit], now_ms: int
+    ) -> tuple[list[NewOffset], list[GroupRecord], list[ErrorCode]]:
+        """What can be committed, as it is kept and as it is written, and an error for each of `offsets`."""
+        prefix = offset_key_prefix(terms.group_id)
+        expires_ms = min(now_ms + terms.retention_ms, LAST_TIMESTAMP) if terms.retention_ms >= 0 else NO_TIMESTAMP
+        new: list[NewOffset] = []
+        records: list[GroupRecord] = []
+        errors: list[ErrorCode] = []
+        for topic, partition, offset, leader_epoch, metadata, timestamp_ms in offsets:
+            if metadata and self._is_too_large(metadata):
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            committed_ms = now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms
+            value = offset_value(offset, leader_epoch, metadata, committed_ms, expires_ms)
+            new.append((topic, partition, value))
+            records.append(GroupRecord(offset_key(prefix, topic.encode(), partition), value))
+            errors.append(ErrorCode.NONE)
+        return new, records, errors
+
+    def _is_too_large(self, metadata: str) -> bool:
+        """Kafka counts UTF-16 units, and a record has room for 32767 bytes."""
+        limit = self._max_metadata_size
+        size = len(metadata)
+        if size > limit or size > LONGEST_STRING:
+            return True
+        if metadata.isascii():
+            return False
+        return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > LONGEST_STRING
+
+    def _wait(
+        self,
+        group: Group,
+        stored: StoredAppend,
+        new: list[NewOffset],
+        errors: list[ErrorCode],
+        on_complete: CommitCallback,
+    ) -> None:
+        def on_stored(error: ErrorCode) -> None:
+            with group.lock:
+                group.offsets.end_waiting(new, stored.position, is_stored=error is ErrorCode.NONE)
+            self._answer(error, errors, len(new), on_complete)
+
+        stored.when_replicated(on_stored)
+
+    def _answer(
+        self, error: ErrorCode, errors: list[ErrorCode], stored_count: int, on_complete: CommitCallback
+    ) -> None:
+        if error is ErrorCode.NONE:
+            self.committed_count += stored_count
+        else:
+            errors = [error if known is ErrorCode.NONE else known for known in errors]
+        on_complete(errors)
+
+    # -- fetch
+
+    def fetch_offsets(self, terms: FetchTerms) -> FetchedOffsets:
+        """What is committed now. A group that does not exist has committed nothing, which is no error."""
+        error = self._check(terms.group_id)
+        if error is not ErrorCode.NONE:
+            return FetchedOffsets(error)
+        with self._table.locked(terms.group_id) as group:
+            if group is None:
+                return FetchedOffsets(ErrorCode.NONE, _nothing_committed(terms))
+            error = group.membership.check_offset_fetch(terms.member_id, terms.member_epoch)
+            if error is not ErrorCode.NONE:
+                return FetchedOffsets(error)
+            if group.membership.state_name == _DEAD:
+                return FetchedOffsets(ErrorCode.NONE, _nothing_committed(terms))
+            committed = _committed(group.offsets, terms)
+        # Decoding takes a while if there are many, and others of the group, on network threads, want the lock.
+        return FetchedOffsets(ErrorCode.NONE, _decoded(committed))
+
+    # -- delete
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[PartitionKey], on_complete: DeleteCallback) -> None:
+        """Forget what is committed of these partitions, unless a member reads their topics (KIP-496)."""
+        error = self._check(group_id)
+        stored: StoredAppend | None = None
+        errors: list[ErrorCode] = []
+        removed: list[PartitionKey] = []
+        if error is ErrorCode.NONE:
+            with self._table.locked(group_id) as group:
+                if group is None or group.membership.state_name == _DEAD:
+                    error = ErrorCode.GROUP_ID_NOT_FOUND
+                elif group.membership.has_members and group.membership.protocol_type != _CONSUMER:
+                    error = ErrorCode.NON_EMPTY_GROUP
+                else:
+                    is_read = {topic: group.membership.is_subscribed_to(topic) for topic, _ in partitions}
+                    errors = [
+                        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read[topic] else ErrorCode.NONE
+                        for topic, _ in partitions
+                    ]
+                    removed = [key for key in dict.fromkeys(partitions) if not is_read[key[0]]]
+                    stored = remove_offsets(self._environment, group, removed)
+                    if stored is None and removed:
+                        remove_if_useless(self._environment, group)
+            if group is not None and group.is_removed:
+                self._on_removed(group)
+        if stored is None:
+            on_complete(error, errors)
+            return
+
+        def on_stored(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self.deleted_count += len(removed)
+            on_complete(ErrorCode.NONE, [error if known is ErrorCode.NONE else known for known in errors])
+
+        stored.when_replicated(on_stored)
+
+
+def remove_offsets(
+    environment: GroupEnvironment, group: Group, partitions: Iterable[PartitionKey]
+) -> StoredAppend | None:
+    """Forget these offsets of a group, under its lock, and write their tombstones; None: there were none of them.
+
+    A group that is left without members and offsets goes with them. If the local log refuses the tombstones, nothing is
+    forgotten (the error is in what is returned).
+    """
+    offsets = group.offsets
+    prefix = offset_key_prefix(group.group_id)
+    found = [
+        (topic, partition)
+        for topic, partition in partitions
+        if partition in offsets.of_topic(topic) or offsets.is_unstable(topic, partition)
+    ]
+    records = [GroupRecord(offset_key(prefix, topic.encode(), partition), None) for topic, partition in found]
+    if not records:
+        return None
+    stored = environment.log.append(group.partition, records, StoredFor.OFFSETS)
+    if stored.position >= 0:
+        for topic, partition in found:
+            offsets.remove(topic, partition, stored.position)
+        remove_if_useless(environment, group)
+    return stored
+
+
+def remove_if_useless(environment: GroupEnvironment, group: Group) -> bool:
+    """Take a group without members and offsets out of the table, under its lock; True if it was one.
+
+    Nobody waits for its tombstone: a coordinator that loads the group does the same again.
+    """
+    if group.membership.has_members or not group.offsets.is_empty:
+        return False
+    tombstones = group.membership.tombstones()
+    if tombstones and environment.log.append_unwatched(group.partition, tombstones) is not ErrorCode.NONE:
+        return False
+    environment.table.remove(group)
+    return True
+
+
+def _missing(terms: CommitTerms) -> ErrorCode:
+    """A member of a group that is not there."""
+    return ErrorCode.GROUP_ID_NOT_FOUND if terms.tells_missing_groups else ErrorCode.ILLEGAL_GENERATION
+
+
+def _nothing_committed(terms: FetchTerms) -> list[tuple[str, list[FetchedOffset]]]:
+    return [(topic, list(map(FetchedOffset, partitions))) for topic, partitions in terms.topics or ()]
+
+
+def _committed(
+    offsets: GroupOffsets, terms: FetchTerms
+) -> list[tuple[str, list[tuple[int, bytes | ErrorCode | None]]]]:
+    """What a group, whose lock the caller holds, has committed of what is asked for: values as they are kept."""
+    if terms.topics is None and not terms.require_stable:
+        return [(topic, list(offsets.of_topic(topic).items())) for topic in offsets.topics]
+    asked = terms.topics
+    if asked is None:
+        asked = [(topic, list(offsets.of_topic(topic))) for topic in offsets.topics]
+    found = []
+    for topic, partitions in asked:
+        values = offsets.of_topic(topic)
+        of_topic: list[tuple[int, bytes | ErrorCode | None]] = [
+            (
+                partition,
+                ErrorCode.UNSTABLE_OFFSET_COMMIT
+                if terms.require_stable and offsets.is_unstable(topic, partition)
+                else values.get(partition),
+            )
+            for partition in partitions
+        ]
+        found.append((topic, of_topic))
+    return found
+
+
+def _decoded(
+    committed: Iterable[tuple[str, list[tuple[int, bytes | ErrorCode | None]]]],
+) -> list[tuple[str, list[FetchedOffset]]]:
+    return [(topic, [_fetched(partition, value) for partition, value in values]) for topic, values in committed]
+
+
+def _fetched(partition: int, value: bytes | ErrorCode | None) -> FetchedOffset:
+    if value is None:
+        return FetchedOffset(partition)
+    if isinstance(value, ErrorCode):
+        return FetchedOffset(partition, error=value)
+    offset, leader_epoch, metadata, _, _ = committed_offset(value)
+    return FetchedOffset(partition, offset, leader_epoch, metadata)
+
+
+def _is_consumer_group(membership: Membership) -> TypeGuard[ConsumerGroup]:
+    """By its type, for the class is loaded with the first consumer group."""
+    return membership.group_type is GroupType.CONSUMER

@@ -1,0 +1,150 @@
+"""The groups that this broker coordinates, by their ids.
+
+Used by the services of this package on every thread. `_lock` guards the maps and is held for single steps of them only;
+looking a group up takes no lock. Whoever wants to look into a group takes the group's own lock, by `locked` or
+`locked_or_new`, which look again if the group was removed while they waited for it. A removed group is never used.
+
+Kafka: GroupMetadataManager.groupMetadataCache.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_offsets import GroupOffsets
+from barnabas.coordinator.group.membership import Membership
+from barnabas.coordinator.group.partitions import GroupPartitions
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+
+class GroupTable:
+    """partitions say whether a new group may be made here. new_membership: of a group nobody has joined, by its id."""
+
+    def __init__(self, partitions: GroupPartitions, new_membership: Callable[[str], Membership]) -> None:
+        self._partitions = partitions
+        self._new_membership = new_membership
+        self._lock = threading.Lock()
+        self._groups: dict[str, Group] = {}
+        self._by_partition: dict[int, dict[str, Group]] = {}
+
+    def get(self, group_id: str) -> Group | None:
+        """The group as it is in the table now; for a look at it without its lock."""
+        return self._groups.get(group_id)
+
+    def __len__(self) -> int:
+        """Number of groups."""
+        return len(self._groups)
+
+    def groups(self, partition: int | None = None) -> list[Group]:
+        """The groups of one partition, or all, at this moment."""
+        with self._lock:
+            return list(self._groups.values() if partition is None else self._by_partition.get(partition, {}).values())
+
+    def locked(self, group_id: str) -> LockedGroup:
+        """`with table.locked(group_id) as group`: under the group's lock; None if there is no such group."""
+        return LockedGroup(self, group_id)
+
+    def locked_or_new(self, group_id: str) -> LockedNewGroup:
+        """The same, and a group without members or offsets if there is none.
+
+        Entering it raises ApiError when this broker does not coordinate the group (any more).
+        """
+        return LockedNewGroup(self, group_id)
+
+    def get_or_add(self, group_id: str) -> Group:
+        """The group, perhaps a new one. Raises ApiError as `locked_or_new` does."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            return group
+        made = Group(group_id, self._partitions.partition_for(group_id), self._new_membership(group_id), GroupOffsets())
+        with self._lock:
+            # Under the lock that `take_all` holds: no group is left over when its partition has been given up.
+            error = self._partitions.check(group_id)
+            if error is not ErrorCode.NONE:
+                raise ApiError(error)
+            group = self._groups.setdefault(group_id, made)
+            self._by_partition.setdefault(group.partition, {})[group_id] = group
+            return group
+
+    def add_loaded(self, groups: Iterable[Group]) -> None:
+        """Groups as their loading found them."""
+        with self._lock:
+            for group in groups:
+                self._groups[group.group_id] = group
+                self._by_partition.setdefault(group.partition, {})[group.group_id] = group
+
+    def new_group(self, group_id: str, partition: int, offsets: GroupOffsets, membership: Membership | None) -> Group:
+        """A group for `add_loaded`; membership None: nobody ever joined it."""
+        return Group(group_id, partition, membership or self._new_membership(group_id), offsets)
+
+    def remove(self, group: Group) -> None:
+        """Take the group out; the caller holds its lock."""
+        group.is_removed = True
+        with self._lock:
+            if self._groups.get(group.group_id) is group:
+                del self._groups[group.group_id]
+                del self._by_partition[group.partition][group.group_id]
+
+    def take_all(self, partition: int) -> list[Group]:
+        """Take out all groups of a partition that this broker does not coordinate any more.
+
+        The caller marks each as removed, under its lock.
+        """
+        with self._lock:
+            taken = self._by_partition.pop(partition, {})
+            for group_id in taken:
+                del self._groups[group_id]
+            return list(taken.values())
+
+
+class LockedGroup:
+    """A context manager: a group of the table under its lock, or None."""
+
+    __slots__ = ("_group", "_group_id", "_table")
+
+    def __init__(self, table: GroupTable, group_id: str) -> None:
+        self._table = table
+        self._group_id = group_id
+        self._group: Group | None = None
+
+    def __enter__(self) -> Group | None:
+        while (group := self._table.get(self._group_id)) is not None:
+            group.lock.acquire()
+            if not group.is_removed:
+                self._group = group
+                return group
+            group.lock.release()
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._group is not None:
+            self._group.lock.release()
+
+
+class LockedNewGroup:
+    """A context manager: a group of the table under its lock, made if need be."""
+
+    __slots__ = ("_group", "_group_id", "_table")
+
+    def __init__(self, table: GroupTable, group_id: str) -> None:
+        self._table = table
+        self._group_id = group_id
+
+    def __enter__(self) -> Group:
+        while True:
+            group = self._table.get_or_add(self._group_id)
+            group.lock.acquire()
+            if not group.is_removed:
+                self._group = group
+                return group
+            group.lock.release()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._group.lock.release()

@@ -1,0 +1,66 @@
+"""The service of consumer groups: what it leaves to threads that may take their time."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinator.group.assignors.built_in import assignors_named
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.consumer import service as service_module
+from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
+from barnabas.coordinator.group.consumer.service import ConsumerGroupService
+from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
+from barnabas.coordinator.group.group import Group
+from barnabas.protocol.errors import ErrorCode
+from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker
+
+
+class NoClassicGroups:
+    def replaced(self, group: Group, old: ClassicGroup) -> None:
+        assert not old.has_members
+
+    def adopted(self, group: Group, reason: str | None) -> None:
+        raise AssertionError
+
+
+@pytest.fixture
+def broker() -> GroupBroker:
+    broker = GroupBroker()
+    broker.announce("foo", "bar")
+    return broker
+
+
+@pytest.fixture
+def service(broker: GroupBroker) -> ConsumerGroupService:
+    environment = broker.environment
+    resolver = TopicRegexResolver(environment.clock, environment.scheduler, lambda: environment.metadata.image)
+    return ConsumerGroupService(
+        environment, assignors_named(("uniform", "range")), resolver, lambda regex: None, NoClassicGroups()
+    )
+
+
+def joining(*topics: str) -> HeartbeatTerms:
+    return HeartbeatTerms(GROUP, "a", 0, rebalance_timeout_ms=5000, subscribed_topic_names=topics, owned={})
+
+
+def ask(service: ConsumerGroupService, terms: HeartbeatTerms) -> HeartbeatAnswer:
+    answers: list[HeartbeatAnswer] = []
+    service.heartbeat(terms, answers.append)
+    (answer,) = answers
+    assert answer.error is ErrorCode.NONE, answer
+    return answer
+
+
+def test_many_partitions_are_not_assigned_on_a_network_thread(
+    broker: GroupBroker, service: ConsumerGroupService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "MANY_PARTITIONS", 3)
+    assert not service.may_take_long(joining("foo"))
+    assert service.may_take_long(joining("foo", "bar"))
+    monkeypatch.setattr(service_module, "MANY_PARTITIONS", 1)
+    quiet = HeartbeatTerms(GROUP, "a", ask(service, joining("foo", "bar")).member_epoch)
+    assert not service.may_take_long(quiet)
+    broker.announce("other")
+    assert service.may_take_long(quiet), "it may be that its topics have changed"
+    ask(service, quiet)
+    assert not service.may_take_long(quiet)

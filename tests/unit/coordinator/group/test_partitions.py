@@ -1,0 +1,78 @@
+"""Which partition a group belongs to, and which partitions this broker answers for."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from barnabas.coordinator.group.partitions import GroupPartitions, java_hash
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("group", 98629247),
+        ("console-consumer-12345", 158455506),
+        ("polygenelubricants", 0),  # Java: Integer.MIN_VALUE
+        ("\N{GRINNING FACE}", 1772899),
+        ("consumer-group-\N{SNOWMAN}", 147492702),
+    ],
+)
+def test_hash(text: str, expected: int) -> None:
+    assert java_hash(text) == expected
+
+
+def test_long_ids_are_not_remembered() -> None:
+    group_id = "g" * 20_000
+    held = sys.getrefcount(group_id)
+    assert java_hash(group_id) == java_hash(group_id)
+    assert sys.getrefcount(group_id) == held
+
+
+def announce(metadata: MetadataCache, partitions: int, leader: int = 0) -> None:
+    states = [
+        UpdateMetadataRequest.UpdateMetadataPartitionState(partition_index=number, leader=leader, isr=[0], replicas=[0])
+        for number in range(partitions)
+    ]
+    topic = UpdateMetadataRequest.UpdateMetadataTopicState(GROUP_METADATA_TOPIC, bytes(16), states)
+    metadata.update_metadata(UpdateMetadataRequest(controller_id=0, topic_states=[topic]))
+
+
+def test_groups_stay_where_they_are_when_the_topic_grows() -> None:
+    metadata = MetadataCache(0)
+    partitions = GroupPartitions(metadata, 50)
+    assert partitions.partition_for("group") == 98629247 % 50
+    announce(metadata, 7)
+    assert partitions.partition_for("group") == 98629247 % 7
+    announce(metadata, 20)
+    assert partitions.partition_for("group") == 98629247 % 7
+    assert GroupPartitions(metadata, 50).partition_for("group") == 98629247 % 20
+    announce(metadata, 20, leader=-2)
+    assert partitions.partition_for("group") == 98629247 % 50
+
+
+def test_stages() -> None:
+    partitions = GroupPartitions(MetadataCache(0), 1)
+    assert partitions.check("g") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    partitions.start()
+    assert partitions.check("g") is ErrorCode.NOT_COORDINATOR
+    assert partitions.begin_loading(0, 3)
+    assert not partitions.begin_loading(0, 3)
+    assert partitions.check("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert partitions.is_loading
+    assert not partitions.end_loading(0, 2)
+    assert partitions.end_loading(0, 3)
+    assert (partitions.check("g"), partitions.active) == (ErrorCode.NONE, [0])
+    assert not partitions.resign(0, 2)
+    assert partitions.resign(0, 4)
+    assert partitions.check("g") is ErrorCode.NOT_COORDINATOR
+    assert not partitions.begin_loading(0, 4)
+    assert not partitions.resign(0, None)
+    assert partitions.begin_loading(0, 0)  # of a topic made anew

@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(VENV)/.installed-demo ## run the whole trip: a broker, flights as records, a Spark pipeline, a picture
@@ -104,6 +104,10 @@ COMPILED_TESTS ?= tests/architecture/test_compiled_build.py tests/unit tests/wir
 test-compiled: compiled ## run a sample of the tests against build/compiled
 	BARNABAS_TESTS_COMPILED=1 PYTHONPATH=build/compiled $(BIN)/python -m pytest -m "not slow and not java and not interpreted" \
 		$(COMPILED_TESTS) $(PYTEST_ARGS)
+
+.PHONY: measure-source
+measure-source: $(VENV)/.installed-test ## print the shape of the source: sizes, comments, double names (ARGS="src/barnabas/replica")
+	@$(BIN)/python -m tests.architecture.measure_source $(ARGS)
 
 .PHONY: docs
 docs: $(VENV)/.installed-test ## rewrite the pages that are made from tables and from a running broker

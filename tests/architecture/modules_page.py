@@ -16,7 +16,8 @@ calls the module, which thread owns it and which lock guards it. In brackets: th
 [architecture.md](architecture.md) has the paths that lead through them.
 """
 
-_COUNTERPART = re.compile(r"Kafka: ([A-Z][\w.$]+(?:, [A-Z][\w.$]+)*)")
+_KAFKA_NAME = r"(?:[a-z]+\.)*[A-Z][\w.$]+"
+_COUNTERPART = re.compile(rf"Kafka: (?:the )?({_KAFKA_NAME}(?:, {_KAFKA_NAME})*)")
 
 
 def modules_page() -> str:
@@ -40,10 +41,17 @@ def modules_page() -> str:
 
 
 def _line(module: Module) -> str:
-    text = ast.get_docstring(module.tree) or ""
-    counterpart = _COUNTERPART.search(" ".join(text.split()))
     name = module.path.rpartition("/")[2]
-    return f"- `{name}` — {first_sentence(text)}" + (f" ({counterpart.group(1).rstrip('.')})" if counterpart else "")
+    counterpart = counterpart_of(module)
+    return f"- `{name}` — {first_sentence(ast.get_docstring(module.tree) or '')}" + (
+        f" ({counterpart})" if counterpart else ""
+    )
+
+
+def counterpart_of(module: Module) -> str:
+    """Return the Kafka classes that the docstring names as the module's counterparts, without packages, or nothing."""
+    found = _COUNTERPART.search(" ".join((ast.get_docstring(module.tree) or "").split()))
+    return re.sub(r"\b(?:[a-z]+\.)+(?=[A-Z])", "", found.group(1)).rstrip(".") if found else ""
 
 
 def first_sentence(docstring: str) -> str:

@@ -28,9 +28,9 @@ from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.runtime.scheduler import ThreadScheduler
 from barnabas.storage.fetch_data import FetchIsolation
+from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
-from barnabas.storage.unified_log import UnifiedLog
 
 CASES = ((1, 100), (150, 100), (95, 1024), (1000, 1024))
 """Records in a batch, bytes in a record."""

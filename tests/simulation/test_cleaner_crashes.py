@@ -11,9 +11,9 @@ from collections import Counter
 
 import pytest
 
-from barnabas.storage.unified_log import UnifiedLog
+from barnabas.storage.log.unified_log import UnifiedLog
 from tests.support.simulated_files import PowerOff, SimulatedFiles
-from tests.unit.storage.cleaner.test_cleaned_transactions import Producer, committed_offsets
+from tests.unit.storage.cleaner.test_transactions import Producer, committed_offsets
 from tests.unit.storage.cleaner_harness import CleanedBroker, append, stored
 from tests.unit.storage.log_harness import LOG_DIR, NOW, check_indexes
 

@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.record_batch import RecordBatch
-from barnabas.storage.unified_log import UnifiedLog
+from barnabas.storage.log.unified_log import UnifiedLog
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import Broker, batch, check_indexes, log_config, read_all, without_place
 

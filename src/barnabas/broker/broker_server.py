@@ -77,7 +77,7 @@ from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.runtime.scheduler import ThreadScheduler
-from barnabas.storage.cleaner.cleaner_config import CleanerConfig
+from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.log_manager import LogManager

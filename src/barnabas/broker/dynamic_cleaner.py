@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.storage.cleaner.cleaner_config import CleanerConfig
+from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 
 

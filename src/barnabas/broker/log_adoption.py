@@ -21,9 +21,9 @@ from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE
 from barnabas.protocol.errors import ApiError
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import Files, OperatingSystemFiles
-from barnabas.storage.directory_lock import DirectoryLock
-from barnabas.storage.log_dir_survey import LogDirSurvey, survey_log_dirs
-from barnabas.storage.meta_properties import MetaProperties, write_meta_properties
+from barnabas.storage.directories.lock import DirectoryLock
+from barnabas.storage.directories.meta_properties import MetaProperties, write_meta_properties
+from barnabas.storage.directories.survey import LogDirSurvey, survey_log_dirs
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znode_table import DATABASE_NAME

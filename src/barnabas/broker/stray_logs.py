@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from barnabas.storage.unified_log import UnifiedLog
+from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 logger = logging.getLogger(__name__)

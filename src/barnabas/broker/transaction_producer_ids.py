@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.files import Files
-from barnabas.storage.log_dir_survey import NO_PRODUCER_ID, FoundPartition, batches_from
+from barnabas.storage.directories.survey import NO_PRODUCER_ID, FoundPartition, batches_from
 
 _VERSION_AND_PRODUCER_ID = struct.Struct(">hq")
 """How a value begins, in every version."""

@@ -46,9 +46,9 @@ def dump(
     """
     from barnabas.runtime.files import OperatingSystemFiles
     from barnabas.storage.checkpoints import MalformedCheckpoint
-    from barnabas.storage.dump.dump_complaint import Complaint
-    from barnabas.storage.dump.index_dump import IndexCheck
-    from barnabas.storage.dump.log_dump import DumpTerms, dump_file
+    from barnabas.storage.dump.complaint import Complaint
+    from barnabas.storage.dump.indexes import IndexCheck
+    from barnabas.storage.dump.log_file import DumpTerms, dump_file
 
     check = IndexCheck.VERIFY if verify_index_only else IndexCheck.PRINT
     terms = DumpTerms(deep_iteration, print_data_log, IndexCheck.SANITY if index_sanity_check else check)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Files
+from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
 

@@ -26,9 +26,9 @@ from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.fetch_data import FetchIsolation
+from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
-from barnabas.storage.segment_factory import SegmentFactory
+from barnabas.storage.segment.factory import SegmentFactory
 
 
 @dataclass(frozen=True, slots=True)

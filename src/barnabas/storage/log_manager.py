@@ -25,25 +25,25 @@ from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.background_writes import BackgroundWrites
 from barnabas.storage.checkpoints import MalformedCheckpoint
-from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, write_clean_shutdown
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
-from barnabas.storage.directory_lock import DirectoryLock
-from barnabas.storage.directory_threads import run_per_directory
-from barnabas.storage.index_file import CorruptIndex
-from barnabas.storage.index_pages import IndexPages
-from barnabas.storage.log_checkpoints import LogCheckpoints
-from barnabas.storage.log_deletion import LogDeletion
-from barnabas.storage.log_directories import LogDirectories
-from barnabas.storage.log_directory import Lock, LogDirectory
+from barnabas.storage.directories.clean_shutdown import NO_BROKER_EPOCH, write_clean_shutdown
+from barnabas.storage.directories.deletion import LogDeletion
+from barnabas.storage.directories.loading import LogLoading
+from barnabas.storage.directories.lock import DirectoryLock
+from barnabas.storage.directories.log_dir import Lock, LogDirectory
+from barnabas.storage.directories.log_dirs import LogDirectories
+from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
+from barnabas.storage.directories.threads import run_per_directory
+from barnabas.storage.log.loader import LoadTerms, load_log
+from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.log_loader import LoadTerms, load_log
-from barnabas.storage.log_loading import LogLoading
 from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.storage.log_table import LogTable
-from barnabas.storage.open_files import OpenFiles
-from barnabas.storage.segment_factory import SegmentFactory
-from barnabas.storage.unified_log import UnifiedLog
+from barnabas.storage.segment.factory import SegmentFactory
+from barnabas.storage.segment.index_file import CorruptIndex
+from barnabas.storage.segment.index_pages import IndexPages
+from barnabas.storage.segment.open_files import OpenFiles
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.storage.open_files import DEFAULT_LIMIT
+from barnabas.storage.segment.open_files import DEFAULT_LIMIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.storage.unified_log import UnifiedLog
+from barnabas.storage.log.unified_log import UnifiedLog
 
 
 class LogTable:

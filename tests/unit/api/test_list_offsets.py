@@ -13,7 +13,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.records.errors import CorruptRecord
-from barnabas.storage.index_file import CorruptIndex
+from barnabas.storage.segment.index_file import CorruptIndex
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
 from tests.unit.storage.log_harness import NOW, batch
@@ -82,6 +82,6 @@ def test_damage_on_disk_is_the_partitions_error(monkeypatch: pytest.MonkeyPatch)
         def fail(*_: object, error: Exception = raised) -> None:
             raise error
 
-        monkeypatch.setattr("barnabas.storage.unified_log.find_offset", fail)
+        monkeypatch.setattr("barnabas.storage.log.unified_log.find_offset", fail)
         assert broker.ask(NOW) == (code, -1)
         assert broker.ask(LATEST) == (ErrorCode.NONE, 0)

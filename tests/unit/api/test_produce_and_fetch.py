@@ -20,7 +20,7 @@ from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.errors import CorruptRecord
-from barnabas.storage.index_file import CorruptIndex
+from barnabas.storage.segment.index_file import CorruptIndex
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel, connection
@@ -189,6 +189,6 @@ def test_damage_on_disk_is_the_partitions_error(monkeypatch: pytest.MonkeyPatch)
         def fail(*_: object, error: Exception = raised, **__: object) -> None:
             raise error
 
-        monkeypatch.setattr("barnabas.storage.local_log.LocalLog.read", fail)
+        monkeypatch.setattr("barnabas.storage.log.local_log.LocalLog.read", fail)
         broker.fetch(0)
         assert broker.channel.answer().responses[0].partitions[0].error_code == code

@@ -8,11 +8,11 @@ from barnabas.records.compression import Codec
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import Files
-from barnabas.storage.cleaner.cleaner_config import CleanerConfig
-from barnabas.storage.cleaner.cleaner_work import CleanerWork
+from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
-from barnabas.storage.unified_log import UnifiedLog
+from barnabas.storage.cleaner.work import CleanerWork
+from barnabas.storage.log.unified_log import UnifiedLog
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import Broker, log_config, read_all
 

@@ -14,15 +14,15 @@ from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import Files
-from barnabas.storage.batch_scan import find_batch, scan_batches
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.fetch_data import FetchIsolation
+from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
-from barnabas.storage.log_segment import LogSegment
-from barnabas.storage.time_index import TimestampOffset
-from barnabas.storage.unified_log import UnifiedLog
+from barnabas.storage.segment.batch_scan import find_batch, scan_batches
+from barnabas.storage.segment.log_segment import LogSegment
+from barnabas.storage.segment.time_index import TimestampOffset
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
 from tests.support.simulated_files import SimulatedFiles

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.checkpoints import LeaderEpochCheckpointFile, MalformedCheckpoint, OffsetCheckpointFile
-from barnabas.storage.clean_shutdown import take_clean_shutdown, write_clean_shutdown
-from barnabas.storage.errors import InconsistentMetaProperties
-from barnabas.storage.meta_properties import (
+from barnabas.storage.directories.clean_shutdown import take_clean_shutdown, write_clean_shutdown
+from barnabas.storage.directories.meta_properties import (
     MetaProperties,
     check_meta_properties,
     read_meta_properties,
     write_meta_properties,
 )
-from barnabas.storage.partition_metadata import read_partition_metadata, write_partition_metadata
+from barnabas.storage.errors import InconsistentMetaProperties
+from barnabas.storage.log.partition_metadata import read_partition_metadata, write_partition_metadata
 from tests.support.simulated_files import SimulatedFiles
 
 topics = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.storage.directory_lock import DirectoryLock
+from barnabas.storage.directories.lock import DirectoryLock
 from barnabas.storage.errors import InconsistentMetaProperties, InconsistentTopicId, LogDirectoryLocked
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.file_names import deleted_dir_name, parse_partition_dir

@@ -18,8 +18,8 @@ from barnabas.records.compression import Codec
 from barnabas.records.record_batch import NO_TIMESTAMP, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_reader import Record
+from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import InvalidRecords
-from barnabas.storage.unified_log import UnifiedLog
 from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
 from tests.unit.storage.test_log_validator import changed
 

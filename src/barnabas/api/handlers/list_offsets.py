@@ -22,7 +22,7 @@ from barnabas.replica.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 from barnabas.storage.fetch_data import FetchIsolation
-from barnabas.storage.timestamp_search import (
+from barnabas.storage.log.timestamp_search import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,

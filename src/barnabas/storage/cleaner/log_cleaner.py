@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterable, Sequence
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
-from barnabas.storage.cleaner.cleaner_checkpoints import CleanerCheckpoints
-from barnabas.storage.cleaner.cleaner_config import CleanerConfig
-from barnabas.storage.cleaner.cleaner_thread import CleanerThread
-from barnabas.storage.cleaner.cleaner_work import CleanerWorker
+from barnabas.storage.cleaner.checkpoints import CleanerCheckpoints
+from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs, LogCleanerManager
-from barnabas.storage.unified_log import UnifiedLog
+from barnabas.storage.cleaner.thread import CleanerThread
+from barnabas.storage.cleaner.work import CleanerWorker
+from barnabas.storage.log.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
 
 
 def child_process() -> CleanerWorker:
     """A worker that works in a process of its own."""
-    from barnabas.storage.cleaner.cleaner_child import CleanerChild  # noqa: PLC0415 - few brokers ever clean: start-up is light
+    from barnabas.storage.cleaner.child import CleanerChild  # noqa: PLC0415 - few brokers ever clean: start-up is light
 
     return CleanerChild("cleaner")
 

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
-from barnabas.storage.cleaner.cleaner_checkpoints import CleanerCheckpoints
-from barnabas.storage.cleaner.cleaner_stats import PreCleanStats
-from barnabas.storage.cleaner.cleaning_choice import (
+from barnabas.storage.cleaner.checkpoints import CleanerCheckpoints
+from barnabas.storage.cleaner.choice import (
     LogToClean,
     cleanable_offsets,
     cleanable_part,
     log_to_clean,
     max_compaction_delay_ms,
 )
-from barnabas.storage.cleaner.cleaning_states import ABORTED, CleaningEvent, CleaningState, CleaningStep, next_state
-from barnabas.storage.unified_log import UnifiedLog
+from barnabas.storage.cleaner.states import ABORTED, CleaningEvent, CleaningState, CleaningStep, next_state
+from barnabas.storage.cleaner.stats import PreCleanStats
+from barnabas.storage.log.unified_log import UnifiedLog
 
 logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 

@@ -1,0 +1,252 @@
+"""What stays of one batch when the cleaner copies it: all, some of its records, its header alone, or nothing.
+
+Pure but for the map it asks; owned by one cleaning, in the cleaner's process. A batch that keeps all its records is
+handed on as the bytes it was. Kafka: Cleaner.cleanInto, MemoryRecords.filterTo; a batch made anew here equals the one
+Kafka makes, as far as the codecs compress alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import ge
+from typing import NamedTuple, cast
+
+from barnabas.records.compression import Buffer, compress
+from barnabas.records.crc import crc32c
+from barnabas.records.legacy_records import LegacyBatch, encode_message_set
+from barnabas.records.record_batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CRC_POSITION,
+    DELETE_HORIZON_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    RecordBatch,
+)
+from barnabas.storage.cleaner.offset_map import OffsetMap
+from barnabas.storage.cleaner.record_keys import RecordKeys, batch_keys, timestamp_delta, with_timestamp_delta
+from barnabas.storage.cleaner.stats import CopyStats
+from barnabas.storage.cleaner.transactions import CleanedTransactions
+from barnabas.storage.producers.entry import LastRecord
+
+Batch = RecordBatch | LegacyBatch
+
+
+class CleanedBatch(NamedTuple):
+    """A batch to be written."""
+
+    data: Buffer
+    size: int
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+class CleaningTerms(NamedTuple):
+    """now_ms: when the cleaning began; tombstones met for the first time stay `delete_retention_ms` from then on."""
+
+    now_ms: int
+    delete_retention_ms: int
+    last_records: Mapping[int, LastRecord]
+    """By producer id."""
+
+
+class BatchCleaner:
+    """Decides batch by batch, in the order of the log. keeps_legacy_tombstones: for the segment that is being read."""
+
+    __slots__ = ("_map", "_stats", "_terms", "_transactions", "keeps_legacy_tombstones")
+
+    def __init__(
+        self, offsets: OffsetMap, transactions: CleanedTransactions, terms: CleaningTerms, stats: CopyStats
+    ) -> None:
+        self._map = offsets
+        self._transactions = transactions
+        self._terms = terms
+        self._stats = stats
+        self.keeps_legacy_tombstones = True
+
+    def clean(self, batch: Batch) -> CleanedBatch | None:
+        """What is written of the batch; None when nothing is. Raises CorruptRecord."""
+        stats = self._stats
+        stats.bytes_read += batch.length
+        cleaned = self._clean_legacy(batch) if isinstance(batch, LegacyBatch) else self._clean(batch)
+        if cleaned is not None:
+            stats.bytes_written += cleaned.size
+        return cleaned
+
+    def _clean(self, batch: RecordBatch) -> CleanedBatch | None:
+        """The rules of Cleaner.checkBatchRetention, in its order."""
+        horizon_ms = batch.delete_horizon_ms
+        is_control = batch.is_control
+        if is_control:
+            can_discard = self._transactions.on_control_batch(batch)
+            discards = can_discard and horizon_ms is not None and horizon_ms <= self._terms.now_ms
+        else:
+            discards = can_discard = self._transactions.on_batch(batch)
+        keeps_header = batch.producer_id >= 0 and self._is_last_of_producer(batch)
+        if discards and not keeps_header:
+            return None
+        self._stats.messages_read += batch.count
+        if discards or batch.count == 0:
+            return _emptied(batch) if keeps_header else None
+        if is_control:
+            return self._whole(batch, needs_horizon=can_discard and horizon_ms is None)
+        return self._clean_records(batch, keeps_header=keeps_header)
+
+    def _is_last_of_producer(self, batch: RecordBatch) -> bool:
+        """Whether the state of a producer that is still known hangs on this batch: its last sequence, or its epoch."""
+        last = self._terms.last_records.get(batch.producer_id)
+        if last is None:
+            return False
+        if last.last_data_offset >= 0:
+            return batch.last_offset == last.last_data_offset
+        return batch.is_control and batch.producer_epoch == last.producer_epoch
+
+    def _clean_records(self, batch: RecordBatch, *, keeps_header: bool) -> CleanedBatch | None:
+        body, found = batch_keys(batch)
+        horizon_ms = batch.delete_horizon_ms
+        drops_tombstones = horizon_ms is not None and horizon_ms <= self._terms.now_ms
+        kept = self._kept(found, drops_tombstones=drops_tombstones)
+        if kept is None:
+            return self._whole(batch, needs_horizon=bool(found.tombstones) and horizon_ms is None)
+        if not kept:
+            return _emptied(batch) if keeps_header else None
+        self._stats.messages_written += len(kept)
+        if horizon_ms is None and not set(found.tombstones).isdisjoint(kept):
+            horizon_ms = self._new_horizon_ms()
+        return _rebuilt(batch, body, found.starts, kept, horizon_ms)
+
+    def _kept(self, found: RecordKeys, *, drops_tombstones: bool) -> list[int] | None:
+        """Places of the records that stay; None when all do."""
+        offsets, keys = found.offsets, found.keys
+        latest = self._map.latest_offset
+        if offsets[0] > latest:
+            return None  # behind what the map knows, all stay, tombstones and records without key too
+        if not found.keyless:
+            newest = self._map.newest(cast("Sequence[bytes]", keys))
+        else:
+            newest = self._newest_of_some(keys, offsets, latest)
+        if not drops_tombstones and offsets[-1] <= latest and all(map(ge, offsets, newest)):
+            return None
+        kept = list(map(ge, offsets, newest))
+        if drops_tombstones:
+            for place in found.tombstones:
+                kept[place] = kept[place] and offsets[place] > latest
+        if offsets[-1] > latest:
+            kept = [keep or offset > latest for keep, offset in zip(kept, offsets, strict=True)]
+        return None if all(kept) else [place for place, keep in enumerate(kept) if keep]
+
+    def _newest_of_some(self, keys: Sequence[bytes | None], offsets: Sequence[int], latest: int) -> list[int]:
+        """As OffsetMap.newest, where keys may be missing: such a record is invalid in a compacted log, and goes."""
+        newest = self._map.newest([key for key in keys if key is not None])
+        following = iter(newest)
+        beyond = max(offsets[-1], latest) + 1
+        invalid = sum(key is None and offset <= latest for key, offset in zip(keys, offsets, strict=True))
+        self._stats.invalid_messages_read += invalid
+        return [beyond if key is None else next(following) for key in keys]
+
+    def _whole(self, batch: RecordBatch, *, needs_horizon: bool) -> CleanedBatch:
+        """The batch with all its records: untouched, unless a delete horizon must be set."""
+        self._stats.messages_written += batch.count
+        if not needs_horizon:
+            data = memoryview(batch.buffer)[batch.position : batch.end]
+            return CleanedBatch(data, batch.length, batch.base_offset, batch.last_offset, batch.max_timestamp)
+        body, found = batch_keys(batch)
+        return _rebuilt(batch, body, found.starts, list(range(batch.count)), self._new_horizon_ms())
+
+    def _new_horizon_ms(self) -> int:
+        return self._terms.now_ms + self._terms.delete_retention_ms
+
+    def _clean_legacy(self, batch: LegacyBatch) -> CleanedBatch | None:
+        """A message of magic 0 or 1, or a wrapper of several, which is written anew when records of it go."""
+        records = list(batch.records())
+        latest = self._map.latest_offset
+        kept = []
+        for record in records:
+            if record.offset <= latest:
+                if record.key is None:
+                    self._stats.invalid_messages_read += 1
+                    continue
+                if record.offset < self._map.newest([record.key])[0]:
+                    continue
+                if record.value is None and not self.keeps_legacy_tombstones:
+                    continue
+            kept.append(record)
+        self._stats.messages_read += len(records)
+        self._stats.messages_written += len(kept)
+        if not kept:
+            return None
+        data: Buffer = memoryview(batch.buffer)[batch.position : batch.end]
+        max_timestamp = batch.max_timestamp
+        if len(kept) < len(records):
+            data = encode_message_set(batch.magic, kept, batch.codec, batch.timestamp_type)
+            max_timestamp = max(record.timestamp for record in kept)
+        return CleanedBatch(data, len(data), kept[0].offset, kept[-1].offset, max_timestamp)
+
+
+def _emptied(batch: RecordBatch) -> CleanedBatch:
+    """The header alone, which keeps the producer's epoch and last sequence (Kafka: writeEmptyHeader)."""
+    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_MASK)
+    data = _assembled(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
+    return CleanedBatch(data, len(data), batch.base_offset, batch.last_offset, batch.max_timestamp)
+
+
+def _rebuilt(
+    batch: RecordBatch, body: bytes, starts: Sequence[int], kept: Sequence[int], horizon_ms: int | None
+) -> CleanedBatch:
+    """The batch with only the records at the places `kept`, not none; offsets, sequence and last offset stay.
+
+    Base timestamp is the delete horizon, else the first record's timestamp: then all others' deltas change.
+    The checksum is looked at before a new one vouches for the content. Raises CorruptRecord.
+    """
+    batch.check()
+    base_ms = batch.base_timestamp
+    attributes = batch.attributes
+    if batch.timestamp_type == LOG_APPEND_TIME:
+        timestamps = [batch.max_timestamp] * len(kept)
+    else:
+        timestamps = [base_ms + timestamp_delta(body, starts[place])[0] for place in kept]
+    new_base_ms = timestamps[0]
+    if horizon_ms is not None:
+        new_base_ms = horizon_ms
+        attributes |= DELETE_HORIZON_MASK
+    if new_base_ms == base_ms and batch.timestamp_type != LOG_APPEND_TIME:
+        pieces = [body[starts[place] : starts[place + 1]] for place in kept]
+    else:
+        pieces = [
+            with_timestamp_delta(body, starts[place], starts[place + 1], timestamp - new_base_ms)
+            for place, timestamp in zip(kept, timestamps, strict=True)
+        ]
+    max_timestamp = max(timestamps)
+    records = compress(batch.codec, b"".join(pieces))
+    data = _assembled(batch, attributes, new_base_ms, max_timestamp, len(kept), records)
+    return CleanedBatch(data, len(data), batch.base_offset, batch.last_offset, max_timestamp)
+
+
+def _assembled(
+    batch: RecordBatch, attributes: int, base_timestamp: int, max_timestamp: int, count: int, records: bytes
+) -> bytes:
+    header = bytearray(HEADER_SIZE)
+    HEADER.pack_into(
+        header,
+        0,
+        batch.base_offset,
+        HEADER_SIZE - LOG_OVERHEAD + len(records),
+        batch.partition_leader_epoch,
+        2,
+        0,
+        attributes,
+        batch.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        count,
+    )
+    checksum = crc32c(records, crc32c(header[ATTRIBUTES_POSITION:]))
+    header[CRC_POSITION:ATTRIBUTES_POSITION] = checksum.to_bytes(4, "big")
+    return b"".join((header, records))

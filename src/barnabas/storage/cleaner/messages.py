@@ -1,0 +1,105 @@
+"""What the cleaner's thread asks of its worker, and what comes back: numbers and paths that can cross a pipe.
+
+Immutable values. A request and its answer are one line of JSON each between the broker and the cleaner's process:
+JSON makes arrays of them, and `of` makes requests of those again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from barnabas.storage.cleaner.segment_writer import CleanedSegmentTerms
+from barnabas.storage.cleaner.stats import CopyStats
+from barnabas.storage.producers.entry import LastRecord
+from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
+
+
+class DirtySegment(NamedTuple):
+    """A segment to take keys from: its log file from `position` to `size`; the next one begins at `end_offset`."""
+
+    path: str
+    position: int
+    size: int
+    end_offset: int
+
+
+class MapRequest(NamedTuple):
+    """Begin a cleaning: find the newest offset of each key from `start_offset` on, until the map is full."""
+
+    start_offset: int
+    segments: Sequence[DirtySegment]
+    aborted: Sequence[AbortedTransactionEntry]
+    map_bytes: int
+    load_factor: float
+    buffer_bytes: int
+    bytes_per_second: float
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> MapRequest:
+        """Back from JSON."""
+        start_offset, segments, aborted, *rest = plain
+        return cls(start_offset, [DirtySegment(*each) for each in segments], _entries(aborted), *rest)
+
+
+class MapResult(NamedTuple):
+    """latest_offset: up to where keys were taken, -1 when nowhere. utilization: how full the map is, 0 to 1."""
+
+    latest_offset: int
+    utilization: float
+    bytes_read: int
+    messages_read: int
+
+
+class SourceSegment(NamedTuple):
+    """A segment to copy from, whole, with the aborted transactions that overlap it."""
+
+    path: str
+    size: int
+    keeps_legacy_tombstones: bool
+    aborted: Sequence[AbortedTransactionEntry]
+
+
+class GroupRequest(NamedTuple):
+    """Copy what stays of some segments into one new one. modified_ms: what its files' modification time shall be."""
+
+    target: CleanedSegmentTerms
+    segments: Sequence[SourceSegment]
+    now_ms: int
+    delete_retention_ms: int
+    last_records: Sequence[tuple[int, LastRecord]]
+    """By producer id."""
+    modified_ms: int
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> GroupRequest:
+        """Back from JSON."""
+        target, segments, now_ms, delete_retention_ms, last_records, modified_ms = plain
+        return cls(
+            CleanedSegmentTerms(*target),
+            [SourceSegment(path, size, keeps, _entries(aborted)) for path, size, keeps, aborted in segments],
+            now_ms,
+            delete_retention_ms,
+            [(producer_id, LastRecord(*last)) for producer_id, last in last_records],
+            modified_ms,
+        )
+
+
+class GroupResult(NamedTuple):
+    """The new segment's files are on stable storage."""
+
+    size: int
+    bytes_read: int
+    bytes_written: int
+    messages_read: int
+    messages_written: int
+    invalid_messages_read: int
+
+    @property
+    def stats(self) -> CopyStats:
+        """The counts."""
+        return CopyStats(*self[1:])
+
+
+def _entries(plain: Sequence[Sequence[int]]) -> list[AbortedTransactionEntry]:
+    return [AbortedTransactionEntry(*each) for each in plain]

@@ -1,0 +1,201 @@
+"""The cleaner's heavy work on files: fill the offset map, copy segments. Knows no logs, locks or settings.
+
+One per cleaning, in the cleaner's process (tests run it in their own, on a simulated disk). It keeps the map and the
+open transactions from one request to the next: map first, then the groups of segments in the order of the log.
+Kafka: Cleaner.buildOffsetMap, Cleaner.cleanSegments.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Protocol, cast
+
+from barnabas.records.legacy_records import LegacyBatch
+from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.runtime.files import Files
+from barnabas.storage.cleaner.batch_cleaner import Batch, BatchCleaner, CleaningTerms
+from barnabas.storage.cleaner.messages import DirtySegment, GroupRequest, GroupResult, MapRequest, MapResult
+from barnabas.storage.cleaner.offset_map import OffsetMap, offset_map_for
+from barnabas.storage.cleaner.record_keys import batch_keys
+from barnabas.storage.cleaner.segment_writer import CleanedSegmentWriter, cleaned_paths, remove_cleaned_files
+from barnabas.storage.cleaner.stats import CopyStats
+from barnabas.storage.cleaner.throttle import CleanerThrottle
+from barnabas.storage.cleaner.transactions import CleanedTransactions
+from barnabas.storage.segment.batch_scan import scan_batches
+
+
+class CleanerInterrupted(Exception):
+    """The work ended without a result: it was interrupted, or the process that did it has died."""
+
+
+class CleanerWorker(Protocol):
+    """Who does the work. Requests raise OSError, CorruptRecord and what else goes wrong.
+
+    `interrupt` is for any thread, all else for the owner's.
+    """
+
+    def open(self) -> None:
+        """Be ready: from now on `interrupt` ends what is being done, or the next request."""
+
+    def interrupt(self) -> None:
+        """End what is being done, if that can be: the request raises CleanerInterrupted."""
+
+    def build_map(self, request: MapRequest) -> MapResult:
+        """Begin a cleaning."""
+
+    def clean_group(self, request: GroupRequest) -> GroupResult:
+        """Write the `.cleaned` files of one group of segments; none are left when this raises."""
+
+    def close(self) -> None:
+        """Nothing more is to be done for now."""
+
+
+class CleanerWork:
+    """Does it in this process."""
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        clock: Clock | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._files = files
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
+        self._map: OffsetMap | None = None
+        self._transactions = CleanedTransactions()
+        self._throttle = CleanerThrottle(1.0, self._clock, sleep)
+        self._buffer_bytes = 0
+
+    def open(self) -> None:
+        """See CleanerWorker."""
+
+    def interrupt(self) -> None:
+        """See CleanerWorker. Nothing to do: this worker does its work on the thread that asks for it."""
+
+    def build_map(self, request: MapRequest) -> MapResult:
+        """See CleanerWorker. At least the load factor's part of the map is filled, more when keys repeat."""
+        dirty_offsets = max((segment.end_offset for segment in request.segments), default=0) - request.start_offset
+        self._map = offset_map_for(request.map_bytes, request.load_factor, dirty_offsets)
+        self._transactions = CleanedTransactions()
+        self._throttle = CleanerThrottle(request.bytes_per_second, self._clock, self._sleep)
+        self._buffer_bytes = request.buffer_bytes
+        filling = _MapFilling(self._map, request)
+        for segment in request.segments:
+            if not filling.add_segment(segment, self._batches(segment.path, segment.position, segment.size)):
+                break
+        return MapResult(self._map.latest_offset, self._map.utilization, filling.bytes_read, filling.messages_read)
+
+    def clean_group(self, request: GroupRequest) -> GroupResult:
+        """See CleanerWorker."""
+        if self._map is None:
+            raise ValueError("no offset map was built")
+        stats = CopyStats()
+        terms = CleaningTerms(request.now_ms, request.delete_retention_ms, dict(request.last_records))
+        writer = CleanedSegmentWriter(request.target, self._files)
+        try:
+            self._transactions.on_kept_abort = writer.add_aborted
+            cleaner = BatchCleaner(self._map, self._transactions, terms, stats)
+            for segment in request.segments:
+                self._transactions.add_aborted(segment.aborted)
+                cleaner.keeps_legacy_tombstones = segment.keeps_legacy_tombstones
+                for batch in self._batches(segment.path, 0, segment.size):
+                    cleaned = cleaner.clean(batch)
+                    if cleaned is not None:
+                        writer.append(cleaned)
+                        self._throttle.add(cleaned.size)
+            size = writer.finish()
+        except BaseException:
+            writer.close()
+            with suppress(OSError):  # the first error is the one to report; the broker removes them too
+                remove_cleaned_files(self._files, request.target.path)
+            raise
+        for path in cleaned_paths(request.target.path):
+            if self._files.exists(path):
+                self._files.set_modified_ms(path, request.modified_ms)
+        return GroupResult(
+            size,
+            stats.bytes_read,
+            stats.bytes_written,
+            stats.messages_read,
+            stats.messages_written,
+            stats.invalid_messages_read,
+        )
+
+    def close(self) -> None:
+        """See CleanerWorker."""
+        self._map = None
+
+    def _batches(self, path: str, position: int, end: int) -> Iterator[Batch]:
+        file = self._files.open(path)
+        try:
+            for batch in scan_batches(file, position, end, self._buffer_bytes):
+                self._throttle.add(batch.length)
+                yield batch
+        finally:
+            file.close()
+
+
+class _MapFilling:
+    """Puts the keys of segments into a map until it is full. Kafka: Cleaner.buildOffsetMapForSegment."""
+
+    def __init__(self, offsets: OffsetMap, request: MapRequest) -> None:
+        self.bytes_read = 0
+        self.messages_read = 0
+        self._map = offsets
+        self._start_offset = request.start_offset
+        self._most_entries = int(offsets.slots * request.load_factor)
+        self._transactions = CleanedTransactions()
+        self._transactions.add_aborted(request.aborted)
+
+    def add_segment(self, segment: DirtySegment, batches: Iterator[Batch]) -> bool:
+        """Take the keys of a segment; False when the map is full."""
+        for batch in batches:
+            if not self._add_batch(batch):
+                return False
+            if batch.last_offset >= self._start_offset:
+                self._map.latest_offset = batch.last_offset
+            self.bytes_read += batch.length
+        # Offsets may be missing at the end of the segment: it is known as a whole.
+        self._map.latest_offset = segment.end_offset - 1
+        return True
+
+    def _add_batch(self, batch: Batch) -> bool:
+        if isinstance(batch, LegacyBatch):
+            records = list(batch.records())
+            return self._add([record.key for record in records], [record.offset for record in records])
+        if batch.is_control:
+            self._transactions.on_control_batch(batch)
+            self.messages_read += 1
+            return True
+        if self._transactions.on_batch(batch) or batch.count == 0:
+            self.messages_read += batch.count
+            return True
+        found = batch_keys(batch)[1]
+        return self._add(found.keys, found.offsets)
+
+    def _add(self, keys: list[bytes | None], offsets: list[int]) -> bool:
+        """Put what has a key and lies behind the start; False when something found no room any more."""
+        start = self._start_offset
+        if offsets[0] < start or None in keys:
+            wanted = [
+                (key, offset) for key, offset in zip(keys, offsets, strict=True) if key is not None and offset >= start
+            ]
+            present = [key for key, _ in wanted]
+            offsets = [offset for _, offset in wanted]
+        else:
+            present = cast("list[bytes]", keys)
+        room = self._most_entries - len(self._map)
+        if len(present) <= room:
+            self._map.put_all(present, offsets)
+            self.messages_read += len(keys)
+            return True
+        for key, offset in zip(present, offsets, strict=True):
+            if len(self._map) >= self._most_entries:
+                return False
+            self._map.put(key, offset)
+            self.messages_read += 1
+        return True

@@ -1,0 +1,67 @@
+"""Takes the directories of logs out of use: renamed at once, removed later.
+
+Owned by LogManager; called on any thread, with no lock held; removals run on the scheduler. What an earlier run had no
+time to remove is removed after the start. Kafka: LogManager.asyncDelete, deleteLogs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.runtime.files import Files
+from barnabas.runtime.scheduler import Scheduler
+from barnabas.storage.directories.log_dirs import LogDirectories
+from barnabas.storage.file_names import deleted_dir_name, stray_dir_name
+from barnabas.storage.log.unified_log import UnifiedLog
+
+logger = logging.getLogger(__name__)
+
+
+class LogDeletion:
+    """Renames and removes directories in `directories`. chance: for the names."""
+
+    def __init__(self, directories: LogDirectories, files: Files, scheduler: Scheduler, chance: random.Random) -> None:
+        self._directories = directories
+        self._files = files
+        self._scheduler = scheduler
+        self._random = chance
+
+    def delete(self, log: UnifiedLog) -> None:
+        """Close a log that nobody finds any more, and rename it; its files go after file.delete.delay.ms.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR.
+        """
+        topic_partition, log_dir = log.topic_partition, log.parent_dir
+        path = os.path.join(log_dir, deleted_dir_name(topic_partition, self._unique()))
+        try:
+            self._rename(log, path)
+        except OSError as error:
+            self._directories.failed(log_dir, f"deleting the log of {topic_partition}", error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while deleting {topic_partition}: {error}") from error
+        logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, path)
+        self._scheduler.schedule("delete-log", lambda: self.remove(path), delay_ms=log.config.file_delete_delay_ms)
+
+    def put_aside(self, log: UnifiedLog) -> None:
+        """Close a log and rename it to `-stray`; nobody removes it. Raises OSError."""
+        self._rename(log, os.path.join(log.parent_dir, stray_dir_name(log.topic_partition, self._unique())))
+
+    def remove(self, path: str) -> None:
+        """Remove a directory that was renamed."""
+        try:
+            self._files.remove_tree(path)
+            logger.info("Deleted log in %s", path)
+        except OSError as error:
+            self._directories.failed(os.path.dirname(path), f"deleting {path}", error)
+
+    def _rename(self, log: UnifiedLog, path: str) -> None:
+        with log.lock:
+            log.close_handlers()
+            self._files.rename(log.directory, path)
+            log.moved_to(path)
+        self._files.sync_dir(log.parent_dir)
+
+    def _unique(self) -> str:
+        return f"{self._random.getrandbits(128):032x}"

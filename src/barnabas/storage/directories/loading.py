@@ -1,0 +1,156 @@
+"""Loads all logs of a broker at start: several directories at once, several logs of a directory at once.
+
+Made and run once by LogManager, which waits for it. Logs are loaded on `directories.threads`
+(`log-recovery-<directory>-<n>`, `num.recovery.threads.per.data.dir` of them a directory), each on one; `_lock` guards
+the count of those that are loaded. Kafka: LogManager.loadLogs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.storage.checkpoints import MalformedCheckpoint
+from barnabas.storage.directories.log_dir import LogDirectory
+from barnabas.storage.directories.log_dirs import LogDirectories
+from barnabas.storage.directories.threads import run_per_directory
+from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log_table import LogTable
+
+logger = logging.getLogger(__name__)
+
+PartitionDir = tuple[TopicPartition, str]
+Load = Callable[[TopicPartition, str, LogDirectory], UnifiedLog]
+"""Opens the log of a partition from its own directory, which lies in a log directory. Raises OSError."""
+
+
+class LogLoading:
+    """Loads what `directories` hold into `table`.
+
+    is_stray: whether a log cannot be of the partition that its directory is named after, because the topic of this
+    name is another one by now: `put_aside` renames its directory to `-stray` and leaves it to the operator.
+    """
+
+    def __init__(
+        self,
+        directories: LogDirectories,
+        table: LogTable,
+        load: Load,
+        clock: Clock,
+        *,
+        threads_per_dir: int,
+        is_stray: Callable[[UnifiedLog], bool],
+        put_aside: Callable[[UnifiedLog], None],
+    ) -> None:
+        self._directories = directories
+        self._table = table
+        self._load = load
+        self._clock = clock
+        self._threads_per_dir = threads_per_dir
+        self._is_stray = is_stray
+        self._put_aside = put_aside
+        self._lock = threading.Lock()
+        self._loaded: dict[str, int] = {}
+        self._paths: dict[TopicPartition, str] = {}
+
+    def run(self) -> list[str]:
+        """Load everything; returns the directories of logs that an earlier run had deleted but not removed.
+
+        A disk error takes the log directory out. Raises OSError when none is left, and whatever else goes wrong.
+        """
+        started_ns = self._clock.nanoseconds()
+        logger.info("Loading logs from log dirs %s", ", ".join(self._directories.online_paths()))
+        found, doomed = self._survey()
+        tasks = {
+            path: [partial(self._load_one, path, len(of_dir), *partition_dir) for partition_dir in of_dir]
+            for path, of_dir in found.items()
+        }
+        errors = run_per_directory(tasks, self._threads_per_dir, "log-recovery")
+        for path in found:
+            error = errors.get(path)
+            if error is None:
+                self._directories[path].is_loaded = True
+            elif isinstance(error, (OSError, MalformedCheckpoint, ApiError)):
+                self._give_up(path, error)
+            else:
+                raise error
+        self._directories.check_one_is_left()
+        unclean = [path for path in found if found[path] and not self._directories[path].had_clean_shutdown]
+        logger.info(
+            "Loaded %d logs in %dms%s",
+            sum(map(len, found.values())),
+            self._milliseconds_since(started_ns),
+            f" (unclean log dirs = {', '.join(unclean)})" if unclean else "",
+        )
+        return doomed
+
+    def _survey(self) -> tuple[dict[str, list[PartitionDir]], list[str]]:
+        """Read marks and checkpoints of every directory, and find its logs and what is left of deleted ones."""
+        found: dict[str, list[PartitionDir]] = {}
+        doomed: list[str] = []
+        for directory in self._directories.online():
+            path = directory.path
+            try:
+                directory.open()
+                of_dir = directory.partition_dirs()
+                self._refuse_duplicates(of_dir)
+                doomed += directory.deleted_dirs()
+            except OSError as error:
+                self._give_up(path, error)
+                continue
+            found[path] = of_dir
+            if not of_dir:
+                logger.info("No logs found to be loaded in %s", path)
+            elif directory.had_clean_shutdown:
+                logger.info("Skipping recovery of %d logs from %s: clean shutdown file was found", len(of_dir), path)
+            else:
+                logger.info("Recovering %d logs from %s: no clean shutdown file was found", len(of_dir), path)
+        return found, doomed
+
+    def _refuse_duplicates(self, found: Sequence[PartitionDir]) -> None:
+        for topic_partition, path in found:
+            present = self._paths.get(topic_partition)
+            if present is not None:
+                raise OSError(
+                    f"Duplicate log directories for {topic_partition} are found in both {path} and {present}. Recover"
+                    " broker from this failure by manually deleting one of the two directories for this partition."
+                )
+        self._paths.update(found)
+
+    def _give_up(self, log_dir: str, error: Exception) -> None:
+        """Use a directory no more, nor what was loaded of it. Even a full disk ends it: its logs are needed now."""
+        logger.error("Error while loading log dir %s", log_dir, exc_info=error)
+        self._directories.give_up(log_dir)
+        for log in self._table.remove_dir(log_dir):
+            log.close_handlers()
+
+    def _load_one(self, log_dir: str, total: int, topic_partition: TopicPartition, path: str) -> None:
+        started_ns = self._clock.nanoseconds()
+        log = self._load(topic_partition, path, self._directories[log_dir])
+        if self._is_stray(log):
+            self._put_aside(log)
+            logger.warning("Log in %s marked stray and renamed to %s", path, log.directory)
+        else:
+            self._table.add(log)
+        with self._lock:
+            loaded = self._loaded[log_dir] = self._loaded.get(log_dir, 0) + 1
+        logger.info(
+            "Completed load of %s with %d segments, log-start-offset %d and log-end-offset %d in %dms"
+            " (%d/%d completed in %s)",
+            topic_partition,
+            log.segment_count,
+            log.log_start_offset,
+            log.log_end_offset,
+            self._milliseconds_since(started_ns),
+            loaded,
+            total,
+            log_dir,
+        )
+
+    def _milliseconds_since(self, started_ns: int) -> int:
+        return (self._clock.nanoseconds() - started_ns) // NANOSECONDS_PER_MILLISECOND

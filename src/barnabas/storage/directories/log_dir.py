@@ -1,0 +1,158 @@
+"""One directory of `log.dirs`: its lock, its checkpoints, its marks, and the partitions' directories in it.
+
+Owned by LogManager: used on its starting thread, by the checkpoint tasks of the scheduler, by truncations and at
+shutdown. `_checkpoint_lock` orders the writes of the checkpoints and guards what is known of them.
+Kafka spreads this over LogManager.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.files import Files
+from barnabas.storage.checkpoints import (
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    MalformedCheckpoint,
+    OffsetCheckpointFile,
+)
+from barnabas.storage.directories.clean_shutdown import take_clean_shutdown
+from barnabas.storage.directories.meta_properties import MetaProperties, read_meta_properties
+from barnabas.storage.file_names import (
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    RAFT_METADATA_TOPIC,
+    STRAY_DIR_SUFFIX,
+    parse_partition_dir,
+)
+from barnabas.storage.log.loader import LoadTerms
+
+logger = logging.getLogger(__name__)
+
+
+class Lock(Protocol):
+    """A held lock on a directory."""
+
+    def release(self) -> None:
+        """Let others in."""
+
+
+class LogDirectory:
+    """A log directory that is in use.
+
+    is_online: False from the first disk error on. is_loaded: its logs were all opened, so it can be closed in order.
+    """
+
+    def __init__(self, path: str, files: Files, lock_directory: Callable[[str], Lock]) -> None:
+        """Make the directory if need be and lock it. Raises LogDirectoryLocked, OSError."""
+        self.path = path
+        self.is_online = True
+        self.is_loaded = False
+        self._files = files
+        _make_durably(files, path)
+        self._lock = lock_directory(path)
+        self._recovery_point_file = OffsetCheckpointFile(path, RECOVERY_POINT_FILE, files)
+        self._log_start_offset_file = OffsetCheckpointFile(path, LOG_START_OFFSET_FILE, files)
+        self.had_clean_shutdown = False
+        self._checkpoint_lock = threading.Lock()
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_start_offsets: dict[TopicPartition, int] = {}
+        """What the checkpoint files hold."""
+
+    def open(self) -> None:
+        """Read marks and checkpoints. Raises OSError."""
+        self.had_clean_shutdown = take_clean_shutdown(self._files, self.path) is not None
+        if self.had_clean_shutdown:
+            logger.info("Skipping recovery of logs in %s: clean shutdown file was found", self.path)
+        self._recovery_points = self._read(self._recovery_point_file)
+        self._log_start_offsets = self._read(self._log_start_offset_file)
+
+    def load_terms(self, topic_partition: TopicPartition) -> LoadTerms:
+        """What the checkpoints of the last run say about a log."""
+        return LoadTerms(
+            self.had_clean_shutdown,
+            self._recovery_points.get(topic_partition, 0),
+            self._log_start_offsets.get(topic_partition, 0),
+        )
+
+    def write_recovery_points(self, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
+        """Replace `recovery-point-offset-checkpoint` by the offsets as of when it is written; raises OSError.
+
+        Nothing is written where nothing has changed: idle partitions cost no sync.
+        """
+        with self._checkpoint_lock:
+            now = offsets()
+            if now != self._recovery_points:
+                self._recovery_point_file.write(now)
+                self._recovery_points = now
+
+    def write_log_start_offsets(self, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
+        """Replace `log-start-offset-checkpoint`, likewise. Raises OSError."""
+        with self._checkpoint_lock:
+            now = offsets()
+            if now != self._log_start_offsets:
+                self._log_start_offset_file.write(now)
+                self._log_start_offsets = now
+
+    def remembers(self, topic_partition: TopicPartition) -> bool:
+        """Whether a checkpoint file has an offset of the partition."""
+        return topic_partition in self._recovery_points or topic_partition in self._log_start_offsets
+
+    def meta_properties(self) -> MetaProperties | None:
+        """Whose directory this is. Raises InconsistentMetaProperties, OSError."""
+        return read_meta_properties(self._files, self.path)
+
+    def partition_dirs(self) -> list[tuple[TopicPartition, str]]:
+        """The partitions that have a log here, with their directories."""
+        found = []
+        for name in self._files.list_dir(self.path):
+            path = os.path.join(self.path, name)
+            if not self._files.is_dir(path) or name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
+                continue
+            topic_partition = parse_partition_dir(name)
+            if topic_partition is not None and topic_partition.topic != RAFT_METADATA_TOPIC:
+                found.append((topic_partition, path))
+            elif name.endswith(FUTURE_DIR_SUFFIX):
+                logger.warning("Leaving alone %s: a replica on its way from another log directory", path)
+        return found
+
+    def deleted_dirs(self) -> list[str]:
+        """Directories of logs that were being deleted when the broker stopped. Raises OSError.
+
+        Their new names are made durable: a broker killed right after a rename left that to us, and a power failure
+        must not put a deleted log into the place of one that is made now.
+        """
+        names = self._files.list_dir(self.path)
+        if any(name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)) for name in names):
+            self._files.sync_dir(self.path)
+        deleted = [os.path.join(self.path, name) for name in names if name.endswith(DELETE_DIR_SUFFIX)]
+        return [path for path in deleted if self._files.is_dir(path)]
+
+    def release(self) -> None:
+        """Unlock the directory."""
+        self._lock.release()
+
+    def _read(self, checkpoint: OffsetCheckpointFile) -> dict[TopicPartition, int]:
+        """The checkpoint; an unreadable one counts as empty: more is recovered than need be."""
+        try:
+            return checkpoint.read()
+        except MalformedCheckpoint as error:
+            logger.warning("%s; starting from offset 0", error)
+            return {}
+
+
+def _make_durably(files: Files, path: str) -> None:
+    """Make the directory and its parents, so that they are there after a crash."""
+    missing = []
+    while not files.exists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    if missing:
+        files.make_dirs(missing[0])
+    for made in missing:
+        files.sync_dir(os.path.dirname(made))

@@ -1,0 +1,151 @@
+"""The directories of `log.dirs` together: which of them are in use, and whose they are.
+
+Owned by LogManager: opened on its starting thread, asked by any. A directory goes offline at its first disk error and
+stays so until the broker starts again; `_lock` makes sure that this is told once. Kafka spreads this over LogManager,
+LogDirFailureChannel and MetaPropertiesEnsemble.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from barnabas.runtime.files import Files
+from barnabas.storage.directories.log_dir import Lock, LogDirectory
+from barnabas.storage.directories.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
+from barnabas.storage.errors import is_shortage
+
+logger = logging.getLogger(__name__)
+
+
+class LogDirectories:
+    """paths: all of them, absolute, also those that cannot be used.
+
+    on_failure: told once about each directory that fails, perhaps while locks are held.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        files: Files,
+        lock_directory: Callable[[str], Lock],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self.paths = [os.path.abspath(path) for path in paths]
+        self._files = files
+        self._lock_directory = lock_directory
+        self._on_failure = on_failure
+        self._lock = threading.Lock()
+        self._directories: dict[str, LogDirectory] = {}
+
+    def __getitem__(self, path: str) -> LogDirectory:
+        """The directory, which could be opened once. Raises KeyError."""
+        return self._directories[path]
+
+    def open(self) -> None:
+        """Make and lock the directories, unless that is done; those that cannot be used are left out.
+
+        Raises LogDirectoryLocked; OSError when none is left.
+        """
+        if self._directories:
+            return
+        failures: list[OSError] = []
+        for path in self.paths:
+            try:
+                self._directories[path] = LogDirectory(path, self._files, self._lock_directory)
+            except OSError as error:
+                logger.exception("Failed to create or validate data directory %s", path)
+                failures.append(error)
+        if not self._directories:
+            logger.critical(
+                "Shutdown broker because none of the specified log dirs from %s can be created or validated",
+                ", ".join(self.paths),
+            )
+            raise failures[0]
+
+    def online(self) -> list[LogDirectory]:
+        """Those without a disk error."""
+        return [directory for directory in self._directories.values() if directory.is_online]
+
+    def online_paths(self) -> list[str]:
+        """Their paths."""
+        return [directory.path for directory in self.online()]
+
+    def offline_paths(self) -> list[str]:
+        """The paths of the others."""
+        online = self.online_paths()
+        return [path for path in self.paths if path not in online] if len(online) < len(self.paths) else []
+
+    def is_online(self, path: str) -> bool:
+        """Whether the directory can be used."""
+        directory = self._directories.get(path)
+        return directory is not None and directory.is_online
+
+    def failed(self, path: str, doing: str, error: OSError) -> None:
+        """A disk error: the directory is offline from here on. A full disk, or too many open files, is no such error:
+        what was being done has failed, and may succeed later."""
+        if is_shortage(error):
+            logger.error("Could not go on %s in %s: %s", doing, path, error)
+            return
+        logger.error("Error while %s in %s", doing, path, exc_info=error)
+        self.give_up(path)
+
+    def give_up(self, path: str) -> None:
+        """The directory is offline from here on, whatever the reason."""
+        if self.take_offline(path):
+            self._on_failure(path)
+
+    def take_offline(self, path: str) -> bool:
+        """Use the directory no more; False if it was not used before."""
+        with self._lock:
+            directory = self._directories.get(path)
+            if directory is None or not directory.is_online:
+                return False
+            directory.is_online = False
+            return True
+
+    def meta_properties(self) -> Mapping[str, MetaProperties | None]:
+        """What the directories say about their broker; one that cannot be read goes offline.
+
+        Raises InconsistentMetaProperties, OSError when none is left.
+        """
+        self.open()
+        found: dict[str, MetaProperties | None] = {}
+        for directory in self.online():
+            try:
+                found[directory.path] = directory.meta_properties()
+            except OSError as error:
+                self.failed(directory.path, "reading meta.properties", error)
+        self.check_one_is_left()
+        return found
+
+    def check_and_write_meta_properties(self, cluster_id: str, broker_id: int) -> None:
+        """See that every directory belongs to this broker of this cluster, and mark the new ones.
+
+        Raises InconsistentMetaProperties, OSError when no directory is left.
+        """
+        found = self.meta_properties()
+        check_meta_properties(found, cluster_id, broker_id)
+        for path, present in found.items():
+            wanted = MetaProperties(cluster_id, broker_id, present.directory_id if present else None)
+            if present != wanted:
+                try:
+                    write_meta_properties(self._files, path, wanted)
+                except OSError as error:
+                    self.failed(path, "writing meta.properties", error)
+        self.check_one_is_left()
+
+    def check_one_is_left(self) -> None:
+        """Raise OSError when no directory is online."""
+        if not self.online():
+            paths = ", ".join(self.paths)
+            raise OSError(errno.EIO, f"Shutdown broker because all log dirs in {paths} have failed")
+
+    def release(self, path: str | None = None) -> None:
+        """Unlock one directory, or all."""
+        for directory in self._directories.values():
+            if path is None or directory.path == path:
+                directory.release()

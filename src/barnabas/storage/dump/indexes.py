@@ -1,0 +1,151 @@
+"""What is in a segment's indexes, and whether it is true of the log beside them.
+
+Called by `log_file` for the command line, read-only, on one thread. Kafka: kafka.tools.DumpLogSegments, the checks of
+OffsetIndex.sanityCheck and TimeIndex.sanityCheck.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import struct
+from collections.abc import Iterator
+
+from barnabas.records.errors import CorruptRecord
+from barnabas.runtime.files import File, Files
+from barnabas.storage.dump.complaint import Complaint
+from barnabas.storage.file_names import LOG_SUFFIX
+from barnabas.storage.segment.batch_scan import find_batch, scan_batches
+from barnabas.storage.segment.offset_index import ENTRY_FORMAT as OFFSET_ENTRY
+from barnabas.storage.segment.time_index import ENTRY_FORMAT as TIME_ENTRY
+
+_ABORTED_TRANSACTION = struct.Struct(">hqqqq")
+
+
+class IndexCheck(enum.Enum):
+    """What to do with an index."""
+
+    PRINT = "print"
+    """Print the entries, and compare them with the log."""
+    VERIFY = "verify"
+    """Only compare them with the log."""
+    SANITY = "sanity"
+    """Only look whether the index could be one: what a broker looks at when it starts."""
+
+
+def dump_index(path: str, files: Files, base_offset: int, check: IndexCheck) -> Iterator[str]:
+    """Lines about an `.index` file. Raises OSError, also when there is no log beside it."""
+    entries, torn = _read_entries(path, files, OFFSET_ENTRY)
+    if not entries and not torn:
+        yield f"{path} is empty."
+        return
+    problems = [torn] if torn else []
+    if check is IndexCheck.SANITY:
+        if entries and entries[-1][0] < 0:
+            problems.append(f"the last offset, {base_offset + entries[-1][0]}, is less than the base offset")
+        yield from _verdict(path, problems)
+        return
+    log = _open_log(path, files)
+    try:
+        size = log.size()
+        for relative, position in entries:
+            offset = base_offset + relative
+            found = _last_offset_at(log, position, size)
+            if found != offset:
+                problems.append(f"Index offset: {offset}, log offset: {found}")
+            if check is IndexCheck.PRINT:
+                yield f"offset: {offset} position: {position}"
+    finally:
+        log.close()
+    yield from _complaints(f"Mismatches in :{path}", problems)
+
+
+def dump_time_index(path: str, files: Files, base_offset: int, check: IndexCheck) -> Iterator[str]:
+    """Lines about a `.timeindex` file. Raises OSError, also when there is no log beside it."""
+    entries, torn = _read_entries(path, files, TIME_ENTRY)
+    problems = [torn] if torn else []
+    if check is IndexCheck.SANITY:
+        if entries and entries[-1][0] < entries[0][0]:
+            problems.append(f"the last timestamp, {entries[-1][0]}, is less than the first, {entries[0][0]}")
+        if entries and entries[-1][1] < 0:
+            problems.append(f"the last offset, {base_offset + entries[-1][1]}, is less than the base offset")
+        yield from _verdict(path, problems)
+        return
+    log = _open_log(path, files)
+    try:
+        timestamps = {batch.last_offset: batch.max_timestamp for batch in scan_batches(log, 0, log.size())}
+    except CorruptRecord as error:
+        yield Complaint(f"Cannot check {path}: {error}")
+        return
+    finally:
+        log.close()
+    before = -1
+    for timestamp, relative in entries:
+        offset = base_offset + relative
+        found = timestamps.get(offset)
+        if found is None:
+            problems.append(f"Indexed offset: {offset}, found no batch that ends there")
+        elif found != timestamp:
+            problems.append(f"Index timestamp: {timestamp}, log timestamp: {found}")
+        if timestamp <= before:
+            problems.append(f"Index timestamp: {timestamp}, Previously indexed timestamp: {before}")
+        before = timestamp
+        if check is IndexCheck.PRINT:
+            yield f"timestamp: {timestamp} offset: {offset}"
+    yield from _complaints(f"Found timestamp mismatch in :{path}", problems)
+
+
+def dump_transaction_index(path: str, files: Files) -> Iterator[str]:
+    """Lines about a `.txnindex` file. Raises OSError."""
+    data = files.read_bytes(path)
+    whole = len(data) // _ABORTED_TRANSACTION.size * _ABORTED_TRANSACTION.size
+    before = -1
+    for version, producer_id, first, last, stable in _ABORTED_TRANSACTION.iter_unpack(data[:whole]):
+        yield (
+            f"version: {version} producerId: {producer_id} firstOffset: {first} lastOffset: {last}"
+            f" lastStableOffset: {stable}"
+        )
+        if version != 0 or last <= before:
+            yield Complaint(f"{path}: an entry of version {version} and offset {last} behind one of offset {before}")
+        before = last
+    if whole < len(data):
+        yield Complaint(f"{path} ends in {len(data) - whole} bytes of an entry")
+
+
+def _read_entries(path: str, files: Files, entry_format: str) -> tuple[list[tuple[int, int]], str]:
+    """The entries, up to the zeros that a crash of Kafka leaves at the end; and what is wrong with the file's size."""
+    entry = struct.Struct(entry_format)
+    data = files.read_bytes(path)
+    whole = len(data) // entry.size * entry.size
+    entries: list[tuple[int, int]] = []
+    for key, value in entry.iter_unpack(data[:whole]):
+        if entries and not key and not value:
+            break
+        entries.append((key, value))
+    return entries, f"it ends in {len(data) - whole} bytes of an entry" if whole < len(data) else ""
+
+
+def _open_log(path: str, files: Files) -> File:
+    return files.open(os.path.splitext(path)[0] + LOG_SUFFIX)
+
+
+def _last_offset_at(log: File, position: int, size: int) -> int:
+    """The last offset of the batch that begins at `position`; -1 when none does."""
+    try:
+        place = find_batch(log, -1, position, size)
+    except CorruptRecord:
+        return -1
+    return -1 if place is None or place.position != position else place.last_offset
+
+
+def _verdict(path: str, problems: list[str]) -> Iterator[str]:
+    if problems:
+        yield from _complaints(f"{path} is corrupt:", problems)
+    else:
+        yield f"{path} passed sanity check."
+
+
+def _complaints(heading: str, problems: list[str]) -> Iterator[str]:
+    if problems:
+        yield Complaint(heading)
+        yield from (Complaint(f"  {problem}") for problem in problems)

@@ -1,0 +1,152 @@
+"""What `barnabas log dump FILE` prints: the content of a log directory's file, line by line, and what is wrong with it.
+
+Read-only and apart from a running broker; one thread. For the files that Apache Kafka's tool reads the lines are its
+own, so that either output can be compared with the other. This module picks the reader and reads `.log` files;
+`indexes` and `state_files` read the others. Kafka: kafka.tools.DumpLogSegments.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from barnabas.records.end_transaction_marker import EndTransactionMarker
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.legacy_records import LegacyBatch
+from barnabas.records.record_batch import MAX_SEQUENCE, NO_SEQUENCE, ControlRecord, RecordBatch
+from barnabas.records.record_reader import Record
+from barnabas.runtime.files import Files
+from barnabas.storage.checkpoints import MalformedCheckpoint
+from barnabas.storage.dump.complaint import Complaint
+from barnabas.storage.dump.indexes import IndexCheck, dump_index, dump_time_index, dump_transaction_index
+from barnabas.storage.dump.state_files import STATE_FILES, dump_snapshot
+from barnabas.storage.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    base_offset_of,
+)
+from barnabas.storage.segment.batch_scan import scan_batches
+
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+TRANSACTION_CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
+RAFT_CONTROL_TYPES = {
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
+
+
+class DumpTerms(NamedTuple):
+    """What to show. deep: every record, not only batches; contents: keys and values too; check: what of indexes."""
+
+    deep: bool = False
+    contents: bool = False
+    check: IndexCheck = IndexCheck.PRINT
+
+
+def dump_file(path: str, files: Files, terms: DumpTerms = DumpTerms()) -> Iterator[str]:  # noqa: B008 - immutable
+    """Lines about a file of a log directory; those that tell of damage are Complaints.
+
+    Raises MalformedCheckpoint for a file that is none of them or makes no sense, OSError.
+    """
+    name = os.path.basename(path)
+    suffix = os.path.splitext(name)[1]
+    base_offset = base_offset_of(name)
+    if name in STATE_FILES:
+        yield f"Dumping {path}"
+        yield from STATE_FILES[name](path, files)
+    elif base_offset is not None and suffix in _SEGMENT_FILES:
+        yield f"Dumping {path}"
+        yield from _SEGMENT_FILES[suffix](path, files, base_offset, terms)
+    else:
+        known = ", ".join([*_SEGMENT_FILES, *STATE_FILES])
+        raise MalformedCheckpoint(f"{path} is no file of a log directory that can be shown: {known}")
+
+
+def _dump_log(path: str, files: Files, base_offset: int, terms: DumpTerms) -> Iterator[str]:
+    yield f"Log starting offset: {base_offset}"
+    file = files.open(path)
+    position = 0
+    size = file.size()
+    try:
+        for batch in scan_batches(file, 0, size):
+            line = describe_batch(batch, position)
+            yield line if batch.is_valid_crc() else Complaint(line)
+            if terms.deep or terms.contents:
+                for record in batch.records():
+                    yield _describe_record(batch, record, contents=terms.contents)
+            position += batch.length
+    except CorruptRecord as error:
+        yield Complaint(
+            f"Found {size - position} invalid bytes at the end of {os.path.basename(path)}, from position {position}:"
+            f" {error}"
+        )
+    finally:
+        file.close()
+
+
+def describe_batch(batch: RecordBatch | LegacyBatch, position: int) -> str:
+    """The line of one batch."""
+    valid = str(batch.is_valid_crc()).lower()
+    try:
+        codec = batch.codec.name.lower()
+    except CorruptRecord:
+        codec = "unknown"
+    stamp = f"{TIMESTAMP_TYPES[batch.timestamp_type]}: {batch.max_timestamp}"
+    tail = f"size: {batch.length} magic: {batch.magic} compresscodec: {codec} crc: {batch.crc} isvalid: {valid}"
+    if isinstance(batch, LegacyBatch):
+        return f"offset: {batch.last_offset} position: {position} {stamp} {tail}"
+    horizon = batch.delete_horizon_ms
+    return (
+        f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count}"
+        f" baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} producerId: {batch.producer_id}"
+        f" producerEpoch: {batch.producer_epoch} partitionLeaderEpoch: {batch.partition_leader_epoch}"
+        f" isTransactional: {str(batch.is_transactional).lower()} isControl: {str(batch.is_control).lower()}"
+        f" deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'}"
+        f" position: {position} {stamp} {tail}"
+    )
+
+
+def _describe_record(batch: RecordBatch | LegacyBatch, record: Record, *, contents: bool) -> str:
+    parts = [
+        f"| offset: {record.offset} {TIMESTAMP_TYPES[batch.timestamp_type]}: {record.timestamp}",
+        f"keySize: {-1 if record.key is None else len(record.key)}",
+        f"valueSize: {-1 if record.value is None else len(record.value)}",
+    ]
+    if isinstance(batch, RecordBatch):
+        sequence = batch.base_sequence
+        if sequence != NO_SEQUENCE:
+            sequence = sequence + record.offset - batch.base_offset & MAX_SEQUENCE
+        parts.append(f"sequence: {sequence} headerKeys: [{','.join(name for name, _ in record.headers)}]")
+        if batch.is_control:
+            return " ".join((*parts, _describe_control(batch, record)))
+    if contents and record.key is not None:
+        parts.append(f"key: {record.key.decode('utf-8', 'replace')}")
+    if contents and record.value is not None:
+        parts.append(f"payload: {record.value.decode('utf-8', 'replace')}")
+    return " ".join(parts)
+
+
+def _describe_control(batch: RecordBatch, record: Record) -> str:
+    control_type = ControlRecord.parse(record.key).type
+    if control_type not in TRANSACTION_CONTROL_TYPES:
+        return f"controlType: {RAFT_CONTROL_TYPES.get(control_type, 'UNKNOWN')}({control_type})"
+    marker = EndTransactionMarker.of(batch)
+    coordinator_epoch = -1 if marker is None else marker.coordinator_epoch
+    return f"endTxnMarker: {TRANSACTION_CONTROL_TYPES[control_type]} coordinatorEpoch: {coordinator_epoch}"
+
+
+_SEGMENT_FILES: dict[str, Callable[[str, Files, int, DumpTerms], Iterator[str]]] = {
+    LOG_SUFFIX: _dump_log,
+    INDEX_SUFFIX: lambda path, files, base, terms: dump_index(path, files, base, terms.check),
+    TIME_INDEX_SUFFIX: lambda path, files, base, terms: dump_time_index(path, files, base, terms.check),
+    TRANSACTION_INDEX_SUFFIX: lambda path, files, _base, _terms: dump_transaction_index(path, files),
+    SNAPSHOT_SUFFIX: lambda path, files, _base, _terms: dump_snapshot(path, files),
+}
+"""By suffix: who shows such a file."""

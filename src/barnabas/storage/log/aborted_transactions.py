@@ -1,0 +1,79 @@
+"""Which aborted transactions a reader of committed records must skip, looked up segment by segment.
+
+Called by `UnifiedLog` on the reading thread, without a lock. A transaction's entry is in the segment of its marker, so
+the search goes on from the segment that was read until an entry says that everything before was decided.
+Kafka: LocalLog.addAbortedTransactions, collectAbortedTransactions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from barnabas.storage.fetch_data import AbortedTransaction, FetchDataInfo
+from barnabas.storage.log.local_log import LocalLog
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.segment.index_file import CorruptIndex
+from barnabas.storage.segment.log_segment import LogSegment
+from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
+
+END_OF_ALL = 2**63 - 1
+
+
+def read_committed(
+    local: LocalLog, start_offset: int, max_bytes: int, limit: LogOffsetMetadata, *, min_one_message: bool
+) -> FetchDataInfo:
+    """`LocalLog.read`, with what was aborted among the records. Raises OSError.
+
+    Records and index must be of the same segment: another of the same offset may have come in between, from the
+    cleaner, which knows less of transactions whose records are gone. Then both are read again.
+    """
+    while True:
+        before = local.segments.all()
+        data = local.read(start_offset, max_bytes, limit, min_one_message=min_one_message)
+        if not data.records:
+            data.aborted_transactions = []
+            return data
+        base_offset = data.fetch_offset.segment_base_offset
+        segment = _segment_at(before, base_offset)
+        if segment is not None:
+            try:
+                data.aborted_transactions = _aborted_among(local, segment, data)
+            except (OSError, CorruptIndex):
+                data.release()
+                raise
+            if _segment_at(local.segments.all(), base_offset) in (segment, None):  # None: retention has removed it
+                return data
+        data.release()
+
+
+def _segment_at(segments: tuple[LogSegment, ...], base_offset: int) -> LogSegment | None:
+    place = bisect_left(segments, base_offset, key=lambda segment: segment.base_offset)
+    found = segments[place] if place < len(segments) else None
+    return found if found is not None and found.base_offset == base_offset else None
+
+
+def _aborted_among(local: LocalLog, segment: LogSegment, data: FetchDataInfo) -> list[AbortedTransaction]:
+    start_offset, base_offset, position = data.fetch_offset
+    upper_bound = segment.upper_bound_offset(position, len(data.records))
+    if upper_bound is None:
+        following = local.segments.higher(base_offset)
+        upper_bound = local.end.message_offset if following is None else following.base_offset
+    found, complete = segment.collect_aborted(start_offset, upper_bound)
+    if not complete:
+        later = (each for each in local.segments.values(base_offset, END_OF_ALL) if each.base_offset > base_offset)
+        found += collect_aborted(later, start_offset, upper_bound)
+    return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
+
+
+def collect_aborted(
+    segments: Iterable[LogSegment], start_offset: int, upper_bound_offset: int
+) -> list[AbortedTransactionEntry]:
+    """The aborted transactions that overlap the offsets, from the first of the segments on."""
+    found: list[AbortedTransactionEntry] = []
+    for segment in segments:
+        entries, complete = segment.collect_aborted(start_offset, upper_bound_offset)
+        found += entries
+        if complete:
+            break
+    return found

@@ -1,0 +1,318 @@
+"""The segments of one log as one sequence: append, roll, read, flush, truncate, delete. Knows no epochs and watermarks.
+
+Owned by a UnifiedLog: changed under its lock, read without. `flush` is ordered by `_flush_lock`, inside the log's
+lock where both are held, and never takes the log's lock: an fsync need not stop appends. Kafka: LocalLog.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from barnabas.config.log_config import LogConfig
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.files import Buffer
+from barnabas.runtime.lock_order import LockRank, ranked_lock
+from barnabas.storage.fetch_data import FetchDataInfo
+from barnabas.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from barnabas.storage.log_environment import LogEnvironment
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.segment.log_segment import LogSegment
+from barnabas.storage.segment.log_segments import LogSegments
+
+logger = logging.getLogger(__name__)
+
+_new_tuple: Final = tuple.__new__
+
+
+class LocalLog:
+    """A log's files. end: the log end offset and its place. recovery_point: what lies before it is on stable storage.
+
+    Everything that touches files raises OSError.
+    """
+
+    __slots__ = (
+        "_directory_synced",
+        "_environment",
+        "_flush_lock",
+        "config",
+        "directory",
+        "end",
+        "last_flush_ms",
+        "recovery_point",
+        "segments",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        segments: LogSegments,
+        end: LogOffsetMetadata,
+        recovery_point: int,
+        environment: LogEnvironment,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.segments = segments
+        self.end = end
+        self.recovery_point = recovery_point
+        self.last_flush_ms = environment.clock.milliseconds()
+        self._environment = environment
+        self._flush_lock = ranked_lock(LockRank.FLUSH)
+        self._directory_synced = False
+
+    # -- appending, under the log's lock
+
+    def append(self, buffers: Sequence[Buffer], size: int, first: int, last: int, max_timestamp: int) -> None:
+        """Append one batch to the active segment and move the log end offset behind it."""
+        segment = self.segments.active
+        segment.append(buffers, size, first, last, max_timestamp)
+        self.end = _new_tuple(LogOffsetMetadata, (last + 1, segment.base_offset, segment.size))
+
+    def must_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
+        """Whether the next batch needs a new segment: full, old enough, index full, or offset out of range."""
+        segment = self.segments.active
+        config = self.config
+        if segment.size > config.segment_bytes - size or segment.indexes_full or not segment.can_hold(last_offset):
+            return True
+        if segment.size == 0:
+            return False
+        roll_ms = config.segment_ms
+        if 0 < config.max_compaction_lag_ms < roll_ms and config.is_compacted:
+            roll_ms = config.max_compaction_lag_ms
+        started = segment.rolling_timestamp
+        if started is not None and started >= 0:
+            return max_timestamp - started > roll_ms - segment.roll_jitter_ms
+        waited = segment.time_waited_for_roll(self._environment.clock.milliseconds(), max_timestamp)
+        return waited > roll_ms - segment.roll_jitter_ms
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Begin a new active segment at the log end offset, or at `expected_next_offset` if that is larger.
+
+        An empty active segment of the same base offset is made anew. The old segment's indexes are written.
+        """
+        base_offset = max(expected_next_offset, self.end.message_offset)
+        active = self.segments.active
+        if active.base_offset == base_offset:
+            if active.size:
+                raise ValueError(f"segment {base_offset} of {self.topic_partition} holds batches already")
+            logger.warning("Empty segment %d of %s is made anew", base_offset, self.topic_partition)
+            active.delete()  # it stays in the log, which is never without a segment, until the new one takes its place
+        elif base_offset < active.base_offset:
+            raise ValueError(f"roll of {self.topic_partition} to {base_offset}, before {active.base_offset}")
+        else:
+            active.on_become_inactive()
+            if self.recovery_point >= self.end.message_offset:
+                # No flush will come to this segment any more: it lies before the recovery point already.
+                active.flush()
+        segment = self._environment.segments.create(self.directory, base_offset, self.config)
+        self.segments.add(segment)
+        self.end = LogOffsetMetadata(self.end.message_offset, base_offset, 0)
+        logger.info("Rolled new log segment at offset %d of %s", base_offset, self.topic_partition)
+        return segment
+
+    # -- reading, any thread
+
+    def read(
+        self, start_offset: int, max_bytes: int, limit: LogOffsetMetadata, *, min_one_message: bool
+    ) -> FetchDataInfo:
+        """Batches from `start_offset` on, before `limit`, which is above it; `start_offset` is within the log.
+
+        Offsets that compaction removed are skipped, over segments if need be.
+        """
+        segment: LogSegment | None = self.segments.active
+        if start_offset < segment.base_offset:  # type: ignore[union-attr]
+            segment = self.segments.floor(start_offset)
+            if segment is None:
+                segment = self.segments.first
+        while segment is not None and segment.base_offset <= limit.segment_base_offset:
+            max_position = segment.size  # which is less, if the segment has been compacted since the limit was noted
+            if segment.base_offset == limit.segment_base_offset and limit.position_in_segment < max_position:
+                max_position = limit.position_in_segment
+            data = segment.read(start_offset, max_bytes, max_position, min_one_message=min_one_message)
+            if data is not None:
+                return data
+            segment = self.segments.higher(segment.base_offset)
+        return FetchDataInfo(limit, b"")
+
+    def place_of(self, offset: int) -> LogOffsetMetadata:
+        """Where the batch of `offset` begins; without a place when there is no such offset."""
+        end = self.end
+        if offset == end.message_offset:
+            return end
+        segment = self.segments.floor(offset)
+        while segment is not None:
+            place = segment.translate_offset(offset)
+            if place is not None:
+                return LogOffsetMetadata(offset, segment.base_offset, place.position)
+            segment = self.segments.higher(segment.base_offset)
+        return LogOffsetMetadata(offset)
+
+    def batch_start(self, offset: int) -> int:
+        """Base offset of the batch that holds `offset`, or of the first one behind it; the end of the log if none."""
+        segment = self.segments.floor(offset)
+        while segment is not None:
+            place = segment.translate_offset(offset)
+            if place is not None:
+                return min(place.base_offset, offset)
+            segment = self.segments.higher(segment.base_offset)
+        return self.end.message_offset
+
+    # -- durability
+
+    def flush(self, offset: int | None = None, before: Callable[[], None] = lambda: None) -> None:
+        """Bring everything below `offset` (None: everything there is) to stable storage and move the recovery point.
+
+        Concurrent callers share one fsync: whoever finds its offsets flushed by another returns at once. `before` is
+        called first, for what must be durable before the recovery point moves.
+        """
+        wanted = self.end.message_offset if offset is None else offset
+        if wanted <= self.recovery_point:
+            return
+        with self._flush_lock:
+            if wanted <= self.recovery_point:
+                return
+            # The log may have been truncated since the flush was asked for.
+            upto = self.end.message_offset if offset is None else min(offset, self.end.message_offset)
+            if upto <= self.recovery_point:
+                return
+            before()
+            self._flush_segments(self.segments.values(self.recovery_point, upto))
+            self.recovery_point = upto
+            self.last_flush_ms = self._environment.clock.milliseconds()
+
+    def _flush_segments(self, segments: Sequence[LogSegment]) -> None:
+        for segment in segments:
+            try:
+                segment.flush()
+            except FileNotFoundError:
+                if segment in self.segments.all():
+                    raise
+                # else it has been deleted meanwhile
+        files = self._environment.files
+        if not self._directory_synced:
+            files.sync_dir(os.path.dirname(self.directory))
+        if not self._directory_synced or any(segment.base_offset >= self.recovery_point for segment in segments):
+            files.sync_dir(self.directory)
+        self._directory_synced = True
+
+    # -- truncating and deleting, under the log's lock
+
+    def lower_recovery_point(self, offset: int) -> bool:
+        """What is behind `offset` will be written anew: it does not count as flushed any more. True if it did."""
+        with self._flush_lock:
+            lower = offset < self.recovery_point
+            if lower:
+                self.recovery_point = offset
+            return lower
+
+    def truncate_to(self, offset: int) -> list[LogSegment]:
+        """Drop the batches that hold `offset` and all behind; returns the segments deleted.
+
+        The first segment must not begin above `offset`.
+        """
+        deletable = [segment for segment in self.segments if segment.base_offset > offset]
+        self.delete_segments(deletable, delayed=True)
+        with self._flush_lock:
+            active = self.segments.active
+            active.truncate_to(offset, self._environment.clock.milliseconds())
+            end_offset = active.next_offset()
+            self.end = LogOffsetMetadata(end_offset, active.base_offset, active.size)
+            self.recovery_point = min(self.recovery_point, end_offset)
+            # What was cut off must not come back behind new batches after a crash.
+            active.flush()
+            self._environment.files.sync_dir(self.directory)
+        return deletable
+
+    def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
+        """Drop everything; the log begins and ends at `offset`. Returns the segments deleted."""
+        deleted = list(self.segments)
+        with self._flush_lock:
+            for segment in deleted:
+                segment.delete()
+            fresh = self._environment.segments.create(self.directory, offset, self.config)
+            self.segments.replace(fresh, deleted)
+            self.end = LogOffsetMetadata(offset, offset, 0)
+            self.recovery_point = min(self.recovery_point, offset)
+        return deleted
+
+    def delete_segments(self, segments: Iterable[LogSegment], *, delayed: bool) -> None:
+        """Take segments out, rename their files to `.deleted` and remove them, `delayed` by file.delete.delay.ms."""
+        doomed = list(segments)
+        for segment in doomed:
+            self.segments.remove(segment.base_offset)
+        for segment in doomed:
+            segment.change_suffix("", DELETED_SUFFIX)
+        if not delayed:
+            delete_files(doomed)
+        else:
+            self._delete_later(doomed)
+
+    def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> list[LogSegment]:
+        """Put a segment that the cleaner has written (`.cleaned`, on stable storage) in the place of neighbours.
+
+        A crash before all its files are called `.swap` leaves the old ones; after that, the next start finishes what
+        was begun. Those of the old ones that are gone already are left out. Returns the others, whose files go later.
+        """
+        present = set(self.segments)
+        replaced = [segment for segment in old if segment in present]
+        files = self._environment.files
+        try:
+            new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+            files.sync_dir(self.directory)
+        except OSError:
+            with suppress(OSError):  # a start must not find it, when the old ones have been cleaned otherwise
+                new.delete()
+            raise
+        self.segments.replace(new, replaced)
+        try:
+            for segment in replaced:
+                segment.change_suffix("", DELETED_SUFFIX)
+            new.change_suffix(SWAP_SUFFIX, "")
+            files.sync_dir(self.directory)
+        except OSError as error:
+            # A full disk too: only a start can finish this.
+            raise OSError(errno.EIO, f"segment {new.base_offset} is half swapped in: {error}") from error
+        self._delete_later(replaced)
+        return replaced
+
+    def _delete_later(self, segments: Sequence[LogSegment]) -> None:
+        if segments:
+            self._environment.scheduler.schedule(
+                "delete-file", lambda: delete_files(segments), delay_ms=self.config.file_delete_delay_ms
+            )
+
+    def moved_to(self, directory: str) -> None:
+        """The directory has been renamed to this."""
+        self.directory = directory
+        self._directory_synced = False
+        for segment in self.segments:
+            segment.moved_to(directory)
+
+    def close(self) -> None:
+        """Write what indexes hold in memory only, and close all files."""
+        for segment in self.segments:
+            segment.close()
+
+    def close_handlers(self) -> None:
+        """Close all files and write nothing."""
+        for segment in self.segments:
+            segment.close_handlers()
+
+
+def delete_files(segments: Iterable[LogSegment]) -> None:
+    """Remove the files of segments that are out of their log already. A file that cannot be removed is reported."""
+    for segment in segments:
+        logger.info("Deleting segment files %s", segment.file.path)
+        try:
+            segment.delete()
+        except OSError:
+            logger.exception("Could not delete %s", segment.file.path)

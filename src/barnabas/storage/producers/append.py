@@ -1,0 +1,107 @@
+"""The producer's side of a leader's append: what is checked before the batch is written, and noted afterwards.
+
+Called by `UnifiedLog.append_as_leader` for batches with a producer id, under the log's lock. An aborted transaction is
+entered into the index before its marker is written: if either fails, nothing has happened and the coordinator tries
+again. Kafka: UnifiedLog.analyzeAndValidateProducerState.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.records.end_transaction_marker import EndTransactionMarker
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_batch import CONTROL_MASK, TRANSACTIONAL_MASK, RecordBatch
+from barnabas.runtime.files import Buffer
+from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.producers.entry import BatchMetadata
+from barnabas.storage.producers.states import CompletedTransaction, ProducerStates
+from barnabas.storage.segment.log_segment import LogSegment
+from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
+
+logger = logging.getLogger(__name__)
+
+Header = tuple[int, ...]
+"""The fields of a batch's header, as in `record_batch.HEADER`."""
+
+
+class TransactionEnd:
+    """A marker on its way into the log, and the transaction that it ends, if that wrote anything here."""
+
+    __slots__ = ("_states", "completed", "marker")
+
+    def __init__(
+        self, states: ProducerStates, marker: EndTransactionMarker, completed: CompletedTransaction | None
+    ) -> None:
+        self._states = states
+        self.marker = marker
+        self.completed = completed
+
+    def enter(self, segment: LogSegment) -> None:
+        """Enter the transaction into the segment's index if it is aborted. Raises OSError."""
+        completed = self.completed
+        if completed is not None and completed.is_aborted:
+            entry = AbortedTransactionEntry(*completed[:3], self._states.last_stable_offset(completed))
+            segment.transaction_index.append(entry)
+
+    def withdraw(self, segment: LogSegment) -> None:
+        """The marker could not be written: take the entry back."""
+        completed = self.completed
+        if completed is not None and completed.is_aborted:
+            try:
+                segment.transaction_index.truncate_to(completed.last_offset)
+            except OSError:
+                logger.exception("Could not take back the last entry of %s", segment.transaction_index.path)
+
+
+def check_producer(
+    states: ProducerStates, header: Header, records: Buffer, offset: int, origin: AppendOrigin
+) -> BatchMetadata | TransactionEnd | None:
+    """Whether the batch may be appended at `offset`: the earlier batch that it repeats, or the end of a transaction.
+
+    Raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
+    TRANSACTION_COORDINATOR_FENCED, INVALID_RECORD for a control batch that is no marker.
+    """
+    attributes = header[5]
+    if not attributes & CONTROL_MASK:
+        return states.check_data(
+            header[9], header[10], header[11], header[6], attributes & TRANSACTIONAL_MASK != 0, offset, origin
+        )
+    try:
+        marker = EndTransactionMarker.of(RecordBatch(records))
+    except CorruptRecord as error:
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
+    if marker is None:
+        return None
+    return TransactionEnd(states, marker, states.check_marker(header[9], header[10], marker, offset, origin))
+
+
+def answer_again(known: BatchMetadata, log_start_offset: int, size: int, count: int) -> LogAppendInfo:
+    """What a producer is told about a batch that is in the log already. The time is the batch's, as in Kafka."""
+    time = known.timestamp
+    return LogAppendInfo(
+        known.first_offset, known.last_offset, time, time, log_start_offset, size, count, is_duplicate=True
+    )
+
+
+def note_append(
+    states: ProducerStates,
+    header: Header,
+    place: LogOffsetMetadata,
+    last_offset: int,
+    max_timestamp: int,
+    end: TransactionEnd | None,
+) -> bool:
+    """The batch is in the log, at `place`; True when the first unstable offset may have changed."""
+    attributes = header[5]
+    if not attributes & CONTROL_MASK:
+        transactional = attributes & TRANSACTIONAL_MASK != 0
+        return states.add_data(header[9], header[10], header[11], place, last_offset, max_timestamp, transactional)
+    if end is None:
+        return False
+    states.add_marker(header[9], header[10], end.marker)
+    if end.completed is not None:
+        states.complete(end.completed)
+    return True

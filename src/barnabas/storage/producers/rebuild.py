@@ -1,0 +1,113 @@
+"""Rebuilds a log's producer state from the newest snapshot and the batches behind it: at start, and after truncations.
+
+Runs on the loading thread, or under the log's lock. Reads headers, and the records of control batches only.
+Kafka: UnifiedLog.rebuildProducerState, loadProducersFromRecords.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.protocol.errors import ApiError
+from barnabas.records.end_transaction_marker import EndTransactionMarker
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_batch import NO_PRODUCER_ID, RecordBatch
+from barnabas.storage.errors import is_shortage
+from barnabas.storage.log_environment import LogEnvironment
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.producers.state_manager import ProducerStateManager
+from barnabas.storage.producers.states import CompletedTransaction
+from barnabas.storage.segment.batch_scan import scan_batches
+from barnabas.storage.segment.log_segment import Batch, LogSegment
+from barnabas.storage.segment.log_segments import LogSegments
+from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
+
+logger = logging.getLogger(__name__)
+
+
+def rebuild_producer_state(
+    manager: ProducerStateManager,
+    segments: LogSegments,
+    log_start_offset: int,
+    end_offset: int,
+    environment: LogEnvironment,
+    *,
+    after_clean_shutdown: bool = False,
+) -> None:
+    """Make the state reflect the log up to `end_offset`. Raises OSError.
+
+    A log that was closed in order and has no snapshot was written before there were any: nothing is known of its
+    producers, and it is not read for them. Nor is a log whose producers were all of the other kind.
+    """
+    wanted = _wanted_snapshots(segments, end_offset)
+    if after_clean_shutdown and not manager.snapshots:
+        for offset in wanted:
+            take_optional_snapshot(manager, offset)
+        manager.end_offset = end_offset
+        return
+    knew_nothing = manager.is_empty and manager.end_offset >= end_offset
+    manager.truncate_and_reload(
+        log_start_offset, end_offset, environment.clock.milliseconds(), environment.producer_id_expiration_ms()
+    )
+    if end_offset > manager.end_offset and not knew_nothing:
+        for segment in segments.values(manager.end_offset, end_offset):
+            start = max(segment.base_offset, manager.end_offset, log_start_offset)
+            manager.end_offset = start
+            if segment.base_offset in wanted and segment.base_offset == start:
+                take_optional_snapshot(manager, start)
+            _read_segment(manager, segment, start, end_offset)
+    take_optional_snapshot(manager, end_offset)
+
+
+def take_optional_snapshot(manager: ProducerStateManager, end_offset: int) -> None:
+    """A snapshot saves the next start some reading; a log on a full disk can do without."""
+    try:
+        manager.take_snapshot(end_offset, sync=False)
+    except OSError as error:
+        if not is_shortage(error):
+            raise
+        logger.warning("No room for a producer snapshot of %s at %d: %s", manager.partition, end_offset, error)
+
+
+def _wanted_snapshots(segments: LogSegments, end_offset: int) -> list[int]:
+    """Where the last two segments begin, and the end: so the next truncation or recovery need not read all."""
+    bases = [segment.base_offset for segment in segments.all()[-2:]]
+    return [offset for offset in (*bases, end_offset) if offset <= end_offset]
+
+
+def _read_segment(manager: ProducerStateManager, segment: LogSegment, start: int, end_offset: int) -> None:
+    place = segment.translate_offset(start)
+    if place is None:
+        return
+    try:
+        for batch in scan_batches(segment.file, place.position, segment.size):
+            if batch.base_offset >= end_offset:
+                return
+            load_batch(manager, batch)
+    except CorruptRecord as error:
+        logger.warning("Producer state of %s: %s of segment %d", manager.partition, error, segment.base_offset)
+
+
+def load_batch(manager: ProducerStateManager, batch: Batch) -> AbortedTransactionEntry | None:
+    """Take in a stored batch; what the transaction index has to say if it ends an aborted transaction.
+
+    What contradicts the state is logged, not refused: it was let in once, and is in the log.
+    """
+    manager.end_offset = batch.last_offset + 1
+    if not isinstance(batch, RecordBatch) or batch.producer_id == NO_PRODUCER_ID:
+        return None
+    states = manager.make_states()
+    marker: EndTransactionMarker | None = None
+    completed: CompletedTransaction | None = None
+    try:
+        marker, completed = states.check_stored(batch)
+    except (ApiError, CorruptRecord) as error:
+        logger.warning("Producer state of %s: %s", manager.partition, error)
+    states.add_stored(batch, LogOffsetMetadata(batch.base_offset), marker)
+    if completed is None:
+        return None
+    last_stable_offset = states.last_stable_offset(completed)
+    states.complete(completed)
+    if not completed.is_aborted:
+        return None
+    return AbortedTransactionEntry(*completed[:3], last_stable_offset)

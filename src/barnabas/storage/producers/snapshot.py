@@ -1,0 +1,114 @@
+"""`.snapshot` files: a partition's producers as of the offset that the file is named by. Kafka's format, version 1.
+
+Version (int16), CRC-32C of what follows it (uint32), number of entries (int32), entries of 46 bytes. A file that was
+torn by a crash fails its checksum, and the log is read instead. Called by ProducerStateManager, the log dump and tests,
+on any thread. Kafka: ProducerStateManager.readSnapshot, writeSnapshot.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+
+from barnabas.records.crc import crc32c
+from barnabas.runtime.files import Files
+from barnabas.storage.file_names import SNAPSHOT_SUFFIX, base_offset_of
+from barnabas.storage.producers.entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
+
+VERSION = 1
+
+_HEADER = struct.Struct(">hIi")
+_CRC_COVERS_FROM = 6
+_ENTRY = struct.Struct(">qhiqiqiq")
+"""Producer id, its epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, offset where the open
+transaction begins (-1: none)."""
+
+
+class CorruptSnapshot(Exception):
+    """The file is torn, or not a snapshot of this version."""
+
+
+def snapshot_offsets(names: Iterable[str]) -> list[int]:
+    """Offsets of the snapshots among the names in a log's directory, rising."""
+    snapshots = (name for name in names if name.endswith(SNAPSHOT_SUFFIX))
+    return sorted(offset for offset in map(base_offset_of, snapshots) if offset is not None)
+
+
+def read_snapshot(files: Files, path: str) -> list[ProducerStateEntry]:
+    """The producers, with their last batch each. Raises CorruptSnapshot, OSError."""
+    return decode_snapshot(files.read_bytes(path))
+
+
+def write_snapshot(files: Files, path: str, entries: Collection[ProducerStateEntry], *, sync: bool) -> None:
+    """Write the file; with `sync` its content is on stable storage when this returns. Raises OSError."""
+    file = files.open(path, create=True, truncate=True)
+    try:
+        file.write([encode_snapshot(entries)], 0)
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+
+
+def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
+    """The content of the file."""
+    data = bytearray(_HEADER.size + _ENTRY.size * len(entries))
+    position = _HEADER.size
+    for entry in _in_order_of_kafka(entries):
+        newest = entry.batches[-1] if entry.batches else None
+        _ENTRY.pack_into(
+            data,
+            position,
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.last_sequence,
+            entry.last_data_offset,
+            newest.offset_delta if newest is not None else 0,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.transaction_first_offset,
+        )
+        position += _ENTRY.size
+    _HEADER.pack_into(data, 0, VERSION, 0, len(entries))
+    crc = crc32c(bytes(data[_CRC_COVERS_FROM:]))
+    _HEADER.pack_into(data, 0, VERSION, crc, len(entries))
+    return bytes(data)
+
+
+def _in_order_of_kafka(entries: Collection[ProducerStateEntry]) -> list[ProducerStateEntry]:
+    """The order in which Java's HashMap yields its keys, so that the same producers make the same bytes."""
+    buckets = 16
+    while len(entries) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(entry: ProducerStateEntry) -> int:
+        value = entry.producer_id
+        code = (value ^ value >> 32) & 0xFFFFFFFF
+        return (code ^ code >> 16) & buckets - 1
+
+    return sorted(entries, key=bucket)
+
+
+def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
+    """The entries of a file's content. Raises CorruptSnapshot."""
+    if len(data) < _HEADER.size:
+        raise CorruptSnapshot(f"Snapshot failed schema validation: {len(data)} bytes")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise CorruptSnapshot(f"Snapshot contained an unknown file version {version}")
+    computed = crc32c(data[_CRC_COVERS_FROM:])
+    if crc != computed:
+        raise CorruptSnapshot(
+            f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {crc}. Computed crc: {computed}"
+        )
+    if count < 0 or len(data) < _HEADER.size + count * _ENTRY.size:
+        raise CorruptSnapshot(f"Snapshot failed schema validation: {count} entries in {len(data)} bytes")
+    entries = []
+    for number in range(count):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first = _ENTRY.unpack_from(
+            data, _HEADER.size + number * _ENTRY.size
+        )
+        batch = BatchMetadata(sequence, offset, delta, timestamp) if offset >= 0 else None
+        begun = first if first >= 0 else NO_OFFSET
+        entries.append(ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, begun, batch))
+    return entries

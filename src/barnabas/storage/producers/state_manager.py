@@ -1,0 +1,237 @@
+"""A log's producer state and its `.snapshot` files: taken at rolls and at shutdown, deleted with the segments.
+
+One per log, guarded by the log's lock; expiry and loading take it too. What no snapshot holds is in the batches behind
+the newest one, so a snapshot that a crash tears or loses costs time and nothing else. A snapshot must only never say
+more than the log: before a log is cut, those behind the cut are deleted, and the deletion is made durable before
+anything is appended there again. Logs whose producers are not idempotent hold no tables. Kafka: ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.files import Files
+from barnabas.storage.file_names import SNAPSHOT_SUFFIX, segment_file_name
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.producers.entry import ActiveProducer, LastRecord, ProducerStateEntry
+from barnabas.storage.producers.snapshot import (
+    CorruptSnapshot,
+    read_snapshot,
+    snapshot_offsets,
+    write_snapshot,
+)
+from barnabas.storage.producers.states import ProducerStates, is_expired
+
+logger = logging.getLogger(__name__)
+
+_NONE: tuple[int, ...] = ()
+
+
+class ProducerStateManager:
+    """states: the producers, None as long as there are none. end_offset: what the state reflects, while it is loaded.
+
+    Once a log is loaded its state always reflects the log's end. Everything that touches files raises OSError.
+    """
+
+    __slots__ = ("_directory", "_files", "_last_snapshot_offset", "_snapshots", "end_offset", "partition", "states")
+
+    def __init__(self, topic_partition: TopicPartition, directory: str, files: Files) -> None:
+        self.partition = topic_partition
+        self.states: ProducerStates | None = None
+        self.end_offset = 0
+        self._directory = directory
+        self._files = files
+        self._snapshots = _NONE
+        self._last_snapshot_offset = 0
+        """Up to here nothing new is to be snapshotted; there need not be a file."""
+
+    # -- the producers
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no producer is known."""
+        return self.states is None or self.states.is_empty
+
+    def make_states(self) -> ProducerStates:
+        """The producers, made when there are none yet."""
+        states = self.states
+        if states is None:
+            states = self.states = ProducerStates(self.partition)
+        return states
+
+    def first_unstable_offset(self, high_watermark: int) -> LogOffsetMetadata | None:
+        """Where the oldest transaction begins that is open, or whose marker is not below the high watermark."""
+        states = self.states
+        if states is None:
+            return None
+        states.remove_replicated(high_watermark)
+        return states.first_unstable_offset
+
+    @property
+    def producer_id_count(self) -> int:
+        """Number of producers that are remembered; any thread."""
+        states = self.states
+        return 0 if states is None else len(states.entries)
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """A copy of what is known of each producer."""
+        return [] if self.states is None else [entry.describe() for entry in self.states.entries.values()]
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """The newest record of each producer, by id."""
+        if self.states is None:
+            return {}
+        return {
+            producer_id: LastRecord(entry.last_data_offset, entry.producer_epoch)
+            for producer_id, entry in self.states.entries.items()
+        }
+
+    def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
+        """What is known of one producer."""
+        return None if self.states is None else self.states.entries.get(producer_id)
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers idle for so long; returns their number."""
+        states = self.states
+        if states is None:
+            return 0
+        expired = states.remove_expired(now_ms, expiration_ms)
+        if states.is_empty:
+            self.states = None
+        return expired
+
+    # -- snapshots
+
+    @property
+    def snapshots(self) -> tuple[int, ...]:
+        """Offsets of the snapshots there are, rising."""
+        return self._snapshots
+
+    def snapshot_path(self, offset: int) -> str:
+        """Where the snapshot of an offset is."""
+        return os.path.join(self._directory, segment_file_name(offset, SNAPSHOT_SUFFIX))
+
+    def take_snapshot(self, end_offset: int, *, sync: bool) -> bool:
+        """Write a snapshot of the state, which reflects the log up to `end_offset`, unless that is nothing new.
+
+        True when there are producers in it.
+
+        Without producers it is not synced: a start after a clean stop takes its absence for the same.
+        """
+        self.end_offset = end_offset
+        if end_offset <= self._last_snapshot_offset:
+            return False
+        entries = list(self.states.entries.values()) if self.states is not None else []
+        path = self.snapshot_path(end_offset)
+        try:
+            sync = sync and bool(entries)
+            write_snapshot(self._files, path, entries, sync=sync)
+            if sync:
+                self._files.sync_dir(self._directory)
+        except OSError:
+            if self._files.exists(path):
+                self._files.unlink(path)
+            raise
+        self._snapshots = tuple(sorted({*self._snapshots, end_offset}))
+        self._last_snapshot_offset = end_offset
+        logger.debug("Wrote producer snapshot of %s at %d with %d producers", self.partition, end_offset, len(entries))
+        return bool(entries)
+
+    def sync_snapshot(self, offset: int) -> None:
+        """Return when this snapshot, if it is still there, is on stable storage."""
+        try:
+            file = self._files.open(self.snapshot_path(offset))
+        except FileNotFoundError:
+            return  # the segment has been deleted meanwhile
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def note_snapshots(self, names: Iterable[str]) -> None:
+        """The names in the log's directory are these. From now on snapshots come and go through this object only."""
+        self._snapshots = tuple(snapshot_offsets(names)) or _NONE
+
+    def remove_stray_snapshots(self, base_offsets: tuple[int, ...]) -> None:
+        """Delete the snapshots that belong to no segment, but the newest if it lies behind the last segment's start.
+
+        That one was written at a clean stop.
+        """
+        belonging = set(base_offsets)
+        strays = [offset for offset in self._snapshots if offset not in belonging]
+        if strays and base_offsets and strays[-1] >= base_offsets[-1]:
+            strays.pop()
+        self._delete(strays)
+
+    def delete_snapshots_below(self, offset: int) -> None:
+        """The segments below are deleted."""
+        self._delete([snapshot for snapshot in self._snapshots if snapshot < offset])
+
+    def delete_snapshots_of(self, offsets: list[int]) -> None:
+        """The segments that began at these offsets have become part of others."""
+        self._delete(offsets)
+
+    def delete_snapshots_above(self, offset: int) -> bool:
+        """The log will end at `offset`; whoever appends next makes this durable first. True if there were any."""
+        doomed = [snapshot for snapshot in self._snapshots if snapshot > offset]
+        self._delete(doomed)
+        return bool(doomed)
+
+    def _delete(self, offsets: list[int]) -> None:
+        if not offsets:
+            return
+        for offset in offsets:
+            path = self.snapshot_path(offset)
+            if self._files.exists(path):
+                self._files.unlink(path)
+        self._snapshots = tuple(offset for offset in self._snapshots if offset not in offsets) or _NONE
+
+    # -- as the log's offsets change
+
+    def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
+        """What lies below is deleted."""
+        if self.states is not None:
+            self.states.remove_replicated(log_start_offset)
+        self.end_offset = max(self.end_offset, log_start_offset)
+        self._last_snapshot_offset = self._snapshots[-1] if self._snapshots else log_start_offset
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int, expiration_ms: int) -> None:
+        """Make the state what the newest snapshot of the offsets between says; `end_offset` tells how far it reaches.
+
+        Snapshots outside are deleted. A state that reflects the log end already stays.
+        """
+        self._delete([offset for offset in self._snapshots if not log_start_offset < offset <= log_end_offset])
+        if log_end_offset == self.end_offset:
+            self.on_log_start_offset_incremented(log_start_offset)
+            return
+        self.states = None
+        while self._snapshots:
+            offset = self._snapshots[-1]
+            path = self.snapshot_path(offset)
+            try:
+                entries = read_snapshot(self._files, path)
+            except (CorruptSnapshot, FileNotFoundError) as error:
+                logger.warning("Failed to load producer snapshot from %r: %s", path, error)
+                self._delete([offset])
+                continue
+            logger.debug("Loaded producer state of %s from snapshot %r", self.partition, path)
+            kept = [entry for entry in entries if not is_expired(entry, now_ms, expiration_ms)]
+            if kept:
+                self.make_states().load(kept)
+            self.end_offset = self._last_snapshot_offset = offset
+            return
+        self.end_offset = self._last_snapshot_offset = log_start_offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Nothing is left of the log; it begins anew at `offset`."""
+        self.states = None
+        self._delete(list(self._snapshots))
+        self._last_snapshot_offset = offset
+        self.end_offset = offset
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory has been renamed to this."""
+        self._directory = directory

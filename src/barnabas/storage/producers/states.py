@@ -1,0 +1,302 @@
+"""Which producers write to a partition: what may be appended next, and which transactions are open. Pure.
+
+Owned by a ProducerStateManager and guarded by the log's lock. A batch is checked before it is written and noted
+afterwards, so that a write that fails changes nothing. Clients are held to all rules, coordinators to the epochs, and
+what a follower fetched or a recovery reads was checked by its leader.
+Kafka: the map of ProducerStateManager, ProducerAppendInfo, TxnMetadata, CompletedTxn. The error UNKNOWN_PRODUCER_ID is
+not among the answers, as in Kafka since 2.4: a producer that nothing is known of may begin with any sequence number.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.end_transaction_marker import EndTransactionMarker
+from barnabas.records.record_batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
+from barnabas.storage.log_append_info import AppendOrigin
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.producers.entry import (
+    BATCHES_TO_RETAIN,
+    NO_OFFSET,
+    BatchMetadata,
+    ProducerStateEntry,
+)
+
+logger = logging.getLogger(__name__)
+
+_CLIENT = AppendOrigin.CLIENT
+_REPLICATION = AppendOrigin.REPLICATION
+_new_tuple = tuple.__new__
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker, at `last_offset`, is being appended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class TransactionMetadata(NamedTuple):
+    """A transaction's producer, where it begins, and the offset of its marker, -1 as long as it is open."""
+
+    producer_id: int
+    first_offset: LogOffsetMetadata
+    last_offset: int = NO_OFFSET
+
+
+class ProducerStates:
+    """entries: by producer id. Open transactions are kept in the order of their first offsets."""
+
+    __slots__ = ("_ongoing", "_partition", "_unreplicated", "entries")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.entries: dict[int, ProducerStateEntry] = {}
+        self._partition = topic_partition
+        self._ongoing: dict[int, TransactionMetadata] = {}
+        self._unreplicated: dict[int, TransactionMetadata] = {}
+        """Ended transactions whose markers lie at or above the high watermark."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known of any producer, nor of any transaction."""
+        return not (self.entries or self._ongoing or self._unreplicated)
+
+    # -- data
+
+    def check_data(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        offset_delta: int,
+        is_transactional: bool,
+        offset: int,
+        origin: AppendOrigin,
+    ) -> BatchMetadata | None:
+        """Whether a batch of data may be appended at `offset`; the batch it repeats, if it is one of the last five.
+
+        Raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        """
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return None
+        if origin is _CLIENT:
+            if producer_epoch == entry.producer_epoch:
+                batches = entry.batches
+                if base_sequence != ((batches[-1][0] if batches else NO_SEQUENCE) + 1 & MAX_SEQUENCE):
+                    last_sequence = base_sequence + offset_delta & MAX_SEQUENCE
+                    duplicate = entry.find_duplicate(base_sequence, last_sequence)
+                    if duplicate is not None:
+                        return duplicate
+                    if producer_epoch != NO_PRODUCER_EPOCH:
+                        raise self._out_of_order(entry, base_sequence, offset)
+            else:
+                self._check_epoch(entry, producer_epoch, offset, origin)
+                if base_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
+                    raise self._wrong_start(entry, producer_epoch, base_sequence, offset)
+        else:
+            self._check_epoch(entry, producer_epoch, offset, origin)
+        if entry.transaction_first_offset >= 0 and not is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {producer_id} at offset {offset} in partition"
+                f" {self._partition}",
+            )
+        return None
+
+    def add_data(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        first_offset: LogOffsetMetadata,
+        last_offset: int,
+        timestamp: int,
+        is_transactional: bool,
+    ) -> bool:
+        """Note a batch that was appended; `timestamp` is its largest. True when it begins a transaction."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
+        if producer_epoch != entry.producer_epoch:
+            entry.begin_epoch(producer_epoch)
+        first = first_offset[0]
+        delta = last_offset - first
+        last_sequence = NO_SEQUENCE if base_sequence == NO_SEQUENCE else base_sequence + delta & MAX_SEQUENCE
+        batches = entry.batches
+        batches.append(_new_tuple(BatchMetadata, (last_sequence, last_offset, delta, timestamp)))
+        if len(batches) > BATCHES_TO_RETAIN:
+            del batches[0]
+        entry.last_timestamp = timestamp
+        if is_transactional and entry.transaction_first_offset < 0:
+            entry.transaction_first_offset = first
+            self._ongoing[first] = TransactionMetadata(producer_id, first_offset)
+            return True
+        return False
+
+    # -- markers
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker, offset: int, origin: AppendOrigin
+    ) -> CompletedTransaction | None:
+        """Whether a marker may be appended at `offset`; the transaction it ends, None when that wrote nothing here.
+
+        Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return None
+        self._check_epoch(entry, producer_epoch, offset, origin)
+        if entry.coordinator_epoch > marker.coordinator_epoch:
+            message = (
+                f"Invalid coordinator epoch for producerId {producer_id} at offset {offset} in partition"
+                f" {self._partition}: {marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)"
+            )
+            if origin is not _REPLICATION:
+                raise ApiError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
+            logger.info("%s", message)
+        if entry.transaction_first_offset < 0:
+            return None
+        return CompletedTransaction(producer_id, entry.transaction_first_offset, offset, marker.is_abort)
+
+    def add_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
+        """Note a marker that was appended. `complete` comes next, if it ended a transaction."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
+        entry.begin_epoch(producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.transaction_first_offset = NO_OFFSET
+        entry.last_timestamp = marker.timestamp
+
+    def last_stable_offset(self, completed: CompletedTransaction) -> int:
+        """The last stable offset as it will be when this transaction is complete, replication aside."""
+        for transaction in self._ongoing.values():
+            if transaction.producer_id != completed.producer_id:
+                return transaction.first_offset.message_offset
+        return completed.last_offset + 1
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """The transaction is decided; it stays unstable until the high watermark has passed its marker."""
+        transaction = self._ongoing.pop(completed.first_offset, None)
+        if transaction is None:
+            raise ValueError(
+                f"Attempted to complete transaction {completed} on partition {self._partition} which was not started"
+            )
+        self._unreplicated[completed.first_offset] = transaction._replace(last_offset=completed.last_offset)
+
+    # -- stored batches
+
+    def check_stored(self, batch: RecordBatch) -> tuple[EndTransactionMarker | None, CompletedTransaction | None]:
+        """Check a batch of some producer that its leader has let in; its marker, and the transaction that ends.
+
+        Raises ApiError: INVALID_TXN_STATE; CorruptRecord.
+        """
+        if not batch.is_control:
+            self.check_data(
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                batch.last_offset_delta,
+                batch.is_transactional,
+                batch.base_offset,
+                _REPLICATION,
+            )
+            return None, None
+        marker = EndTransactionMarker.of(batch)
+        if marker is None:
+            return None, None
+        completed = self.check_marker(batch.producer_id, batch.producer_epoch, marker, batch.base_offset, _REPLICATION)
+        return marker, completed
+
+    def add_stored(self, batch: RecordBatch, place: LogOffsetMetadata, marker: EndTransactionMarker | None) -> bool:
+        """Note a batch that lies at `place`; True when it begins a transaction."""
+        if batch.is_control:
+            if marker is not None:
+                self.add_marker(batch.producer_id, batch.producer_epoch, marker)
+            return False
+        return self.add_data(
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            place,
+            batch.last_offset,
+            batch.max_timestamp,
+            batch.is_transactional,
+        )
+
+    def load(self, entries: Iterable[ProducerStateEntry]) -> None:
+        """Take the entries of a snapshot."""
+        for entry in entries:
+            self.entries[entry.producer_id] = entry
+        begun = [(entry.transaction_first_offset, entry.producer_id) for entry in self.entries.values()]
+        for offset, producer_id in sorted(begun):
+            if offset >= 0:
+                self._ongoing[offset] = TransactionMetadata(producer_id, LogOffsetMetadata(offset))
+
+    # -- the end of what is stable, expiry
+
+    @property
+    def first_unstable_offset(self) -> LogOffsetMetadata | None:
+        """Where the oldest transaction begins that is open, or whose marker lies at or above the high watermark."""
+        ongoing, unreplicated = self._ongoing, self._unreplicated
+        first = ongoing[next(iter(ongoing))].first_offset if ongoing else None
+        if unreplicated:
+            ended = unreplicated[min(unreplicated)].first_offset
+            if first is None or ended.message_offset < first.message_offset:
+                return ended
+        return first
+
+    def remove_replicated(self, offset: int) -> None:
+        """Everything below `offset` is replicated, or deleted: transactions that ended there are stable."""
+        if self._unreplicated:
+            ended = [first for first, transaction in self._unreplicated.items() if transaction.last_offset < offset]
+            for first in ended:
+                del self._unreplicated[first]
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have written nothing for so long, but those with an open transaction."""
+        expired = [entry.producer_id for entry in self.entries.values() if is_expired(entry, now_ms, expiration_ms)]
+        for producer_id in expired:
+            del self.entries[producer_id]
+        return len(expired)
+
+    # -- errors
+
+    def _check_epoch(self, entry: ProducerStateEntry, epoch: int, offset: int, origin: AppendOrigin) -> None:
+        if epoch >= entry.producer_epoch:
+            return
+        message = (
+            f"Epoch of producer {entry.producer_id} at offset {offset} in {self._partition} is {epoch}, which is"
+            f" smaller than the last seen epoch {entry.producer_epoch}"
+        )
+        if origin is not _REPLICATION:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
+        logger.warning("%s", message)
+
+    def _out_of_order(self, entry: ProducerStateEntry, base_sequence: int, offset: int) -> ApiError:
+        return ApiError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {entry.producer_id} at offset {offset} in partition"
+            f" {self._partition}: {base_sequence} (incoming seq. number), {entry.last_sequence} (current end sequence"
+            " number)",
+        )
+
+    def _wrong_start(self, entry: ProducerStateEntry, epoch: int, base_sequence: int, offset: int) -> ApiError:
+        return ApiError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Invalid sequence number for new epoch of producer {entry.producer_id} at offset {offset} in partition"
+            f" {self._partition}: {epoch} (request epoch), {base_sequence} (seq. number), {entry.producer_epoch}"
+            " (current producer epoch)",
+        )
+
+
+def is_expired(entry: ProducerStateEntry, now_ms: int, expiration_ms: int) -> bool:
+    """Whether a producer has been idle for too long to be remembered."""
+    return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms

@@ -1,0 +1,149 @@
+"""One file of a segment, by its path: opened on first use, closed when others need the descriptor, opened again.
+
+Owned by a LogSegment or an index. Reads come from any thread, writes from whoever holds the log's lock. `_lock` guards
+the descriptor and the path; it is not held during reads and writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Sequence
+
+from barnabas.runtime.files import Buffer
+from barnabas.storage.errors import is_shortage
+from barnabas.storage.segment.open_file import OpenFile
+from barnabas.storage.segment.open_files import OpenFiles
+
+
+class SegmentFile:
+    """A file that needs no descriptor while nobody uses it. Everything raises OSError."""
+
+    __slots__ = ("__weakref__", "_is_gone", "_lock", "_open", "_open_files", "path", "recently_used")
+
+    def __init__(self, path: str, open_files: OpenFiles) -> None:
+        self.path = path
+        self.recently_used = False
+        self._open_files = open_files
+        self._lock = threading.Lock()
+        self._open: OpenFile | None = None
+        self._is_gone = False
+
+    def sibling(self, path: str) -> SegmentFile:
+        """Another file of the same segment."""
+        return SegmentFile(path, self._open_files)
+
+    def borrow(self, *, create: bool = False) -> OpenFile:
+        """The open file, retained for the caller, who releases it once."""
+        open_file = self._open
+        if open_file is not None and open_file.try_retain():
+            self.recently_used = True
+            return open_file
+        with self._lock:
+            open_file = self._open
+            if open_file is not None and open_file.try_retain():
+                return open_file
+            if self._is_gone:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
+            open_file = self._open = OpenFile(self._open_files.files.open(self.path, create=create))
+            open_file.retain()
+        self._open_files.opened(self)
+        return open_file
+
+    def exists(self) -> bool:
+        """Whether there is such a file."""
+        return self._open is not None or self._open_files.files.exists(self.path)
+
+    def create(self) -> None:
+        """Make an empty file, unless there is one."""
+        self.borrow(create=True).release()
+
+    def size(self) -> int:
+        """Length in bytes."""
+        open_file = self.borrow()
+        try:
+            return open_file.file.size()
+        finally:
+            open_file.release()
+
+    def modified_ms(self) -> int:
+        """When the file was changed last, in milliseconds of wall time."""
+        return self._open_files.files.modified_ms(self.path)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end."""
+        open_file = self.borrow()
+        try:
+            return open_file.read(position, size)
+        finally:
+            open_file.release()
+
+    def write(self, buffers: Sequence[Buffer], position: int, *, create: bool = False) -> None:
+        """Write all buffers at `position`; on an error the file is cut back to `position`."""
+        open_file = self._open
+        if open_file is None or not open_file.try_retain():
+            open_file = self.borrow(create=create)
+        try:
+            open_file.file.write(buffers, position)
+        finally:
+            open_file.release()
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes."""
+        open_file = self.borrow()
+        try:
+            open_file.file.truncate(size)
+        finally:
+            open_file.release()
+
+    def sync(self) -> None:
+        """Return when the content is on stable storage. A sync that fails, even on a full disk, may have lost it."""
+        open_file = self.borrow()
+        try:
+            open_file.file.sync()
+        except OSError as error:
+            if is_shortage(error):
+                raise OSError(errno.EIO, f"sync failed: {error.strerror}", self.path) from error
+            raise
+        finally:
+            open_file.release()
+
+    def rename(self, path: str) -> None:
+        """Give the file another name; an open descriptor goes on."""
+        with self._lock:
+            self._open_files.files.replace(self.path, path)
+            self.path = path
+
+    def moved_to(self, path: str) -> None:
+        """The directory was renamed: the file has this path now."""
+        with self._lock:
+            self.path = path
+
+    def let_go(self) -> None:
+        """See Closable."""
+        with self._lock:
+            open_file, self._open = self._open, None
+        if open_file is not None:
+            open_file.release()
+
+    def close(self) -> None:
+        """Give the descriptor up. The file may be used again, which opens it again."""
+        self._open_files.closed(self)
+        self.let_go()
+
+    def close_for_good(self) -> None:
+        """The same, but nobody opens it again: a late reader would keep a deleted file, and the room it takes."""
+        with self._lock:
+            self._is_gone = True
+        self.close()
+
+    def delete(self) -> None:
+        """Close, and remove the file if there is one."""
+        self.close_for_good()
+        files = self._open_files.files
+        if files.exists(self.path):
+            files.unlink(self.path)
+
+    def __repr__(self) -> str:
+        return f"SegmentFile({self.path!r})"

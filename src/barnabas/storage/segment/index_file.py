@@ -1,0 +1,279 @@
+"""A file of fixed-size entries whose first and second fields only rise: what both indexes of a segment are.
+
+Appended to under the log's lock, searched by any thread; `_lock` guards entries and tail. New entries stay in memory
+until they are a page full, or the segment is flushed, rolled or closed: they are written by pwrite then, and after a
+crash they are rebuilt from the log. What is not in memory is read page by page through a bounded cache.
+Kafka: AbstractIndex, which is a memory mapping instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+from array import array
+from bisect import bisect_right
+from typing import Final
+
+from barnabas.storage.segment.file import SegmentFile
+from barnabas.storage.segment.index_pages import PAGE_ENTRIES, IndexPages
+
+logger = logging.getLogger(__name__)
+
+WRITE_AT_ENTRIES: Final = PAGE_ENTRIES
+KEEP_ENTRIES: Final = PAGE_ENTRIES
+"""Written entries kept in memory as well: readers are mostly at the end of the log."""
+
+
+_ENTRY_STRUCTS = {entry_format: struct.Struct(entry_format) for entry_format in (">ii", ">qi")}
+"""Shared: there are two indexes a segment, and thousands of segments."""
+
+
+class CorruptIndex(Exception):
+    """The index cannot belong to its segment and must be rebuilt from it."""
+
+
+class IndexFile:
+    """Entries of two numbers. `entry_format` is big-endian: ">ii" or ">qi".
+
+    max_bytes: the size at which the segment rolls (`segment.index.bytes`); the file is never larger than its entries.
+    is_new: there is no file yet, or one of no account. Everything that touches the file raises OSError.
+    """
+
+    __slots__ = (
+        "_entries",
+        "_entry",
+        "_file",
+        "_keys",
+        "_last",
+        "_lock",
+        "_number",
+        "_pages",
+        "_tail_start",
+        "_unsynced",
+        "_values",
+        "_written",
+        "base_offset",
+        "max_entries",
+    )
+
+    def __init__(
+        self,
+        file: SegmentFile,
+        base_offset: int,
+        max_bytes: int,
+        entry_format: str,
+        pages: IndexPages,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        self.base_offset = base_offset
+        self._entry = _ENTRY_STRUCTS[entry_format]
+        self.max_entries = max_bytes // self._entry.size
+        self._file = file
+        self._pages = pages
+        self._lock = threading.Lock()
+        self._number = pages.new_number()
+        self._keys = array(entry_format[1])
+        self._values = array(entry_format[2])
+        self._entries = 0 if is_new else -1  # -1: the file has not been looked at yet
+        self._written = 0
+        self._tail_start = 0
+        self._last: tuple[int, int] | None = None
+        self._unsynced = False
+
+    @property
+    def path(self) -> str:
+        """Where the file is, or will be."""
+        return self._file.path
+
+    @property
+    def entries(self) -> int:
+        """Number of entries."""
+        with self._lock:
+            self._load()
+            return self._entries
+
+    def entry_at(self, number: int) -> tuple[int, int]:
+        """The entry of this number, as stored. Raises IndexError."""
+        with self._lock:
+            self._load()
+            if not 0 <= number < self._entries:
+                raise IndexError(number)
+            return self._stored_entry(number)
+
+    def write_pending(self) -> None:
+        """Write what is only in memory; afterwards the file exists, if empty."""
+        with self._lock:
+            self._load()
+            self._write_pending()
+
+    def sync(self) -> None:
+        """Write what is only in memory and return when all is on stable storage."""
+        with self._lock:
+            self._load()
+            self._write_pending()
+            unsynced, self._unsynced = self._unsynced, False
+        if unsynced:
+            self._file.sync()
+
+    def forget_tail(self) -> None:
+        """Write what is only in memory and keep nothing there: nothing will be appended any more."""
+        with self._lock:
+            self._load()
+            self._write_pending()
+            del self._keys[:], self._values[:]
+            self._tail_start = self._entries
+
+    def reset(self) -> None:
+        """Drop all entries."""
+        with self._lock:
+            if self._file.exists():
+                self._file.truncate(0)
+                self._unsynced = True
+            self._cut_to(0)
+
+    def close(self) -> None:
+        """Bring what is only in memory to stable storage, and close the file."""
+        with self._lock:
+            untouched = self._entries < 0
+        if not untouched:
+            self.forget_tail()
+            self.sync()
+        self._file.close()
+
+    def close_handlers(self) -> None:
+        """Close the file for good and write nothing: its directory has failed, or its log is being deleted."""
+        self._file.close_for_good()
+
+    def rename(self, path: str) -> None:
+        """Give the file another name, if there is a file; what is only in memory stays there."""
+        if self._file.exists():
+            self._file.rename(path)
+        else:
+            self._file.moved_to(path)
+
+    def moved_to(self, path: str) -> None:
+        """The directory was renamed: the file has this path now."""
+        self._file.moved_to(path)
+
+    def delete(self) -> None:
+        """Remove the file."""
+        self._file.delete()
+
+    def _load(self) -> None:
+        """Look at the file, once. Kafka's preallocated index of a crashed broker ends in zeros: see sanity checks."""
+        if self._entries >= 0:
+            return
+        size = self._file.size()
+        self._entries = self._written = self._tail_start = size // self._entry.size
+        if self._entries:
+            self._last = self._stored_entry(self._entries - 1)
+
+    def _check_size(self) -> None:
+        """Raise CorruptIndex unless the file holds whole entries, and no more than were ever allowed."""
+        size = self._file.size()
+        if size % self._entry.size:
+            raise CorruptIndex(f"index file {self.path} has {size} bytes, which is no multiple of {self._entry.size}")
+
+    def _append(self, key: int, value: int) -> None:
+        """Add an entry. A full disk is no error here: the entry stays in memory and is written with the next ones."""
+        self._keys.append(key)
+        self._values.append(value)
+        self._last = (key, value)
+        self._entries += 1
+        if self._entries - self._written >= WRITE_AT_ENTRIES:
+            try:
+                self._write_pending()
+            except OSError:
+                logger.warning("Could not write index %s, will try again", self.path, exc_info=True)
+
+    def _write_pending(self) -> None:
+        written = self._written
+        pending = self._entries - written
+        if pending or not self._file.exists():
+            first = written - self._tail_start
+            pack = self._entry.pack
+            data = b"".join(map(pack, self._keys[first:], self._values[first:]))
+            self._file.write([data], written * self._entry.size, create=True)
+            self._written = self._entries
+            self._unsynced = True
+        surplus = len(self._keys) - KEEP_ENTRIES
+        if surplus > 0:
+            del self._keys[:surplus], self._values[:surplus]
+            self._tail_start += surplus
+
+    def _search(self, target: int) -> tuple[int, int] | None:
+        """The last entry whose key is at most `target`."""
+        self._load()
+        last = self._last
+        if last is None or last[0] <= target:
+            return last
+        keys = self._keys
+        if keys and keys[0] <= target:
+            place = bisect_right(keys, target) - 1
+            return keys[place], self._values[place]
+        number = self._search_stored(0, target, self._tail_start)
+        return self._stored_entry(number) if number >= 0 else None
+
+    def _number_of_last(self, field: int, target: int) -> int:
+        """Number of the last entry whose field 0 or 1 is at most `target`; -1 when there is none."""
+        tail = self._values if field else self._keys
+        if tail and tail[0] <= target:
+            return self._tail_start + bisect_right(tail, target) - 1
+        return self._search_stored(field, target, self._tail_start)
+
+    def _search_stored(self, field: int, target: int, count: int) -> int:
+        """The same among the first `count` entries, which are in the file."""
+        if count == 0:
+            return -1
+        low, high = 0, (count - 1) // PAGE_ENTRIES
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._stored_entry(middle * PAGE_ENTRIES)[field] <= target:
+                low = middle
+            else:
+                high = middle - 1
+        page = self._page(low)
+        unpack, size = self._entry.unpack_from, self._entry.size
+        in_page = min(count - low * PAGE_ENTRIES, PAGE_ENTRIES)
+        place = bisect_right(range(in_page), target, key=lambda number: unpack(page, number * size)[field])
+        return low * PAGE_ENTRIES + place - 1
+
+    def _stored_entry(self, number: int) -> tuple[int, int]:
+        if number >= self._tail_start and self._keys:
+            place = number - self._tail_start
+            return self._keys[place], self._values[place]
+        key, value = self._entry.unpack_from(
+            self._page(number // PAGE_ENTRIES), number % PAGE_ENTRIES * self._entry.size
+        )
+        return key, value
+
+    def _page(self, page_number: int) -> bytes:
+        """A page of the file, at least as long as what is written of it."""
+        size = self._entry.size
+        needed = min(self._written - page_number * PAGE_ENTRIES, PAGE_ENTRIES) * size
+        page = self._pages.get(self._number, page_number)
+        if page is None or len(page) < needed:
+            page = self._file.read(page_number * PAGE_ENTRIES * size, needed)
+            if len(page) < needed:
+                raise CorruptIndex(f"index file {self.path} is shorter than it was")
+            self._pages.put(self._number, page_number, page)
+        return page
+
+    def _cut_to(self, entries: int) -> None:
+        """Forget the entries from number `entries` on; the file has been cut, or is about to be."""
+        in_tail = max(0, entries - self._tail_start)
+        del self._keys[in_tail:], self._values[in_tail:]
+        self._tail_start = min(self._tail_start, entries)
+        self._entries = entries
+        self._written = min(self._written, entries)
+        self._number = self._pages.new_number()
+        self._last = self._stored_entry(entries - 1) if entries else None
+
+    def _truncate_to_entries(self, entries: int) -> None:
+        if entries < self._written:
+            self._file.truncate(entries * self._entry.size)
+            self._unsynced = True
+        if entries < self._entries:
+            self._cut_to(entries)

@@ -1,0 +1,90 @@
+"""The segments of one log, in the order of their base offsets.
+
+Changed under the log's lock, read without one: every change replaces the tuple that readers look at.
+Kafka: LogSegments.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+from barnabas.storage.segment.log_segment import LogSegment
+
+
+class LogSegments:
+    """An ordered, copy-on-write collection; the last one, `active`, takes the appends."""
+
+    __slots__ = ("_view", "active")
+
+    active: LogSegment
+
+    def __init__(self) -> None:
+        self._view: tuple[tuple[int, ...], tuple[LogSegment, ...]] = ((), ())
+
+    def __len__(self) -> int:
+        return len(self._view[0])
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._view[1])
+
+    @property
+    def first(self) -> LogSegment:
+        """The oldest segment."""
+        return self._view[1][0]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all log files."""
+        return sum(segment.size for segment in self._view[1])
+
+    def all(self) -> tuple[LogSegment, ...]:
+        """All segments, oldest first, as of now."""
+        return self._view[1]
+
+    def add(self, segment: LogSegment) -> None:
+        """Add a segment, or replace the one with the same base offset."""
+        by_offset = {present.base_offset: present for present in self._view[1]}
+        by_offset[segment.base_offset] = segment
+        self._replace(by_offset)
+
+    def replace(self, new: LogSegment, old: Iterable[LogSegment]) -> None:
+        """Put one segment in the place of others, at once for every reader."""
+        gone = set(old)
+        by_offset = {present.base_offset: present for present in self._view[1] if present not in gone}
+        by_offset[new.base_offset] = new
+        self._replace(by_offset)
+
+    def remove(self, base_offset: int) -> None:
+        """Take a segment out."""
+        self._replace({present.base_offset: present for present in self._view[1] if present.base_offset != base_offset})
+
+    def clear(self) -> None:
+        """Take all segments out."""
+        self._view = ((), ())
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """The segment with the largest base offset not above `offset`."""
+        bases, segments = self._view
+        place = bisect_right(bases, offset)
+        return segments[place - 1] if place else None
+
+    def higher(self, offset: int) -> LogSegment | None:
+        """The segment with the smallest base offset above `offset`."""
+        bases, segments = self._view
+        place = bisect_right(bases, offset)
+        return segments[place] if place < len(segments) else None
+
+    def values(self, start: int, end: int) -> tuple[LogSegment, ...]:
+        """From the segment that holds `start` to the last one that begins below `end`."""
+        bases, segments = self._view
+        if end <= start:
+            return ()
+        return segments[max(0, bisect_right(bases, start) - 1) : bisect_left(bases, end)]
+
+    def _replace(self, by_offset: dict[int, LogSegment]) -> None:
+        bases = tuple(sorted(by_offset))
+        segments = tuple(by_offset[base] for base in bases)
+        self._view = (bases, segments)
+        if segments:
+            self.active = segments[-1]

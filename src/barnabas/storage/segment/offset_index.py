@@ -1,0 +1,120 @@
+"""Where in a segment's log file the batch of an offset lies: a sparse `.index` of 8-byte entries.
+
+An entry is the last offset of a batch, relative to the segment's base offset, and the batch's position. Threads and
+lock: see `index_file`. Kafka: OffsetIndex.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from barnabas.storage.segment.file import SegmentFile
+from barnabas.storage.segment.index_file import CorruptIndex, IndexFile
+from barnabas.storage.segment.index_pages import IndexPages
+
+ENTRY_FORMAT: Final = ">ii"
+ENTRY_SIZE: Final = 8
+
+
+class OffsetPosition(NamedTuple):
+    """The last offset of a batch, and where the batch begins in the log file."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(IndexFile):
+    """The offset index of one segment."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, file: SegmentFile, base_offset: int, max_bytes: int, pages: IndexPages, *, is_new: bool = False
+    ) -> None:
+        super().__init__(file, base_offset, max_bytes, ENTRY_FORMAT, pages, is_new=is_new)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment must roll."""
+        return self.entries >= self.max_entries
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last entry; the base offset when there is none."""
+        with self._lock:
+            self._load()
+            return self.base_offset + (self._last[0] if self._last else 0)
+
+    def append(self, offset: int, position: int) -> bool:
+        """Add an entry; True if the index is full now. Raises ValueError unless the offset is larger than the last."""
+        relative = offset - self.base_offset
+        with self._lock:
+            self._load()
+            if self._last is not None and relative <= self._last[0]:
+                raise ValueError(f"offset {offset} is not behind {self.base_offset + self._last[0]} in {self.path}")
+            self._append(relative, position)
+            return self._entries >= self.max_entries
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or before `offset`; (base offset, 0) when there is none."""
+        with self._lock:
+            found = self._search(offset - self.base_offset)
+        if found is None:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(self.base_offset + found[0], found[1])
+
+    def bounds(self, offset: int) -> tuple[int, int]:
+        """Where to look for the batch of `offset`: positions of the last entry at or before it, and of the next one.
+
+        The second is -1 when there is none, or no reason to look there: the first is of that very offset, or there is
+        no first one, in which case the batch is as likely the one at the start of the file, which has no entry.
+        """
+        relative = offset - self.base_offset
+        with self._lock:
+            self._load()
+            number = self._number_of_last(0, relative)
+            if number < 0:
+                return 0, -1
+            key, position = self._stored_entry(number)
+            if key == relative or number + 1 >= self._entries:
+                return position, -1
+            return position, self._stored_entry(number + 1)[1]
+
+    def upper_bound_offset(self, position: int) -> int | None:
+        """Offset of the first entry at or behind a position of the log file; None when there is none.
+
+        The very first entry has to lie behind it: so it comes out of Kafka's search, and with it the aborted
+        transactions of a fetch.
+        """
+        with self._lock:
+            self._load()
+            number = self._number_of_last(1, position - 1) + 1
+            if number == 0 and self._entries and self._stored_entry(0)[1] == position:
+                number = 1
+            return self.base_offset + self._stored_entry(number)[0] if number < self._entries else None
+
+    def entry(self, number: int) -> OffsetPosition:
+        """The entry of this number. Raises IndexError."""
+        relative, position = self.entry_at(number)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at and behind `offset`."""
+        with self._lock:
+            self._load()
+            self._truncate_to_entries(self._number_of_last(0, offset - self.base_offset - 1) + 1)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex when the file cannot be an offset index of this segment.
+
+        An entry never points at position 0, and never at the base offset: a batch is entered only when others lie
+        before it. That is how zeros at the end are told, which a crash of Kafka leaves behind.
+        """
+        self._check_size()
+        with self._lock:
+            self._load()
+            if self._last is not None and (self._last[0] <= 0 or self._last[1] <= 0):
+                raise CorruptIndex(
+                    f"index file {self.path} ends in offset {self.base_offset + self._last[0]}, position"
+                    f" {self._last[1]}, which cannot be in a segment that begins at {self.base_offset}"
+                )

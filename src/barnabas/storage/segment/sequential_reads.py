@@ -1,0 +1,65 @@
+"""Where the readers of a segment will most likely go on: behind the batch they found last. Saves looking for it.
+
+One per segment that has been read from further back than its newest batches. A reader who goes on where a small read
+ended finds its batch without the index, and with the same `pread` that reads it. Any thread; entries are set and taken
+one at a time, which dictionaries do atomically. A segment that is truncated begins with a new one after its file was
+cut: what a slow reader still enters, it enters into the old one.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from barnabas.records.file_records import FileRecords
+from barnabas.records.record_batch import LOG_OVERHEAD
+from barnabas.storage.segment.file import SegmentFile
+
+MAX_BYTES: int = 64 * 1024
+"""Reads of at most this size are made at once; larger ones go by sendfile, and one search more does not matter."""
+MAX_PLACES: Final = 64
+
+_HEADER: Final = struct.Struct(">qi4xb6xi")
+"""Base offset, length, magic, last offset delta."""
+
+
+class SequentialReads:
+    """Next offset -> position, of the readers seen last."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+
+    def note(self, next_offset: int, position: int) -> None:
+        """Somebody has found the batch before this offset, and it ends at this position."""
+        places = self._places
+        if len(places) >= MAX_PLACES:
+            places.clear()
+        places[next_offset] = position
+
+    def take(self, offset: int) -> int:
+        """The position of the batch that holds `offset`, if a reader was expected there; else -1."""
+        return self._places.pop(offset, -1)
+
+    def read(self, file: SegmentFile, offset: int, position: int, size: int) -> FileRecords | None:
+        """Read `size` bytes; None unless the batch of `offset` lies there, whole and of the newest format.
+
+        Raises OSError.
+        """
+        open_file = file.borrow()
+        content = b""
+        try:
+            content = open_file.read(position, size)
+        finally:
+            if len(content) < _HEADER.size:
+                open_file.release()
+        if len(content) < _HEADER.size:
+            return None
+        base_offset, length, magic, delta = _HEADER.unpack_from(content)
+        end = length + LOG_OVERHEAD
+        if magic != 2 or not base_offset <= offset <= base_offset + delta or not _HEADER.size < end <= len(content):
+            open_file.release()
+            return None
+        self.note(base_offset + delta + 1, position + end)
+        return FileRecords(open_file, position, len(content), content)

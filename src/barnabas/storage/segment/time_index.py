@@ -1,0 +1,99 @@
+"""From which offset on a segment holds timestamps above a given one: a sparse `.timeindex` of 12-byte entries.
+
+An entry (timestamp, offset relative to the base offset) says that no batch up to that offset has a larger timestamp;
+the offset is the last one of the batch that has it. Threads and lock: see `index_file`. Kafka: TimeIndex.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from barnabas.storage.segment.file import SegmentFile
+from barnabas.storage.segment.index_file import CorruptIndex, IndexFile
+from barnabas.storage.segment.index_pages import IndexPages
+
+ENTRY_FORMAT: Final = ">qi"
+ENTRY_SIZE: Final = 12
+NO_TIMESTAMP: Final = -1
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp in milliseconds, and the last offset of the batch that has it."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex(IndexFile):
+    """The time index of one segment."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, file: SegmentFile, base_offset: int, max_bytes: int, pages: IndexPages, *, is_new: bool = False
+    ) -> None:
+        super().__init__(file, base_offset, max_bytes, ENTRY_FORMAT, pages, is_new=is_new)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment must roll; one entry is left for the segment's largest timestamp."""
+        return self.entries >= self.max_entries - 1
+
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """The last entry; (-1, base offset) when there is none."""
+        with self._lock:
+            self._load()
+            if self._last is None:
+                return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+            return TimestampOffset(self._last[0], self.base_offset + self._last[1])
+
+    def maybe_append(self, timestamp: int, offset: int) -> bool:
+        """Add an entry if the timestamp is larger than the last one; True if the index is full now.
+
+        Raises ValueError when the offset is smaller than the last one.
+        """
+        relative = offset - self.base_offset
+        with self._lock:
+            self._load()
+            last = self._last
+            if last is None:
+                if timestamp > NO_TIMESTAMP:
+                    self._append(timestamp, relative)
+            elif timestamp > last[0]:
+                if relative < last[1]:
+                    raise ValueError(f"offset {offset} is before {self.base_offset + last[1]} in {self.path}")
+                self._append(timestamp, relative)
+            return self._entries >= self.max_entries - 1
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry with at most `timestamp`; (-1, base offset) when there is none."""
+        with self._lock:
+            found = self._search(timestamp)
+        if found is None:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return TimestampOffset(found[0], self.base_offset + found[1])
+
+    def entry(self, number: int) -> TimestampOffset:
+        """The entry of this number. Raises IndexError."""
+        timestamp, relative = self.entry_at(number)
+        return TimestampOffset(timestamp, self.base_offset + relative)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of offsets at and behind `offset`."""
+        with self._lock:
+            self._load()
+            self._truncate_to_entries(self._number_of_last(1, offset - self.base_offset - 1) + 1)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex when the file cannot be a time index of this segment."""
+        self._check_size()
+        with self._lock:
+            self._load()
+            if self._last is None:
+                return
+            timestamp, relative = self._last
+            if relative < 0 or timestamp < self._stored_entry(0)[0]:
+                raise CorruptIndex(
+                    f"time index file {self.path} ends in timestamp {timestamp}, offset {self.base_offset + relative}"
+                )

@@ -1,0 +1,175 @@
+"""A segment's `.txnindex`: the transactions that were aborted by markers in this segment. Kafka's entries, version 0.
+
+Appended to under the log's lock, before the marker itself is written; read from any thread, up to a size that is
+published after the entry has been written. There is no file as long as nothing was aborted. An entry says where the
+transaction began (maybe in an earlier segment), where its marker is, and the last stable offset behind it, which tells
+readers when they need look no further. Kafka: TransactionIndex, AbortedTxn, TxnIndexSearchResult.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import NamedTuple
+
+from barnabas.storage.segment.file import SegmentFile
+from barnabas.storage.segment.index_file import CorruptIndex
+
+VERSION = 0
+_ENTRY = struct.Struct(">hqqqq")
+ENTRY_SIZE = _ENTRY.size
+"""34 bytes: version, producer id, first, last and last stable offset."""
+
+
+class AbortedTransactionEntry(NamedTuple):
+    """An aborted transaction; `last_offset` is that of its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+    def encode(self) -> bytes:
+        """The 34 bytes of the entry."""
+        return _ENTRY.pack(VERSION, *self)
+
+
+class TransactionIndex:
+    """The index of the segment that begins at `base_offset`. Everything that touches the file raises OSError."""
+
+    __slots__ = ("_file", "_last_offset", "_size", "_unsynced", "base_offset")
+
+    def __init__(self, file: SegmentFile, base_offset: int, *, is_new: bool) -> None:
+        self.base_offset = base_offset
+        self._file = file
+        self._size = 0 if is_new else file.size() // ENTRY_SIZE * ENTRY_SIZE
+        self._last_offset: int | None = None
+        self._unsynced = not is_new
+
+    @property
+    def path(self) -> str:
+        """Where the file is, or would be."""
+        return self._file.path
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was aborted."""
+        return self._size == 0
+
+    # -- writing, under the log's lock
+
+    def append(self, entry: AbortedTransactionEntry) -> None:
+        """Add an entry; last offsets rise. On an error nothing has changed."""
+        last_offset = self._newest_offset()
+        if last_offset is not None and entry.last_offset <= last_offset:
+            raise ValueError(
+                f"The last offset of appended transactions must increase sequentially, but {entry.last_offset} is not"
+                f" greater than current last offset {last_offset} of index {self.path}"
+            )
+        self._file.write((entry.encode(),), self._size, create=True)
+        self._unsynced = True
+        self._last_offset = entry.last_offset
+        self._size += ENTRY_SIZE
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of markers at `offset` and behind it."""
+        entries = self.entries()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            self._file.truncate(len(kept) * ENTRY_SIZE)
+            self._unsynced = True
+            self._size = len(kept) * ENTRY_SIZE
+            self._last_offset = kept[-1].last_offset if kept else None
+
+    def reset(self) -> None:
+        """Drop all entries, and what else is in the file."""
+        self._last_offset = None
+        self._size = 0
+        if self._file.exists():
+            self._file.truncate(0)
+            self._unsynced = True
+
+    def _newest_offset(self) -> int | None:
+        if self._last_offset is None and self._size:
+            self._last_offset = self.entries()[-1].last_offset
+        return self._last_offset
+
+    # -- reading, any thread
+
+    def entries(self) -> list[AbortedTransactionEntry]:
+        """All entries, in the order of their markers. Raises CorruptIndex at a version that is not known."""
+        size = self._size
+        if not size:
+            return []
+        entries = []
+        for version, *fields in _ENTRY.iter_unpack(self._file.read(0, size)):
+            if version > VERSION:
+                raise CorruptIndex(
+                    f"Unexpected aborted transaction version {version} in transaction index {self.path}, current"
+                    f" version is {VERSION}"
+                )
+            entries.append(AbortedTransactionEntry(*fields))
+        return entries
+
+    def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransactionEntry], bool]:
+        """The transactions that overlap the offsets from `fetch_offset` to below `upper_bound_offset`.
+
+        And whether that is all: else the next segment's index may have more.
+        """
+        found = []
+        for entry in self.entries():
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound_offset:
+                return found, True
+        return found, False
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex when the file cannot belong to the segment."""
+        last_offset = self.base_offset - 1
+        if self._file.exists() and self._file.size() != self._size:
+            raise CorruptIndex(f"transaction index {self.path} ends within an entry")
+        for entry in self.entries():
+            if entry.last_offset < self.base_offset:
+                raise CorruptIndex(
+                    f"Last offset of aborted transaction {entry} in index {self.path} is less than start offset"
+                    f" {self.base_offset}"
+                )
+            if entry.last_offset <= last_offset:
+                raise CorruptIndex(f"transaction index {self.path} has {entry} behind offset {last_offset}")
+            last_offset = entry.last_offset
+
+    # -- the file
+
+    def sync(self) -> None:
+        """Return when the entries are on stable storage, and those that were dropped cannot come back."""
+        if self._unsynced:
+            self._unsynced = False
+            try:
+                self._file.sync()
+            except OSError:
+                self._unsynced = True
+                raise
+
+    def rename(self, path: str) -> None:
+        """Give the file, if there is one, another name."""
+        if self._file.exists():
+            self._file.rename(path)
+        else:
+            self._file.moved_to(path)
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory has been renamed to this."""
+        self._file.moved_to(os.path.join(directory, os.path.basename(self._file.path)))
+
+    def close(self) -> None:
+        """Give the descriptor up."""
+        self._file.close()
+
+    def close_handlers(self) -> None:
+        """Close the file for good."""
+        self._file.close_for_good()
+
+    def delete(self) -> None:
+        """Remove the file, if there is one."""
+        self._file.delete()

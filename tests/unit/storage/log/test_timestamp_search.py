@@ -1,0 +1,122 @@
+"""Offsets by timestamp, against a model that knows every record."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.records.compression import Codec
+from barnabas.records.legacy_records import encode_message_set
+from barnabas.records.record_batch import batches
+from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.records.record_reader import Record
+from barnabas.storage.log.timestamp_search import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    offsets_before,
+)
+from barnabas.storage.log.unified_log import UnifiedLog
+from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
+
+Row = tuple[int, int, int]
+"""Offset, timestamp, leader epoch."""
+
+
+def random_log(seed: int, append_time: bool, batch_count: int) -> tuple[UnifiedLog, list[Row]]:
+    """A log of many small segments with wandering timestamps, some records without one; what is in it."""
+    chance = random.Random(seed)
+    settings = {
+        "segment_bytes": str(chance.choice((300, 1000, 1 << 20))),
+        "index_interval_bytes": str(chance.choice((0, 150, 4096))),
+        "message_timestamp_type": "LogAppendTime" if append_time else "CreateTime",
+    }
+    broker = Broker(config=log_config(**settings))
+    log = broker.log()
+    clock = NOW
+    epoch = 0
+    for _ in range(batch_count):
+        clock += chance.choice((0, 0, 1, 50, -30, 1000))
+        epoch += chance.random() < 0.1
+        broker.clock.advance(chance.randrange(20))
+        count = chance.randrange(1, 6)
+        stamps = [clock + chance.randrange(-40, 40) for _ in range(count)]
+        if chance.random() < 0.2:
+            rows = [Record(number, stamp, b"k", b"v") for number, stamp in enumerate(stamps)]
+            magic = chance.choice((0, 1))
+            log.append_as_leader(encode_message_set(magic, rows, chance.choice((Codec.NONE, Codec.GZIP))), epoch)
+            continue
+        builder = RecordBatchBuilder(chance.choice(tuple(Codec)))
+        for stamp in stamps:
+            builder.append(stamp, b"key", b"value")
+        log.append_as_leader(builder.build(), epoch)
+    log.raise_high_watermark_to_end()
+    if chance.random() < 0.5:
+        log.maybe_increment_log_start_offset(chance.randrange(log.log_end_offset), "the test says so")
+    rows_left = [
+        (record.offset, record.timestamp, batch.partition_leader_epoch)
+        for data in read_all(log)
+        for batch in batches(data)
+        for record in batch.records()
+        if record.offset >= log.log_start_offset
+    ]
+    return log, rows_left
+
+
+@given(st.integers(0, 2**32), st.booleans(), st.integers(1, 60))
+def test_search_agrees_with_a_model(seed: int, append_time: bool, batch_count: int) -> None:
+    log, rows = random_log(seed, append_time, batch_count)
+    stamps = sorted({timestamp for _, timestamp, _ in rows if timestamp >= 0})
+    for asked in {0, NOW - 10_000, *stamps, *(stamp + 1 for stamp in stamps)}:
+        expected = next(((stamp, offset, epoch) for offset, stamp, epoch in rows if stamp >= asked), None)
+        assert log.offset_for_timestamp(asked) == expected, asked
+    largest = max(timestamp for _, timestamp, _ in rows)
+    found = log.offset_for_timestamp(MAX_TIMESTAMP)
+    if largest == max(segment.max_timestamp_and_offset().timestamp for segment in log.local.segments):
+        assert found == next((stamp, offset, epoch) for offset, stamp, epoch in rows if stamp == largest)
+    else:
+        assert found is None, "the record with it lies before the log start"
+
+
+@given(st.integers(0, 2**32), st.integers(0, 20))
+def test_special_timestamps(seed: int, batch_count: int) -> None:
+    log, rows = random_log(seed, append_time=False, batch_count=batch_count or 1)
+    epoch_at_start = rows[0][2]
+    for earliest in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        assert log.offset_for_timestamp(earliest) == (-1, log.log_start_offset, epoch_at_start)
+    assert log.offset_for_timestamp(LATEST_TIMESTAMP) == (-1, log.log_end_offset, rows[-1][2])
+    assert log.offset_for_timestamp(LATEST_TIERED_TIMESTAMP) == (-1, -1, -1)
+
+
+def test_an_empty_log() -> None:
+    log = Broker().log()
+    assert log.offset_for_timestamp(0) is None
+    assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
+    assert offsets_before(log, LATEST_TIMESTAMP, 5, NOW) == [0]
+
+
+def test_records_without_timestamps_are_found_as_the_largest_only() -> None:
+    """As Kafka 3.9 does: nothing is not older than a time, but something has the largest timestamp, which is none."""
+    log = Broker().log()
+    rows = [Record(number, -1, b"k", b"v") for number in range(3)]
+    log.append_as_leader(encode_message_set(0, rows), 0)
+    assert log.offset_for_timestamp(0) is None
+    assert log.offset_for_timestamp(MAX_TIMESTAMP) == (-1, 0, 0)
+
+
+def test_old_style_offsets_are_segment_boundaries() -> None:
+    broker = Broker(config=log_config(segment_bytes="300"))
+    log = broker.log()
+    for number in range(6):
+        builder = RecordBatchBuilder()
+        builder.append(NOW + number, b"k", bytes(150))
+        log.append_as_leader(builder.build(), 0)
+    bases = [segment.base_offset for segment in log.local.segments]
+    assert len(bases) == 6
+    assert offsets_before(log, LATEST_TIMESTAMP, 100, NOW) == [6, *reversed(bases)]
+    assert offsets_before(log, LATEST_TIMESTAMP, 2, NOW) == [6, 5]
+    assert offsets_before(log, EARLIEST_TIMESTAMP, 100, NOW) == [0]

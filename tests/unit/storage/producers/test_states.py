@@ -1,0 +1,225 @@
+"""What producers may append next, against a model that is as simple as Kafka's rules are when told; transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.end_transaction_marker import EndTransactionMarker
+from barnabas.records.record_batch import MAX_SEQUENCE
+from barnabas.storage.log_append_info import AppendOrigin
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.producers.states import CompletedTransaction, ProducerStates
+
+CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
+
+
+class Log:
+    """Producer states with the offsets that a log would give."""
+
+    def __init__(self) -> None:
+        self.states = ProducerStates(TopicPartition("topic", 0))
+        self.end = 0
+
+    def send(
+        self,
+        producer_id: int,
+        epoch: int,
+        sequence: int,
+        count: int = 1,
+        *,
+        transactional: bool = False,
+        origin: AppendOrigin = CLIENT,
+        timestamp: int = 1000,
+    ) -> int:
+        """Append a batch; returns the first offset, of the earlier batch if it is a duplicate."""
+        delta, first = count - 1, self.end
+        known = self.states.check_data(producer_id, epoch, sequence, delta, transactional, first, origin)
+        if known is not None:
+            return known.first_offset
+        place = LogOffsetMetadata(first, 0, first * 100)
+        self.states.add_data(producer_id, epoch, sequence, place, first + delta, timestamp, transactional)
+        self.end += count
+        return first
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        epoch: int,
+        *,
+        abort: bool = False,
+        coordinator_epoch: int = 0,
+        origin: AppendOrigin = COORDINATOR,
+    ) -> tuple[CompletedTransaction | None, int]:
+        """Append a marker; returns what it completed and the last stable offset behind it."""
+        marker = EndTransactionMarker(abort, coordinator_epoch, 2000)
+        completed = self.states.check_marker(producer_id, epoch, marker, self.end, origin)
+        self.states.add_marker(producer_id, epoch, marker)
+        self.end += 1
+        if completed is None:
+            return None, -1
+        stable = self.states.last_stable_offset(completed)
+        self.states.complete(completed)
+        return completed, stable
+
+    @property
+    def unstable(self) -> int | None:
+        first = self.states.first_unstable_offset
+        return None if first is None else first.message_offset
+
+
+@contextmanager
+def refused(code: ErrorCode) -> Iterator[None]:
+    with pytest.raises(ApiError) as raised:
+        yield
+    assert raised.value.code is code
+
+
+@dataclass
+class Model:
+    """One producer, as KIP-98 tells it."""
+
+    epoch: int = -1
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def answer(self, epoch: int, sequence: int, count: int, offset: int) -> int | ErrorCode:
+        last = (sequence + count - 1) % 2**31
+        if epoch == self.epoch:
+            for first_known, last_known, known_offset in self.batches[-5:]:
+                if (first_known, last_known) == (sequence, last):
+                    return known_offset
+        if self.epoch >= 0:
+            if epoch < self.epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            expected = (self.batches[-1][1] + 1) % 2**31 if epoch == self.epoch else 0
+            if sequence != expected:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if epoch != self.epoch:
+            self.epoch, self.batches = epoch, []
+        self.batches.append((sequence, last, offset))
+        return offset
+
+
+STEPS = st.tuples(
+    st.integers(0, 1),  # producer
+    st.sampled_from([0, 0, 0, 0, 1, 2]),  # epoch
+    st.sampled_from(["next", "next", "next", "again", "earlier", "any"]),
+    st.integers(0, 7),
+    st.integers(1, 4),  # records
+    st.sampled_from([0, 3, MAX_SEQUENCE, MAX_SEQUENCE - 2]),
+)
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_sequences_epochs_and_duplicates_are_those_of_the_model(
+    steps: list[tuple[int, int, str, int, int, int]],
+) -> None:
+    """Around the end of the sequence numbers as well."""
+    log, models = Log(), {0: Model(), 1: Model()}
+    sent: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+    for producer, epoch, kind, back, count, anywhere in steps:
+        history, size = sent[producer], count
+        if kind == "next" and history:
+            sequence = sum(history[-1]) % 2**31
+        elif kind in ("again", "earlier") and history:
+            sequence, size = history[-1 - (0 if kind == "again" else back % len(history))]
+        else:
+            sequence = anywhere
+        expected = models[producer].answer(epoch, sequence, size, log.end)
+        end = log.end
+        if isinstance(expected, ErrorCode):
+            with refused(expected):
+                log.send(producer, epoch, sequence, size)
+            assert log.end == end
+        else:
+            assert log.send(producer, epoch, sequence, size) == expected
+            if expected == end:
+                history.append((sequence, size))
+
+
+def test_sequences_wrap_around() -> None:
+    log = Log()
+    assert log.send(1, 0, MAX_SEQUENCE - 1, 4) == 0  # the last sequence number is 1
+    assert log.states.entries[1].last_sequence == 1
+    assert log.send(1, 0, MAX_SEQUENCE - 1, 4) == 0
+    assert log.send(1, 0, 2) == 4
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.send(1, 0, 0)
+
+
+def test_only_clients_are_held_to_sequences_and_only_followers_to_no_epoch() -> None:
+    log = Log()
+    log.send(1, 5, 0)
+    assert log.send(1, 5, 7, origin=COORDINATOR) == 1
+    assert log.send(1, 5, 7, origin=COORDINATOR) == 2  # no duplicate: offset commits have no sequence numbers
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.send(1, 4, 0, origin=COORDINATOR)
+    assert log.send(1, 4, 99, origin=REPLICATION) == 3
+    assert log.states.entries[1].producer_epoch == 4
+
+
+def test_a_producer_nobody_knows_may_begin_anywhere() -> None:
+    log = Log()
+    assert log.send(1, 3, 42, 2) == 0
+    assert log.send(1, 3, 44) == 2
+    log.states.remove_expired(10_000, 1000)
+    assert log.send(1, 2, 17) == 3
+
+
+def test_markers_fence_and_keep_sequences() -> None:
+    log = Log()
+    log.send(1, 0, 0, 3, transactional=True)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        log.send(1, 0, 3)
+    assert log.end_transaction(1, 0, coordinator_epoch=4)[0] == CompletedTransaction(1, 0, 3, False)
+    assert log.end_transaction(1, 0, coordinator_epoch=4) == (None, -1)  # nothing was written since
+    with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+        log.end_transaction(1, 0, coordinator_epoch=3)
+    log.end_transaction(1, 0, coordinator_epoch=3, origin=REPLICATION)
+    assert log.send(1, 0, 3, transactional=True) == 6
+    log.end_transaction(1, 1, coordinator_epoch=4)  # the coordinator fences by the next epoch
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.send(1, 0, 4, transactional=True)
+    assert log.states.entries[1].last_sequence == -1
+    assert log.send(1, 1, 0) == 8
+
+
+@pytest.mark.parametrize("first_to_end", [1, 2])
+def test_unstable_until_decided_and_replicated(first_to_end: int) -> None:
+    log = Log()
+    log.send(1, 0, 0, 2, transactional=True)
+    log.send(2, 0, 0, 2, transactional=True)
+    assert log.unstable == 0
+    completed, stable = log.end_transaction(first_to_end, 0, abort=True)
+    assert completed == CompletedTransaction(first_to_end, 0 if first_to_end == 1 else 2, 4, True)
+    assert stable == (2 if first_to_end == 1 else 0)
+    assert log.unstable == 0
+    log.states.remove_replicated(5)
+    assert log.unstable == (2 if first_to_end == 1 else 0)
+    _, stable = log.end_transaction(3 - first_to_end, 0)
+    assert stable == 6
+    log.states.remove_replicated(5)
+    assert log.unstable == (2 if first_to_end == 1 else 0)
+    log.states.remove_replicated(6)
+    assert log.unstable is None
+
+
+def test_idle_producers_expire_but_not_within_a_transaction() -> None:
+    log = Log()
+    log.send(1, 0, 0, timestamp=1000)
+    log.send(2, 0, 0, timestamp=1000, transactional=True)
+    log.send(3, 0, 0, timestamp=1001)
+    assert log.states.remove_expired(2000, 1000) == 1
+    assert set(log.states.entries) == {2, 3}
+    assert log.states.remove_expired(1_000_000, 1000) == 1
+    log.end_transaction(2, 0)
+    assert log.states.remove_expired(3000, 1000) == 1
+    log.states.remove_replicated(log.end)
+    assert log.states.is_empty

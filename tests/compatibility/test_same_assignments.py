@@ -17,9 +17,9 @@ import pytest
 from barnabas.coordinator.group.assignors.assignor import (
     Assignment,
     GroupSpec,
+    GroupSubscriptionType,
     MemberSpec,
     PartitionAssignorError,
-    SubscriptionType,
 )
 from barnabas.coordinator.group.assignors.built_in import assignors_named
 from tests.support.maven import counterparts_needed, fetch_jars, find_java
@@ -59,7 +59,7 @@ class RandomGroup:
         for member in self.members.values():
             for topic_id, partitions in member.assignment.items():
                 assigned.setdefault(topic_id, set()).update(partitions)
-        kind = SubscriptionType.HOMOGENEOUS if self.is_homogeneous else SubscriptionType.HETEROGENEOUS
+        kind = GroupSubscriptionType.HOMOGENEOUS if self.is_homogeneous else GroupSubscriptionType.HETEROGENEOUS
         return GroupSpec(self.members, kind, assigned)
 
     def adopt(self, target: dict[str, Assignment]) -> None:

@@ -21,10 +21,10 @@ from barnabas.coordinator.group.classic.terms import (
     SyncAnswer,
     SyncTerms,
 )
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_config import GroupConfig
-from barnabas.coordinator.group.group_offsets import GroupOffsets
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.table import GroupTable
 from barnabas.protocol.errors import ErrorCode
@@ -173,7 +173,7 @@ class ClassicCoordinator:
         self._ids = 0
         self.table = GroupTable(cast(Any, self.partitions), lambda group_id: ClassicGroup(group_id, self.clock))
         environment = GroupEnvironment(
-            config=GroupConfig(**{"initial_rebalance_delay_ms": 0, **settings}),
+            config=GroupCoordinatorConfig(**{"initial_rebalance_delay_ms": 0, **settings}),
             clock=self.clock,
             timer=self.timer,
             scheduler=MockScheduler(self.clock),
@@ -298,7 +298,7 @@ class ClassicCoordinator:
         for key, value in latest.items():
             if value is not None:
                 classic = loaded_classic_group(key, value, self.clock)
-                group = Group(classic.group_id, 0, classic, GroupOffsets())
+                group = Group(classic.group_id, 0, classic, CommittedOffsets())
                 self.table.add_loaded([group])
                 self.service.restored(group)
 

@@ -11,7 +11,7 @@ from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heart
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.replay import replay
 from barnabas.coordinator.group.consumer.terms import Outcome
-from barnabas.coordinator.group.consumer.topics.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, UpdateContext
@@ -50,7 +50,7 @@ class ConsumerGroupCoordinator:
         self._hashes = TopicHashes()
 
     def context(self, check_regex: Callable[[str], None] = lambda regex: None) -> UpdateContext:
-        topics = GroupTopics(self.image, self._hashes)
+        topics = ClusterTopics(self.image, self._hashes)
         return UpdateContext(topics, self.config, ASSIGNORS, self.now_ms, self.newest_topics_version, check_regex)
 
     def beat(self, member: str, epoch: int, owned: Owned | None = None, **terms: Any) -> HeartbeatAnswer:

@@ -17,7 +17,7 @@ from barnabas.coordinator.group.classic.service import ClassicGroupService
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.group.environment import GroupEnvironment, MembershipService
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.loading.loader import GroupLoader
 from barnabas.coordinator.group.loading.restore import restore_memberships
 from barnabas.coordinator.group.log.writer import GroupLog
@@ -57,7 +57,7 @@ def build_group_coordinator(
     registry: MetricsRegistry,
 ) -> GroupCoordinator:
     """The coordinator, told of leaderships from now on; its `startup` is for when requests come."""
-    group_config = GroupConfig.from_kafka_config(config)
+    group_config = GroupCoordinatorConfig.from_kafka_config(config)
     partitions = GroupPartitions(metadata, group_config.num_partitions)
     environment = GroupEnvironment(
         config=group_config,

@@ -20,7 +20,7 @@ from barnabas.coordinator.group.offsets.terms import (
     CommitTerms,
     FetchedOffset,
     FetchedOffsets,
-    FetchTerms,
+    OffsetFetchTerms,
     OffsetToCommit,
 )
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -221,7 +221,9 @@ class OffsetsApi:
             found = self._fetch_from_store(group.group_id, asked or ())
         else:
             found = self._coordinator.fetch_offsets(
-                FetchTerms(group.group_id, asked, request.body.require_stable, group.member_id, group.member_epoch)
+                OffsetFetchTerms(
+                    group.group_id, asked, request.body.require_stable, group.member_id, group.member_epoch
+                )
             )
         if found.error is not ErrorCode.NONE:
             return FetchedGroup(group_id=group.group_id, topics=[], error_code=found.error)

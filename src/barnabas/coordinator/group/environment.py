@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.log.writer import GroupLog
 from barnabas.coordinator.group.partitions import GroupPartitions
 from barnabas.coordinator.group.table import GroupTable
@@ -28,7 +28,7 @@ class GroupEnvironment:
     scheduler threads must (`actions.run_all`).
     """
 
-    config: GroupConfig
+    config: GroupCoordinatorConfig
     clock: Clock
     timer: Timer
     scheduler: Scheduler

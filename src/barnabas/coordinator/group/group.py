@@ -8,7 +8,7 @@ protocol (KIP-848) only `membership` is replaced: offsets and lock stay.
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.group_offsets import GroupOffsets
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.membership import Membership
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 
@@ -18,7 +18,7 @@ class Group:
 
     __slots__ = ("group_id", "is_removed", "lock", "membership", "offsets", "partition")
 
-    def __init__(self, group_id: str, partition: int, membership: Membership, offsets: GroupOffsets) -> None:
+    def __init__(self, group_id: str, partition: int, membership: Membership, offsets: CommittedOffsets) -> None:
         self.group_id = group_id
         self.partition = partition
         self.lock = ranked_lock(LockRank.GROUP)

@@ -51,7 +51,7 @@ class ConsumerGroupConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupCoordinatorConfig:
     """Settings of groups and committed offsets.
 
     min_session_timeout_ms to max_size: of classic groups. max_metadata_size: characters beside a committed offset.
@@ -73,7 +73,7 @@ class GroupConfig:
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
 
     @classmethod
-    def from_kafka_config(cls, config: KafkaConfig) -> GroupConfig:
+    def from_kafka_config(cls, config: KafkaConfig) -> GroupCoordinatorConfig:
         """Pick them out of the parsed file."""
         return cls(
             min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),

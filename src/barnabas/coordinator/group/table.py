@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_offsets import GroupOffsets
 from barnabas.coordinator.group.membership import Membership
 from barnabas.coordinator.group.partitions import GroupPartitions
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -59,7 +59,9 @@ class GroupTable:
         group = self._groups.get(group_id)
         if group is not None:
             return group
-        made = Group(group_id, self._partitions.partition_for(group_id), self._new_membership(group_id), GroupOffsets())
+        made = Group(
+            group_id, self._partitions.partition_for(group_id), self._new_membership(group_id), CommittedOffsets()
+        )
         with self._lock:
             # Under the lock that `take_all` holds: no group is left over when its partition has been given up.
             error = self._partitions.check(group_id)
@@ -76,7 +78,9 @@ class GroupTable:
                 self._groups[group.group_id] = group
                 self._by_partition.setdefault(group.partition, {})[group.group_id] = group
 
-    def new_group(self, group_id: str, partition: int, offsets: GroupOffsets, membership: Membership | None) -> Group:
+    def new_group(
+        self, group_id: str, partition: int, offsets: CommittedOffsets, membership: Membership | None
+    ) -> Group:
         """A group for `add_loaded`; membership None: nobody ever joined it."""
         return Group(group_id, partition, membership or self._new_membership(group_id), offsets)
 

@@ -8,13 +8,13 @@ from typing import Any
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.loading.loader import GroupLoader
 from barnabas.coordinator.group.loading.restore import restore_memberships
 from barnabas.coordinator.group.log.writer import GroupLog
 from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.service import OffsetService
-from barnabas.coordinator.group.offsets.terms import CommitTerms, FetchTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
 from barnabas.coordinator.group.partitions import GroupPartitions
 from barnabas.coordinator.group.table import GroupTable
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
@@ -55,7 +55,7 @@ class GroupBroker:
         self.replicas = Replicas(broker)
         self.clock = self.replicas.clock
         self.scheduler = self.replicas.broker.scheduler
-        config = GroupConfig(num_partitions=PARTITIONS, **settings)
+        config = GroupCoordinatorConfig(num_partitions=PARTITIONS, **settings)
         self.partitions = GroupPartitions(self.replicas.metadata, config.num_partitions)
         self.table = GroupTable(self.partitions, lambda group_id: ClassicGroup(group_id, self.clock))
         self.environment = GroupEnvironment(
@@ -137,7 +137,7 @@ class GroupBroker:
 
     def committed(self, group: str = GROUP) -> dict[tuple[str, int], int]:
         """Everything that a group has committed."""
-        found = self.offsets.fetch_offsets(FetchTerms(group, None))
+        found = self.offsets.fetch_offsets(OffsetFetchTerms(group, None))
         assert found.error is ErrorCode.NONE
         return {(topic, each.partition): each.offset for topic, offsets in found.topics for each in offsets}
 

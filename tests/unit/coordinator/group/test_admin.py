@@ -12,11 +12,11 @@ from barnabas.coordinator.group.admin import DescribedGroup, GroupAdminService
 from barnabas.coordinator.group.assignors.built_in import assignors_named
 from barnabas.coordinator.group.classic.record import classic_group_tombstone
 from barnabas.coordinator.group.classic.terms import LeavingMember
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_config import GroupConfig
-from barnabas.coordinator.group.group_offsets import GroupOffsets
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.log.schemas import offset_key, offset_key_prefix, offset_value
 from barnabas.protocol.errors import ErrorCode
@@ -68,7 +68,7 @@ class Broker:
         self.partitions.is_started, self.partitions.is_loading = True, False
         self.log = Log()
         environment: Any = SimpleNamespace(
-            config=GroupConfig(),
+            config=GroupCoordinatorConfig(),
             partitions=self.partitions,
             table=self.table,
             log=self.log,
@@ -84,7 +84,7 @@ class Broker:
 
     def add_consumer_group(self, group_id: str) -> ConsumerGroup:
         membership = ConsumerGroup(group_id)
-        self.table.add_loaded([Group(group_id, 0, membership, GroupOffsets())])
+        self.table.add_loaded([Group(group_id, 0, membership, CommittedOffsets())])
         return membership
 
     def listed(self, *states: str, types: Sequence[str] = ()) -> dict[str, tuple[str, str, str]]:
@@ -206,7 +206,7 @@ def test_describe_a_consumer_group(broker: Broker) -> None:
         7,
         6,
     )
-    default, *_ = assignors_named(GroupConfig().consumer.assignors)
+    default, *_ = assignors_named(GroupCoordinatorConfig().consumer.assignors)
     assert described.assignor_name == default
     member, old = described.members
     told = ConsumerGroupDescribeResponse.TopicPartitions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 
 PROTOCOLS, EMULATED = "group.coordinator.rebalance.protocols", "broker.emulate.version"
 
@@ -25,4 +25,4 @@ def test_consumer_groups_are_offered_unless_settings_or_the_release_played_say_n
     settings: dict[str, str], offers: bool
 ) -> None:
     config = KafkaConfig.parse({"log.dirs": "/nowhere", **settings})
-    assert GroupConfig.from_kafka_config(config).consumer.is_enabled is offers
+    assert GroupCoordinatorConfig.from_kafka_config(config).consumer.is_enabled is offers

@@ -8,9 +8,9 @@ from typing import Any
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.classic.states import ClassicState
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_offsets import GroupOffsets
 from barnabas.coordinator.group.loading.loader import LoadTimes
 from barnabas.coordinator.group.metrics import GroupMetrics, RebalanceCounts
 from barnabas.metrics.metrics_registry import MetricsRegistry
@@ -24,11 +24,11 @@ def test_groups_and_counts() -> None:
     clock = MockClock()
     stable = ClassicGroup("stable", clock)
     stable.state = ClassicState.STABLE
-    offsets = GroupOffsets({"t": {0: b"", 1: b""}})
+    offsets = CommittedOffsets({"t": {0: b"", 1: b""}})
     groups = [
         Group("empty", 0, ClassicGroup("empty", clock), offsets),
-        Group("stable", 0, stable, GroupOffsets()),
-        Group("new", 0, ConsumerGroup("new"), GroupOffsets()),
+        Group("stable", 0, stable, CommittedOffsets()),
+        Group("new", 0, ConsumerGroup("new"), CommittedOffsets()),
     ]
     table: Any = SimpleNamespace(groups=lambda: groups)
     rebalances = RebalanceCounts()

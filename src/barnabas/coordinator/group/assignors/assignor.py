@@ -1,8 +1,8 @@
 """What a server-side assignor is given, and what it gives back (KIP-848).
 
-Implemented by `UniformAssignor` and `RangeAssignor`; called by the consumer group service under the group's lock, on
-any thread. Everything here is immutable and pure. Kafka: org.apache.kafka.coordinator.group.api.assignor
-(PartitionAssignor, GroupSpec, MemberSubscription, SubscribedTopicDescriber).
+Implemented by `UniformAssignor` and `ServerRangeAssignor`; called by the consumer group service on any thread, under the
+group's lock. Everything here is immutable and pure. Kafka: org.apache.kafka.coordinator.group.api.assignor
+(ConsumerGroupPartitionAssignor, GroupSpec, MemberSubscription, SubscribedTopicDescriber).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class PartitionAssignorError(Exception):
     """No assignment can be made (a topic does not exist). Kafka: PartitionAssignorException."""
 
 
-class SubscriptionType(Enum):
+class GroupSubscriptionType(Enum):
     """Whether all members of a group subscribe to the same topics."""
 
     HOMOGENEOUS = "Homogeneous"
@@ -50,7 +50,7 @@ class GroupSpec:
     """
 
     members: Mapping[str, MemberSpec]
-    subscription_type: SubscriptionType
+    subscription_type: GroupSubscriptionType
     assigned_partitions: Mapping[bytes, Container[int]]
 
     def is_partition_assigned(self, topic_id: bytes, partition: int) -> bool:
@@ -68,7 +68,7 @@ class TopicDescriber(Protocol):
         """The racks of the brokers that have the partition; of a topic that does not exist: none."""
 
 
-class PartitionAssignor(Protocol):
+class ConsumerGroupPartitionAssignor(Protocol):
     """Decides which member reads what."""
 
     @property

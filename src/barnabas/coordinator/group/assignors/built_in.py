@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.coordinator.group.assignors.assignor import PartitionAssignor
-from barnabas.coordinator.group.assignors.range import RangeAssignor
+from barnabas.coordinator.group.assignors.assignor import ConsumerGroupPartitionAssignor
+from barnabas.coordinator.group.assignors.range import ServerRangeAssignor
 from barnabas.coordinator.group.assignors.uniform import UniformAssignor
 
-_BUILT_IN: Final[tuple[PartitionAssignor, ...]] = (UniformAssignor(), RangeAssignor())
+_BUILT_IN: Final[tuple[ConsumerGroupPartitionAssignor, ...]] = (UniformAssignor(), ServerRangeAssignor())
 _JAVA_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."
 _BY_SETTING: Final = {
     **{assignor.name: assignor for assignor in _BUILT_IN},
@@ -21,12 +21,12 @@ _BY_SETTING: Final = {
 }
 
 
-def assignors_named(names: Iterable[str]) -> dict[str, PartitionAssignor]:
+def assignors_named(names: Iterable[str]) -> dict[str, ConsumerGroupPartitionAssignor]:
     """The assignors by name, in the order of the setting: the first is the default. Their Java classes are names too.
 
     ValueError: there is no such assignor (classes of users' own cannot be loaded).
     """
-    assignors: dict[str, PartitionAssignor] = {}
+    assignors: dict[str, ConsumerGroupPartitionAssignor] = {}
     for name in names:
         assignor = _BY_SETTING.get(name)
         if assignor is None:

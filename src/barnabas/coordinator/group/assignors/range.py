@@ -38,8 +38,8 @@ class _TopicRanges:
         return frozenset(range(start, end))
 
 
-class RangeAssignor:
-    """See the module. Implements PartitionAssignor."""
+class ServerRangeAssignor:
+    """See the module. Implements ConsumerGroupPartitionAssignor."""
 
     name: Final = "range"
 

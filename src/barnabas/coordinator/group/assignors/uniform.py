@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.coordinator.group.assignors.assignor import (
     Assignment,
     GroupSpec,
-    SubscriptionType,
+    GroupSubscriptionType,
     TopicDescriber,
 )
 from barnabas.coordinator.group.assignors.uniform_heterogeneous import UniformHeterogeneousAssignment
@@ -20,7 +20,7 @@ from barnabas.coordinator.group.assignors.uniform_homogeneous import UniformHomo
 
 
 class UniformAssignor:
-    """See the module. Implements PartitionAssignor."""
+    """See the module. Implements ConsumerGroupPartitionAssignor."""
 
     name: Final = "uniform"
 
@@ -28,6 +28,6 @@ class UniformAssignor:
         """Balance first, then stickiness. PartitionAssignorError: a topic is unknown."""
         if not spec.members:
             return {}
-        if spec.subscription_type is SubscriptionType.HOMOGENEOUS:
+        if spec.subscription_type is GroupSubscriptionType.HOMOGENEOUS:
             return UniformHomogeneousAssignment(spec, topics).build()
         return UniformHeterogeneousAssignment(spec, topics).build()

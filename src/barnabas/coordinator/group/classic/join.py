@@ -13,12 +13,14 @@ from barnabas.coordinator.group.classic.group import NEW_MEMBER_JOIN_TIMEOUT_MS,
 from barnabas.coordinator.group.classic.member import ClassicMember, JoinReply
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.classic.terms import UNKNOWN_MEMBER_ID, JoinAnswer, JoinTerms, Protocols
-from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
 
-def join(group: ClassicGroup, terms: JoinTerms, reply: JoinReply, config: GroupConfig, new_member_id: str) -> None:
+def join(
+    group: ClassicGroup, terms: JoinTerms, reply: JoinReply, config: GroupCoordinatorConfig, new_member_id: str
+) -> None:
     """Let a member join, new or known. new_member_id: for one that has no id yet."""
     member_id = terms.member_id
     if not _has_room(group, member_id, config.max_size):
@@ -70,7 +72,9 @@ def _refuse(group: ClassicGroup, reply: JoinReply, error: ErrorCode, member_id: 
     group.actions.answers.append(partial(reply, JoinAnswer(error, member_id)))
 
 
-def _add(group: ClassicGroup, member_id: str, terms: JoinTerms, reply: JoinReply, config: GroupConfig) -> None:
+def _add(
+    group: ClassicGroup, member_id: str, terms: JoinTerms, reply: JoinReply, config: GroupCoordinatorConfig
+) -> None:
     """A new member: the group rebalances, if it does not already."""
     session = group.new_session(member_id, terms.session_timeout_ms)
     session.expires_ns = group.clock.nanoseconds() + NEW_MEMBER_JOIN_TIMEOUT_MS * NANOSECONDS_PER_MILLISECOND
@@ -92,7 +96,7 @@ def _add(group: ClassicGroup, member_id: str, terms: JoinTerms, reply: JoinReply
     )
 
 
-def _join_known(group: ClassicGroup, terms: JoinTerms, reply: JoinReply, config: GroupConfig) -> None:
+def _join_known(group: ClassicGroup, terms: JoinTerms, reply: JoinReply, config: GroupCoordinatorConfig) -> None:
     """A member that was told its id: it comes for the first time, or again."""
     members, member_id = group.members, terms.member_id
     pending = members.pending.get(member_id)
@@ -135,7 +139,7 @@ def _update(group: ClassicGroup, member: ClassicMember, terms: JoinTerms, reply:
 
 
 def _join_static(
-    group: ClassicGroup, terms: JoinTerms, reply: JoinReply, config: GroupConfig, new_member_id: str
+    group: ClassicGroup, terms: JoinTerms, reply: JoinReply, config: GroupCoordinatorConfig, new_member_id: str
 ) -> None:
     """A static member without an id: a new one, or one that was restarted and takes its own place (KIP-345)."""
     assert terms.group_instance_id is not None

@@ -26,7 +26,7 @@ from barnabas.coordinator.group.classic.terms import (
 )
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.heartbeat import known_static_member
-from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, MemberState
+from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, ReconciliationState
 from barnabas.coordinator.group.consumer.member_deadline import TimerKind
 from barnabas.coordinator.group.consumer.migration import (
     can_downgrade_replacing,
@@ -35,9 +35,9 @@ from barnabas.coordinator.group.consumer.migration import (
     encode_partitions,
 )
 from barnabas.coordinator.group.consumer.terms import Outcome, T, TimerChange
-from barnabas.coordinator.group.consumer.topics.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
-from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_subscription
 from barnabas.protocol.errors import ApiError, DecodeError, ErrorCode
 from barnabas.runtime.clock import Clock
@@ -46,7 +46,12 @@ logger = logging.getLogger(__name__)
 
 
 def join(
-    group: ConsumerGroup, terms: JoinTerms, context: UpdateContext, config: GroupConfig, clock: Clock, new_id: str
+    group: ConsumerGroup,
+    terms: JoinTerms,
+    context: UpdateContext,
+    config: GroupCoordinatorConfig,
+    clock: Clock,
+    new_id: str,
 ) -> Outcome[JoinAnswer]:
     """A classic member joins, or joins again; new_id: for one that has no id yet. Raises ApiError."""
     if config.consumer.migration_policy == "disabled":
@@ -83,7 +88,7 @@ def join(
     return update.outcome(_joined(after))
 
 
-def sync(group: ConsumerGroup, terms: SyncTerms, topics: GroupTopics) -> Outcome[SyncAnswer]:
+def sync(group: ConsumerGroup, terms: SyncTerms, topics: ClusterTopics) -> Outcome[SyncAnswer]:
     """A classic member asks for what it has joined for. Raises ApiError; but for the wish that it joins again."""
     member, classic = _classic_member(group, terms.member_id, terms.group_instance_id)
     _check_generation(member, terms.generation)
@@ -92,7 +97,7 @@ def sync(group: ConsumerGroup, terms: SyncTerms, topics: GroupTopics) -> Outcome
     name, metadata = classic.supported_protocols[0]
     if terms.protocol_name is not None and terms.protocol_name != name:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if member.state is not MemberState.UNREVOKED_PARTITIONS and _is_behind(group, member):
+    if member.state is not ReconciliationState.UNREVOKED_PARTITIONS and _is_behind(group, member):
         return Outcome(SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS), group, timers=[_join_deadline(member)])
     try:
         assignment = encode_partitions(member.assigned_partitions, metadata, topics)
@@ -113,8 +118,8 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
     member, classic = _classic_member(group, member_id, instance_id)
     _check_generation(member, generation)
     timers = [TimerChange(TimerKind.SESSION, member.member_id, classic.session_timeout_ms)]
-    is_free = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_partitions(member)
-    if _is_behind(group, member) or member.state is MemberState.UNREVOKED_PARTITIONS or is_free:
+    is_free = member.state is ReconciliationState.UNRELEASED_PARTITIONS and not group.waits_for_partitions(member)
+    if _is_behind(group, member) or member.state is ReconciliationState.UNREVOKED_PARTITIONS or is_free:
         timers.append(_join_deadline(member))
         return Outcome(ErrorCode.REBALANCE_IN_PROGRESS, group, timers=timers)
     return Outcome(ErrorCode.NONE, group, timers=timers)
@@ -124,7 +129,7 @@ def leave(
     group: ConsumerGroup,
     leaving: Sequence[LeavingMember],
     context: UpdateContext,
-    config: GroupConfig,
+    config: GroupCoordinatorConfig,
     clock: Clock,
 ) -> Outcome[LeaveAnswer]:
     """Members go, or are sent away by an administrator, whichever protocol they speak."""
@@ -156,7 +161,7 @@ def fence(
     members: Sequence[ConsumerGroupMember],
     answer: T,
     context: UpdateContext,
-    config: GroupConfig,
+    config: GroupCoordinatorConfig,
     clock: Clock,
 ) -> Outcome[T]:
     """These members are out. The group goes on without them; perhaps as a classic one. Raises ApiError."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from barnabas.coordinator.group.assignors.assignor import Assignment
 from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
-from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, MemberState
+from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, ReconciliationState
 from barnabas.coordinator.group.consumer.member_deadline import MemberDeadline, TimerKind
 from barnabas.coordinator.group.consumer.records import (
     ConsumerGroupKind,
@@ -230,7 +230,7 @@ class ConsumerGroup:
 
     def waits_for_partitions(self, member: ConsumerGroupMember) -> bool:
         """Whether somebody else still has something of what this member shall have."""
-        if member.state is not MemberState.UNRELEASED_PARTITIONS:
+        if member.state is not ReconciliationState.UNRELEASED_PARTITIONS:
             return False
         return any(
             number not in member.assigned_partitions.get(topic_id, ())

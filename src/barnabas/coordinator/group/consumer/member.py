@@ -24,7 +24,7 @@ LEAVE_GROUP_EPOCH: Final = -1
 LEAVE_GROUP_STATIC_EPOCH: Final = -2
 
 
-class MemberState(IntEnum):
+class ReconciliationState(IntEnum):
     """Where a member stands on its way to the target assignment."""
 
     STABLE = 0
@@ -37,7 +37,7 @@ class MemberState(IntEnum):
     """A state that a later release wrote."""
 
 
-_STATES: Final = {int(state): state for state in MemberState}
+_STATES: Final = {int(state): state for state in ReconciliationState}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ConsumerGroupMember:
     member_id: str
     member_epoch: int = 0
     previous_member_epoch: int = -1
-    state: MemberState = MemberState.STABLE
+    state: ReconciliationState = ReconciliationState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -80,7 +80,7 @@ class ConsumerGroupMember:
 
     def is_reconciled_to(self, target_assignment_epoch: int) -> bool:
         """Whether it has its part of the target assignment of this epoch."""
-        return self.state is MemberState.STABLE and self.member_epoch == target_assignment_epoch
+        return self.state is ReconciliationState.STABLE and self.member_epoch == target_assignment_epoch
 
     def at_epoch(self, member_epoch: int) -> ConsumerGroupMember:
         """The same at another epoch; the present one becomes the previous."""
@@ -117,7 +117,7 @@ class ConsumerGroupMember:
             self,
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_member_epoch,
-            state=_STATES.get(value.state, MemberState.UNKNOWN),
+            state=_STATES.get(value.state, ReconciliationState.UNKNOWN),
             assigned_partitions=_with_epochs(value.assigned_partitions, value.member_epoch),
             partitions_pending_revocation=_with_epochs(value.partitions_pending_revocation, value.member_epoch),
         )

@@ -20,18 +20,18 @@ from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMemb
 from barnabas.coordinator.group.classic.record import classic_group_record
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, MemberState
+from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, ReconciliationState
 from barnabas.coordinator.group.consumer.records import (
     ConsumerGroupKind,
+    ConsumerGroupMetadataValue,
     GroupKey,
-    GroupMetadataValue,
     MemberKey,
     TargetAssignmentMetadataValue,
     record,
     target_partitions,
 )
-from barnabas.coordinator.group.consumer.topics.group_topics import GroupTopics
-from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -54,7 +54,7 @@ _CUSTOM_ASSIGNOR_HINT = (
 
 
 def upgraded(
-    classic: ClassicGroup, config: GroupConfig, topics: GroupTopics
+    classic: ClassicGroup, config: GroupCoordinatorConfig, topics: ClusterTopics
 ) -> tuple[ConsumerGroup, list[GroupRecord]]:
     """The consumer group that a classic group becomes, and the records that make it one.
 
@@ -82,13 +82,17 @@ def upgraded(
     return group, [*classic.tombstones(), *_records(group)]
 
 
-def can_downgrade_without(group: ConsumerGroup, leaving: Collection[ConsumerGroupMember], config: GroupConfig) -> bool:
+def can_downgrade_without(
+    group: ConsumerGroup, leaving: Collection[ConsumerGroupMember], config: GroupCoordinatorConfig
+) -> bool:
     """Whether the group becomes a classic one when these members have gone."""
     left = len(group.members) - len(leaving)
     return group.are_all_classic_without(leaving) and left > 0 and _may_downgrade(group.group_id, left, config)
 
 
-def can_downgrade_replacing(group: ConsumerGroup, replaced: ConsumerGroupMember, config: GroupConfig) -> bool:
+def can_downgrade_replacing(
+    group: ConsumerGroup, replaced: ConsumerGroupMember, config: GroupCoordinatorConfig
+) -> bool:
     """Whether the group becomes a classic one when a static member comes back by the classic protocol."""
     is_last = group.classic_member_count == len(group.members) - 1 and replaced.classic is None
     return is_last and _may_downgrade(group.group_id, len(group.members), config)
@@ -99,7 +103,7 @@ def downgraded(
     leaving: Iterable[ConsumerGroupMember],
     joining: ConsumerGroupMember | None,
     clock: Clock,
-    topics: GroupTopics,
+    topics: ClusterTopics,
 ) -> tuple[ClassicGroup, list[GroupRecord]]:
     """The classic group that a consumer group becomes, stable at the group's epoch, and the records that make it one.
 
@@ -148,13 +152,13 @@ def downgraded(
 
 
 def encode_partitions(
-    partitions: Mapping[bytes, AbstractSet[int] | Mapping[int, int]], metadata: bytes, topics: GroupTopics
+    partitions: Mapping[bytes, AbstractSet[int] | Mapping[int, int]], metadata: bytes, topics: ClusterTopics
 ) -> bytes:
     """An assignment as a classic member reads it, in the version of its subscription. Raises DecodeError."""
     return encode_assignment(Assignment(topics.by_name(partitions)), subscription_version(metadata))
 
 
-def _consumer_member(member: ClassicMember, classic: ClassicGroup, topics: GroupTopics) -> ConsumerGroupMember:
+def _consumer_member(member: ClassicMember, classic: ClassicGroup, topics: ClusterTopics) -> ConsumerGroupMember:
     assigned: dict[bytes, frozenset[int]] = {}
     if member.assignment != NO_ASSIGNMENT:
         assignment = decode_assignment(member.assignment)
@@ -168,7 +172,7 @@ def _consumer_member(member: ClassicMember, classic: ClassicGroup, topics: Group
         member.member_id,
         member_epoch=epoch,
         previous_member_epoch=epoch,
-        state=MemberState.STABLE,
+        state=ReconciliationState.STABLE,
         instance_id=member.group_instance_id,
         rack_id=subscription.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
@@ -202,7 +206,7 @@ def _records(group: ConsumerGroup) -> Iterable[GroupRecord]:
     group_key = GroupKey(group.group_id)
     for member in group.members.values():
         yield member.metadata_record(group.group_id)
-    value = GroupMetadataValue(epoch=group.group_epoch, metadata_hash=group.metadata_hash)
+    value = ConsumerGroupMetadataValue(epoch=group.group_epoch, metadata_hash=group.metadata_hash)
     yield record(ConsumerGroupKind.GROUP_METADATA, group_key, value)
     for member_id in group.members:
         key = MemberKey(group.group_id, member_id)
@@ -213,7 +217,7 @@ def _records(group: ConsumerGroup) -> Iterable[GroupRecord]:
         yield member.assignment_record(group.group_id)
 
 
-def _may_downgrade(group_id: str, members: int, config: GroupConfig) -> bool:
+def _may_downgrade(group_id: str, members: int, config: GroupCoordinatorConfig) -> bool:
     reason = None
     if config.consumer.migration_policy not in _DOWNGRADING:
         reason = "the online downgrade is disabled"

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
-from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, MemberState
+from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, ReconciliationState
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 _NO_EPOCHS: Mapping[int, int] = {}
@@ -40,11 +40,13 @@ class Reconciliation:
 
         FENCED_MEMBER_EPOCH: a later release left it in a state unknown here, and it owns partitions.
         """
-        if member.state is MemberState.STABLE and member.member_epoch == self.target_epoch:
+        if member.state is ReconciliationState.STABLE and member.member_epoch == self.target_epoch:
             return self._without_unsubscribed(member)
-        if member.state is MemberState.UNREVOKED_PARTITIONS and self._owns_any_of(member.partitions_pending_revocation):
+        if member.state is ReconciliationState.UNREVOKED_PARTITIONS and self._owns_any_of(
+            member.partitions_pending_revocation
+        ):
             return self._without_unsubscribed(member)
-        if member.state is MemberState.UNKNOWN:
+        if member.state is ReconciliationState.UNKNOWN:
             if self.owned is None or self.owned:
                 raise ApiError(
                     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -72,7 +74,7 @@ class Reconciliation:
                 revoked[topic_id] = {**revoked.get(topic_id, _NO_EPOCHS), **epochs}
         moved = replace(member.at_epoch(member.member_epoch), assigned_partitions=kept)
         if self._owns_any_of(revoked):
-            return replace(moved, state=MemberState.UNREVOKED_PARTITIONS, partitions_pending_revocation=revoked)
+            return replace(moved, state=ReconciliationState.UNREVOKED_PARTITIONS, partitions_pending_revocation=revoked)
         return moved
 
     def _reconciled(self, member: ConsumerGroupMember, epoch: int) -> ConsumerGroupMember:
@@ -95,7 +97,7 @@ class Reconciliation:
         if revoked and self._owns_any_of(revoked):
             return replace(
                 member.at_epoch(epoch),
-                state=MemberState.UNREVOKED_PARTITIONS,
+                state=ReconciliationState.UNREVOKED_PARTITIONS,
                 assigned_partitions=assigned,
                 partitions_pending_revocation=revoked,
             )
@@ -103,7 +105,7 @@ class Reconciliation:
             assigned.setdefault(topic_id, {}).update(dict.fromkeys(numbers, self.target_epoch))
         return replace(
             member.at_epoch(self.target_epoch),
-            state=MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE,
+            state=ReconciliationState.UNRELEASED_PARTITIONS if waits else ReconciliationState.STABLE,
             assigned_partitions=assigned,
             partitions_pending_revocation={},
         )

@@ -53,7 +53,7 @@ class RegularExpressionKey(Record, versions="0"):
     regular_expression: str = field("0")
 
 
-class GroupMetadataValue(Record, versions="0", flexible="0+"):
+class ConsumerGroupMetadataValue(Record, versions="0", flexible="0+"):
     """Kind 3. The hash says what the group's topics looked like at this epoch (KIP-1101)."""
 
     epoch: Int32 = field("0+")
@@ -143,7 +143,7 @@ class RegularExpressionValue(Record, versions="0", flexible="0+"):
 
 AnyKey: TypeAlias = GroupKey | MemberKey | RegularExpressionKey
 AnyValue: TypeAlias = (
-    GroupMetadataValue
+    ConsumerGroupMetadataValue
     | PartitionMetadataValue
     | MemberMetadataValue
     | TargetAssignmentMetadataValue
@@ -153,7 +153,7 @@ AnyValue: TypeAlias = (
 )
 
 _SCHEMAS: Final[dict[ConsumerGroupKind, tuple[type[AnyKey], type[AnyValue]]]] = {
-    ConsumerGroupKind.GROUP_METADATA: (GroupKey, GroupMetadataValue),
+    ConsumerGroupKind.GROUP_METADATA: (GroupKey, ConsumerGroupMetadataValue),
     ConsumerGroupKind.PARTITION_METADATA: (GroupKey, PartitionMetadataValue),
     ConsumerGroupKind.MEMBER_METADATA: (MemberKey, MemberMetadataValue),
     ConsumerGroupKind.TARGET_ASSIGNMENT_METADATA: (GroupKey, TargetAssignmentMetadataValue),

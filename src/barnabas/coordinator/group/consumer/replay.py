@@ -17,8 +17,8 @@ from barnabas.coordinator.group.consumer.records import (
     AnyKey,
     AnyValue,
     ConsumerGroupKind,
+    ConsumerGroupMetadataValue,
     CurrentMemberAssignmentValue,
-    GroupMetadataValue,
     MemberKey,
     MemberMetadataValue,
     RegularExpressionKey,
@@ -79,7 +79,7 @@ def _put(group: ConsumerGroup, key: AnyKey, value: AnyValue) -> None:
     elif isinstance(value, RegularExpressionValue) and isinstance(key, RegularExpressionKey):
         found = ResolvedRegularExpression(frozenset(value.topics), value.version, value.timestamp)
         group.topics.resolve(key.regular_expression, found)
-    elif isinstance(value, GroupMetadataValue):
+    elif isinstance(value, ConsumerGroupMetadataValue):
         group.group_epoch = value.epoch
         group.metadata_hash = value.metadata_hash
     elif isinstance(value, TargetAssignmentMetadataValue):

@@ -15,19 +15,19 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
-from barnabas.coordinator.group.assignors.assignor import PartitionAssignor
+from barnabas.coordinator.group.assignors.assignor import ConsumerGroupPartitionAssignor
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.consumer.changes import ClassicSuccession, ConsumerGroupChanges, Written
 from barnabas.coordinator.group.consumer.classic_requests import fence
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, is_leave, leave
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
-from barnabas.coordinator.group.consumer.member import MemberState
+from barnabas.coordinator.group.consumer.member import ReconciliationState
 from barnabas.coordinator.group.consumer.member_deadline import MemberDeadline, TimerKind
 from barnabas.coordinator.group.consumer.migration import upgraded
 from barnabas.coordinator.group.consumer.terms import Outcome, TimerChange
 from barnabas.coordinator.group.consumer.timers import RETRY_MS, ConsumerGroupTimers
-from barnabas.coordinator.group.consumer.topics.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
 from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
@@ -63,7 +63,7 @@ class ConsumerGroupService:
     def __init__(
         self,
         environment: GroupEnvironment,
-        assignors: Mapping[str, PartitionAssignor],
+        assignors: Mapping[str, ConsumerGroupPartitionAssignor],
         resolver: TopicRegexResolver,
         check_regex: Callable[[str], None],
         classic_groups: ClassicSuccession,
@@ -134,7 +134,7 @@ class ConsumerGroupService:
         """What the pure modules need to know of the world at this moment."""
         environment = self._environment
         return UpdateContext(
-            GroupTopics(environment.metadata.image, self._hashes),
+            ClusterTopics(environment.metadata.image, self._hashes),
             environment.config.consumer,
             self._assignors,
             environment.clock.milliseconds(),
@@ -154,7 +154,7 @@ class ConsumerGroupService:
             for member in membership.members.values():
                 session_ms = timeout_ms if member.classic is None else member.classic.session_timeout_ms
                 self._timers.change(group, membership, TimerChange(TimerKind.SESSION, member.member_id, session_ms))
-                if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                if member.state is ReconciliationState.UNREVOKED_PARTITIONS and member.classic is None:
                     change = TimerChange(
                         TimerKind.REBALANCE,
                         member.member_id,

@@ -16,21 +16,21 @@ from typing import Final
 
 from barnabas.coordinator.group.assignors.assignor import (
     Assignment,
+    ConsumerGroupPartitionAssignor,
     GroupSpec,
+    GroupSubscriptionType,
     MemberSpec,
-    PartitionAssignor,
     PartitionAssignorError,
-    SubscriptionType,
 )
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.hash_order import hash_order
-from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, MemberState
+from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, ReconciliationState
 from barnabas.coordinator.group.consumer.member_deadline import TimerKind
 from barnabas.coordinator.group.consumer.reconciliation import Reconciliation
 from barnabas.coordinator.group.consumer.records import (
     ConsumerGroupKind,
+    ConsumerGroupMetadataValue,
     GroupKey,
-    GroupMetadataValue,
     MemberKey,
     RegularExpressionKey,
     RegularExpressionValue,
@@ -40,7 +40,7 @@ from barnabas.coordinator.group.consumer.records import (
     tombstone,
 )
 from barnabas.coordinator.group.consumer.terms import Outcome, T, TimerChange
-from barnabas.coordinator.group.consumer.topics.group_topics import GroupTopics
+from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression, SubscribedTopics
 from barnabas.coordinator.group.group_config import ConsumerGroupConfig
 from barnabas.coordinator.group.log.record import GroupRecord
@@ -67,9 +67,9 @@ class UpdateContext:
     topic came last. check_regex: raises INVALID_REGULAR_EXPRESSION.
     """
 
-    topics: GroupTopics
+    topics: ClusterTopics
     config: ConsumerGroupConfig
-    assignors: Mapping[str, PartitionAssignor]
+    assignors: Mapping[str, ConsumerGroupPartitionAssignor]
     now_ms: int
     newest_topics_version: int
     check_regex: Callable[[str], None]
@@ -87,7 +87,7 @@ class ConsumerGroupUpdate:
         self._checked_image: object = None
         self._is_rebalance = False
         self.group_epoch = group.group_epoch
-        self._subscription_type: SubscriptionType | None = None
+        self._subscription_type: GroupSubscriptionType | None = None
 
     def outcome(self, answer: T) -> Outcome[T]:
         """What has been collected, with the answer."""
@@ -229,7 +229,7 @@ class ConsumerGroupUpdate:
 
     def _bump_epoch(self, metadata_hash: int) -> None:
         self.group_epoch += 1
-        value = GroupMetadataValue(epoch=self.group_epoch, metadata_hash=metadata_hash)
+        value = ConsumerGroupMetadataValue(epoch=self.group_epoch, metadata_hash=metadata_hash)
         self.records.append(record(ConsumerGroupKind.GROUP_METADATA, GroupKey(self.group.group_id), value))
         logger.info(
             "[GroupId %s] Bumped group epoch to %d with metadata hash %d.",
@@ -325,7 +325,7 @@ class ConsumerGroupUpdate:
             return member
         self.records.append(after.assignment_record(group.group_id))
         if after.classic is None:
-            must_revoke = after.state is MemberState.UNREVOKED_PARTITIONS
+            must_revoke = after.state is ReconciliationState.UNREVOKED_PARTITIONS
             delay_ms = after.rebalance_timeout_ms if must_revoke else None
             self.timers.append(
                 TimerChange(TimerKind.REBALANCE, after.member_id, delay_ms, member_epoch=after.member_epoch)

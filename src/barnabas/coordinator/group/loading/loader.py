@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.environment import GroupEnvironment, MembershipService
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_offsets import GroupOffsets
 from barnabas.coordinator.group.loading.pace import SLICE_NS, LoadingPace
 from barnabas.coordinator.group.loading.replay import PartitionReplay
 from barnabas.coordinator.group.membership import GroupType, Membership
@@ -236,12 +236,12 @@ class GroupLoader:
         offsets_by_group = replay.groups
         for group_id in [*offsets_by_group, *(each for each in transactional if each not in offsets_by_group)]:
             name = group_id.decode(errors="replace")  # as Java does
-            offsets = GroupOffsets(offsets_by_group.pop(group_id, None), transactional.get(group_id))
+            offsets = CommittedOffsets(offsets_by_group.pop(group_id, None), transactional.get(group_id))
             groups.append(table.new_group(name, partition, offsets, memberships.pop(name, None)))
             if not len(groups) % GROUPS_PER_STEP:
                 yield
         for name, membership in memberships.items():
-            groups.append(table.new_group(name, partition, GroupOffsets(), membership))
+            groups.append(table.new_group(name, partition, CommittedOffsets(), membership))
             if not len(groups) % GROUPS_PER_STEP:
                 yield
 

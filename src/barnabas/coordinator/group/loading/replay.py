@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from barnabas.coordinator.group.group_offsets import TransactionalOffsets
+from barnabas.coordinator.group.committed_offsets import TransactionalOffsets
 from barnabas.coordinator.group.log.schemas import (
     OFFSET_KINDS,
     OffsetCommitValue,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
-from barnabas.coordinator.group.group_config import GroupConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
@@ -118,7 +118,7 @@ class StoredAppend:
 class GroupLog:
     """The partitions of `__consumer_offsets` as their coordinator writes them."""
 
-    def __init__(self, replicas: ReplicatedLog, config: GroupConfig, clock: Clock) -> None:
+    def __init__(self, replicas: ReplicatedLog, config: GroupCoordinatorConfig, clock: Clock) -> None:
         self._append_locally = replicas.append_locally
         self._when_replicated = replicas.when_replicated
         self._codec = config.codec

@@ -16,9 +16,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from barnabas.coordinator.group.committed_offsets import PartitionKey
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_offsets import PartitionKey
 from barnabas.coordinator.group.log.schemas import NO_TIMESTAMP, commit_times
 from barnabas.coordinator.group.offsets.service import remove_if_useless, remove_offsets
 from barnabas.metadata.metadata_image import MetadataImage

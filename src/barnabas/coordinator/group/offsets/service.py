@@ -18,9 +18,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset, PartitionKey
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_offsets import GroupOffsets, NewOffset, PartitionKey
 from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.log.schemas import (
     LAST_TIMESTAMP,
@@ -37,7 +37,7 @@ from barnabas.coordinator.group.offsets.terms import (
     CommitTerms,
     FetchedOffset,
     FetchedOffsets,
-    FetchTerms,
+    OffsetFetchTerms,
     OffsetToCommit,
 )
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -190,7 +190,7 @@ class OffsetService:
 
     # -- fetch
 
-    def fetch_offsets(self, terms: FetchTerms) -> FetchedOffsets:
+    def fetch_offsets(self, terms: OffsetFetchTerms) -> FetchedOffsets:
         """What is committed now. A group that does not exist has committed nothing, which is no error."""
         error = self._check(terms.group_id)
         if error is not ErrorCode.NONE:
@@ -290,12 +290,12 @@ def _missing(terms: CommitTerms) -> ErrorCode:
     return ErrorCode.GROUP_ID_NOT_FOUND if terms.tells_missing_groups else ErrorCode.ILLEGAL_GENERATION
 
 
-def _nothing_committed(terms: FetchTerms) -> list[tuple[str, list[FetchedOffset]]]:
+def _nothing_committed(terms: OffsetFetchTerms) -> list[tuple[str, list[FetchedOffset]]]:
     return [(topic, list(map(FetchedOffset, partitions))) for topic, partitions in terms.topics or ()]
 
 
 def _committed(
-    offsets: GroupOffsets, terms: FetchTerms
+    offsets: CommittedOffsets, terms: OffsetFetchTerms
 ) -> list[tuple[str, list[tuple[int, bytes | ErrorCode | None]]]]:
     """What a group, whose lock the caller holds, has committed of what is asked for: values as they are kept."""
     if terms.topics is None and not terms.require_stable:

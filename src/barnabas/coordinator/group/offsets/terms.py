@@ -41,7 +41,7 @@ class OffsetToCommit(NamedTuple):
     timestamp_ms: int = NO_TIMESTAMP
 
 
-class FetchTerms(NamedTuple):
+class OffsetFetchTerms(NamedTuple):
     """What is asked of one group. topics None: whatever is committed. member_id None: nobody in particular asks.
 
     require_stable: what an open transaction is about to change is an error (KIP-447).

@@ -13,9 +13,9 @@ from barnabas.config.config_key import OneOf
 from barnabas.coordinator.group.assignors.assignor import (
     Assignment,
     GroupSpec,
+    GroupSubscriptionType,
     MemberSpec,
     PartitionAssignorError,
-    SubscriptionType,
 )
 from barnabas.coordinator.group.assignors.built_in import assignors_named
 
@@ -36,7 +36,7 @@ class Topics:
 
 def spec_of(members: Mapping[str, MemberSpec]) -> GroupSpec:
     subscriptions = {frozenset(member.subscribed_topic_ids) for member in members.values()}
-    kind = SubscriptionType.HOMOGENEOUS if len(subscriptions) < 2 else SubscriptionType.HETEROGENEOUS
+    kind = GroupSubscriptionType.HOMOGENEOUS if len(subscriptions) < 2 else GroupSubscriptionType.HETEROGENEOUS
     assigned: dict[bytes, set[int]] = {}
     for member in members.values():
         for topic_id, partitions in member.assignment.items():

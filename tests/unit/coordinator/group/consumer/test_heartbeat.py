@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatTerms
-from barnabas.coordinator.group.consumer.member import MemberState
+from barnabas.coordinator.group.consumer.member import ReconciliationState
 from barnabas.coordinator.group.consumer.member_deadline import TimerKind
 from barnabas.coordinator.group.consumer.replay import restore_consumer_groups
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -59,7 +59,7 @@ def test_partitions_are_given_up_before_they_are_given_to_another(coordinator: C
     assert coordinator.join("b").assignment == {}
     told = coordinator.beat("a", 2)
     assert told.member_epoch == 2
-    assert coordinator.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    assert coordinator.group.members["a"].state is ReconciliationState.UNREVOKED_PARTITIONS
     kept = coordinator.owned("a")
     assert len(kept["foo"]) == 3
     coordinator.beat("a", 2, {"foo": set(range(6))})
@@ -185,7 +185,7 @@ def test_what_is_not_subscribed_any_more_is_given_up_at_once() -> None:
     coordinator.join("a", "foo", "bar")
     answer = coordinator.beat("a", 2, {"foo": {0, 1}, "bar": {0, 1}}, subscribed_topic_names=("bar",))
     assert answer.assignment == {topic_id("bar"): {0: 2, 1: 2}}
-    assert coordinator.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    assert coordinator.group.members["a"].state is ReconciliationState.UNREVOKED_PARTITIONS
     assert coordinator.beat("a", 2, {"bar": {0, 1}}).member_epoch == 3
 
 
@@ -314,11 +314,11 @@ def test_tombstones_leave_nothing(coordinator: ConsumerGroupCoordinator) -> None
 
 def test_a_member_in_a_state_of_a_later_release_begins_anew(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
-    coordinator.group.put_member(replace(coordinator.group.members["a"], state=MemberState.UNKNOWN))
+    coordinator.group.put_member(replace(coordinator.group.members["a"], state=ReconciliationState.UNKNOWN))
     with refused(ErrorCode.FENCED_MEMBER_EPOCH, "unknown state"):
         coordinator.beat("a", 2)
     coordinator.join("a")
-    assert coordinator.group.members["a"].state is MemberState.STABLE
+    assert coordinator.group.members["a"].state is ReconciliationState.STABLE
 
 
 def test_a_regular_expression_that_comes_to_match_nothing_leaves_its_topics_to_others() -> None:

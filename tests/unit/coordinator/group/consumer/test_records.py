@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, MemberState
+from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, ReconciliationState
 from barnabas.coordinator.group.consumer.records import (
     ConsumerGroupKind,
+    ConsumerGroupMetadataValue,
     GroupKey,
-    GroupMetadataValue,
     MemberKey,
     RegularExpressionKey,
     RegularExpressionValue,
@@ -29,7 +29,7 @@ FULL = ConsumerGroupMember(
     "member",
     member_epoch=7,
     previous_member_epoch=6,
-    state=MemberState.UNREVOKED_PARTITIONS,
+    state=ReconciliationState.UNREVOKED_PARTITIONS,
     instance_id="one",
     rack_id="r1",
     rebalance_timeout_ms=300_000,
@@ -62,12 +62,12 @@ GOLDEN = {
     ),
     "no member": (tombstone(Kind.MEMBER_METADATA, MEMBER), "0005000567726f757000066d656d626572", None),
     "epoch": (
-        record(Kind.GROUP_METADATA, KEY, GroupMetadataValue(epoch=9, metadata_hash=-77)),
+        record(Kind.GROUP_METADATA, KEY, ConsumerGroupMetadataValue(epoch=9, metadata_hash=-77)),
         "0003000567726f7570",
         "000000000009010008ffffffffffffffb3",
     ),
     "epoch without a hash": (
-        record(Kind.GROUP_METADATA, KEY, GroupMetadataValue(epoch=9)),
+        record(Kind.GROUP_METADATA, KEY, ConsumerGroupMetadataValue(epoch=9)),
         "0003000567726f7570",
         "00000000000900",
     ),
@@ -139,7 +139,7 @@ def test_a_state_of_a_later_release_is_unknown() -> None:
     value = bytes.fromhex("0000000000070000000663010100")
     group = ConsumerGroup("group")
     replay(group, FULL.assignment_record("group").key, value)
-    assert group.members["member"].state is MemberState.UNKNOWN
+    assert group.members["member"].state is ReconciliationState.UNKNOWN
 
 
 def test_partition_metadata_of_kafka_4_0_is_noted() -> None:

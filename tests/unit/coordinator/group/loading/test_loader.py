@@ -20,7 +20,7 @@ from barnabas.coordinator.group.log.schemas import (
     offset_key_prefix,
     offset_value,
 )
-from barnabas.coordinator.group.offsets.terms import FetchTerms
+from barnabas.coordinator.group.offsets.terms import OffsetFetchTerms
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
@@ -97,7 +97,7 @@ def test_transactions_count_when_they_have_ended_well() -> None:
     write(broker, commit_record("t", 5, 5))
     again = again.restarted()
     assert again.committed() == {("t", 0): 2, ("t", 1): 2, ("t", 5): 5}
-    stable = again.offsets.fetch_offsets(FetchTerms(GROUP, [("t", [0, 4])], require_stable=True))
+    stable = again.offsets.fetch_offsets(OffsetFetchTerms(GROUP, [("t", [0, 4])], require_stable=True))
     assert [each.error for each in stable.topics[0][1]] == [ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT]
     with again.table.locked(GROUP) as group:
         assert group is not None
@@ -203,7 +203,7 @@ def test_while_a_partition_is_loaded_its_groups_say_so_and_others_are_served() -
     broker.loader.load(partition, 2)
     assert broker.partitions.check(GROUP) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert broker.commit(("t", 0, 9)) == [[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]]
-    assert broker.offsets.fetch_offsets(FetchTerms(GROUP, None)).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert broker.offsets.fetch_offsets(OffsetFetchTerms(GROUP, None)).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     other = next(f"g{n}" for n in range(9) if broker.partitions.partition_for(f"g{n}") != partition)
     assert broker.commit(("t", 0, 1), group=other) == [[ErrorCode.NONE]]
     broker.scheduler.tick()

@@ -9,7 +9,7 @@ from barnabas.coordinator.group.classic.member import ClassicMember
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.log.schemas import CommittedOffset, committed_offset, decoded_for_people
 from barnabas.coordinator.group.offsets import service as offset_service
-from barnabas.coordinator.group.offsets.terms import CommitTerms, FetchedOffset, FetchTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets.terms import CommitTerms, FetchedOffset, OffsetFetchTerms, OffsetToCommit
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
@@ -53,11 +53,11 @@ def test_a_commit_is_in_the_log_and_can_be_fetched(broker: GroupBroker) -> None:
 
 def test_fetch_answers_in_the_order_of_the_question_and_knows_what_is_not_committed(broker: GroupBroker) -> None:
     broker.commit(("t", 1, 7))
-    found = broker.offsets.fetch_offsets(FetchTerms(GROUP, [("x", [3]), ("t", [2, 1])]))
+    found = broker.offsets.fetch_offsets(OffsetFetchTerms(GROUP, [("x", [3]), ("t", [2, 1])]))
     assert found == (NONE, [("x", [FetchedOffset(3)]), ("t", [FetchedOffset(2), FetchedOffset(1, 7)])])
-    unknown = broker.offsets.fetch_offsets(FetchTerms("nobody", [("t", [0])]))
+    unknown = broker.offsets.fetch_offsets(OffsetFetchTerms("nobody", [("t", [0])]))
     assert unknown == (NONE, [("t", [FetchedOffset(0)])])
-    assert broker.offsets.fetch_offsets(FetchTerms("nobody", None)) == (NONE, [])
+    assert broker.offsets.fetch_offsets(OffsetFetchTerms("nobody", None)) == (NONE, [])
 
 
 def test_what_was_committed_is_decoded_without_the_lock(broker: GroupBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,14 +68,14 @@ def test_what_was_committed_is_decoded_without_the_lock(broker: GroupBroker, mon
     broker.commit(("t", 1, 7))
     monkeypatch.setattr(offset_service, "committed_offset", decoded)
     assert broker.committed() == {("t", 1): 7}
-    found = broker.offsets.fetch_offsets(FetchTerms(GROUP, [("t", [1])], require_stable=True))
+    found = broker.offsets.fetch_offsets(OffsetFetchTerms(GROUP, [("t", [1])], require_stable=True))
     assert found == (NONE, [("t", [FetchedOffset(1, 7)])])
 
 
 def test_who_does_not_coordinate_says_so() -> None:
     broker = GroupBroker(lead=False)
     assert broker.commit(("t", 0, 1)) == [[ErrorCode.NOT_COORDINATOR]]
-    assert broker.offsets.fetch_offsets(FetchTerms(GROUP, None)).error is ErrorCode.NOT_COORDINATOR
+    assert broker.offsets.fetch_offsets(OffsetFetchTerms(GROUP, None)).error is ErrorCode.NOT_COORDINATOR
     broker.partitions.stop()
     assert broker.commit(("t", 0, 1)) == [[ErrorCode.COORDINATOR_NOT_AVAILABLE]]
 
@@ -230,7 +230,7 @@ def test_an_open_transaction_makes_its_partitions_unstable(broker: GroupBroker) 
     group = broker.table.get(GROUP)
     assert group is not None
     group.offsets.put_transactional(9, [("t", 0, group.offsets.of_topic("t")[0])], 100)
-    stable = FetchTerms(GROUP, [("t", [0, 1])], require_stable=True)
+    stable = OffsetFetchTerms(GROUP, [("t", [0, 1])], require_stable=True)
     unstable = FetchedOffset(0, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert broker.offsets.fetch_offsets(stable).topics == [("t", [unstable, FetchedOffset(1, 1)])]
     assert broker.committed() == {("t", 0): 1, ("t", 1): 1}

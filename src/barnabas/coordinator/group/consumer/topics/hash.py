@@ -1,6 +1,6 @@
 """What the topics of a consumer group look like, in one number: if it changes, the group is assigned anew (KIP-1101).
 
-Used by `GroupTopics` under groups' locks. `TopicHashes` remembers the hash of each topic, in a dict that is changed by
+Used by `ClusterTopics` under groups' locks. `TopicHashes` remembers the hash of each topic in a dict that is changed by
 single steps: two threads that compute the same hash do no harm. The number is Kafka's, bit by bit, for it is stored.
 Kafka: Utils.computeTopicHash and computeGroupHash of 4.1 and later.
 """

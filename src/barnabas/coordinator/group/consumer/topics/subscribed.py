@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from barnabas.coordinator.group.assignors.assignor import SubscriptionType
+from barnabas.coordinator.group.assignors.assignor import GroupSubscriptionType
 from barnabas.coordinator.group.consumer.member import ConsumerGroupMember
 
 
@@ -87,7 +87,7 @@ class SubscribedTopics:
         resolved = self.resolved.get(member.subscribed_topic_regex or "")
         return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics
 
-    def subscription_type(self, members: int) -> SubscriptionType:
+    def subscription_type(self, members: int) -> GroupSubscriptionType:
         """Whether all `members` read the same."""
         if not self.members_by_regex:
             same = all(count == members for count in self.by_name.values()) and not self.by_regex
@@ -95,7 +95,7 @@ class SubscribedTopics:
             # one expression that everybody uses, and no names beside it
             first = next(iter(self.members_by_regex.values()))
             same = first == members and not self.by_name and all(count == 1 for count in self.by_regex.values())
-        return SubscriptionType.HOMOGENEOUS if same else SubscriptionType.HETEROGENEOUS
+        return GroupSubscriptionType.HOMOGENEOUS if same else GroupSubscriptionType.HETEROGENEOUS
 
 
 def _decrement(counts: Counter[str], names: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.coordinator.group.group_offsets import GroupOffsets, NewOffset
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset
 from barnabas.coordinator.group.log.schemas import offset_value
 
 KEYS = st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 1))
@@ -27,7 +27,7 @@ class OffsetsMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.offsets = GroupOffsets()
+        self.offsets = CommittedOffsets()
         self.position = 0
         self.counted: dict[tuple[str, int], tuple[int, bytes]] = {}
         self.waiting: list[Written] = []

@@ -32,7 +32,7 @@ TransactionalOffsets = dict[PartitionKey, "tuple[int, bytes | None]"]
 _NONE: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 
-class GroupOffsets:
+class CommittedOffsets:
     """By topic and partition.
 
     topics: what was loaded; belongs to this object afterwards. transactional: open transactions by producer id, too.

@@ -15,7 +15,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 
 
-class GroupTopics:
+class ClusterTopics:
     """Implements TopicDescriber."""
 
     __slots__ = ("_hashes", "image")

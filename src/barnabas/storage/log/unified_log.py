@@ -34,12 +34,12 @@ from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncat
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.log_validator import LogValidator
 from barnabas.storage.producers.append import answer_again, check_producer, note_append
 from barnabas.storage.producers.entry import ActiveProducer, BatchMetadata, LastRecord
 from barnabas.storage.producers.state_manager import ProducerStateManager
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
+from barnabas.storage.validation.validator import LogValidator
 
 logger = logging.getLogger(__name__)
 

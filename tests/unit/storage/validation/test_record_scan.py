@@ -9,7 +9,7 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import HEADER_SIZE
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_reader import read_records
-from barnabas.storage.record_scan import RecordSummary, scan_records
+from barnabas.storage.validation.record_scan import RecordSummary, scan_records
 
 fields = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)

@@ -13,7 +13,7 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, RecordBatch
 from barnabas.records.record_reader import Record
 from barnabas.storage.log_append_info import InvalidRecords, RecordError
-from barnabas.storage.record_scan import scan_records
+from barnabas.storage.validation.record_scan import scan_records
 
 UNLIMITED_MS: Final = 2**63 - 1
 _MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1

@@ -21,7 +21,7 @@ from barnabas.records.record_reader import Record
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import InvalidRecords
 from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
-from tests.unit.storage.test_log_validator import changed
+from tests.unit.storage.validation.test_validator import changed
 
 HOUR = 3_600_000
 APPEND_TIME_BIT = 8

@@ -41,10 +41,10 @@ from barnabas.records.record_framing import count_records
 from barnabas.records.record_reader import Record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
-from barnabas.storage.batch_rebuild import TargetCompression, rebuild_batch, recompress
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords, RefusedBatch
-from barnabas.storage.record_checks import RecordChecks, append_time_of_client
-from barnabas.storage.record_scan import scan_records
+from barnabas.storage.validation.rebuild import TargetCompression, rebuild_batch, recompress
+from barnabas.storage.validation.record_scan import scan_records
+from barnabas.storage.validation.rules import RecordChecks, append_time_of_client
 
 UNLIMITED_MS: Final = 2**63 - 1
 MANY_RECORDS: Final = 1000

@@ -1,7 +1,7 @@
 """What a server-side assignor is given, and what it gives back (KIP-848).
 
-Implemented by `UniformAssignor` and `ServerRangeAssignor`; called by the consumer group service on any thread, under the
-group's lock. Everything here is immutable and pure. Kafka: org.apache.kafka.coordinator.group.api.assignor
+Implemented by `UniformAssignor` and `ServerRangeAssignor`. The consumer group service calls an assignor on any thread,
+under the group's lock. Everything here is immutable and pure. Kafka: org.apache.kafka.coordinator.group.api.assignor
 (ConsumerGroupPartitionAssignor, GroupSpec, MemberSubscription, SubscribedTopicDescriber).
 """
 

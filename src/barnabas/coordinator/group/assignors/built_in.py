@@ -6,30 +6,33 @@ Kafka: GroupCoordinatorConfig.consumerGroupAssignors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.coordinator.group.assignors.assignor import ConsumerGroupPartitionAssignor
 from barnabas.coordinator.group.assignors.range import ServerRangeAssignor
 from barnabas.coordinator.group.assignors.uniform import UniformAssignor
 
-_BUILT_IN: Final[tuple[ConsumerGroupPartitionAssignor, ...]] = (UniformAssignor(), ServerRangeAssignor())
-_JAVA_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."
-_BY_SETTING: Final = {
-    **{assignor.name: assignor for assignor in _BUILT_IN},
-    **{_JAVA_PACKAGE + type(assignor).__name__: assignor for assignor in _BUILT_IN},
+_UNIFORM: Final = UniformAssignor()
+_RANGE: Final = ServerRangeAssignor()
+_BY_SETTING: Final[Mapping[str, ConsumerGroupPartitionAssignor]] = {
+    "uniform": _UNIFORM,
+    "range": _RANGE,
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": _UNIFORM,
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": _RANGE,
 }
 
 
 def assignors_named(names: Iterable[str]) -> dict[str, ConsumerGroupPartitionAssignor]:
-    """The assignors by name, in the order of the setting: the first is the default. Their Java classes are names too.
+    """Return the assignors by name, in the order of the setting: the first is the default.
 
-    ValueError: there is no such assignor (classes of users' own cannot be loaded).
+    A name is the assignor's own or that of its Java class. Raises ValueError when there is no such assignor: classes
+    of users' own cannot be loaded.
     """
     assignors: dict[str, ConsumerGroupPartitionAssignor] = {}
     for name in names:
         assignor = _BY_SETTING.get(name)
         if assignor is None:
-            raise ValueError(f"{name} is not a known assignor; there are {', '.join(a.name for a in _BUILT_IN)}")
+            raise ValueError(f"{name} is not a known assignor; there are {', '.join(_BY_SETTING)}")
         assignors.setdefault(assignor.name, assignor)
     return assignors

@@ -13,6 +13,7 @@ from barnabas.config.config_key import ConfigKey
 from barnabas.config.kept_settings import KEPT_KEYS
 from barnabas.config.log_config import field_name
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
+from tests.architecture.client_settings import CONSUMER, PRODUCER, client_settings_page, keyword_module
 from tests.architecture.command_line_page import command_line_page
 from tests.architecture.group_states_page import group_states_page
 from tests.architecture.modules_page import modules_page
@@ -143,11 +144,14 @@ def _api_row(handler: Handler) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/client-settings.md": client_settings_page,
     "docs/command-line.md": command_line_page,
     "docs/configuration.md": configuration_page,
     "docs/group-states.md": group_states_page,
     "docs/modules.md": modules_page,
     "docs/protocol-coverage.md": protocol_coverage_page,
+    "src/barnabas/clients/consumer/consumer_settings.py": lambda: keyword_module(CONSUMER),
+    "src/barnabas/clients/producer/producer_settings.py": lambda: keyword_module(PRODUCER),
 }
 """Path in the repository -> what it should say."""
 

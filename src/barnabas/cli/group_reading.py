@@ -13,7 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from barnabas.clients.consumer import Consumer, ConsumerRecord
-    from barnabas.clients.consumer.consumer_config import ConsumerSettings
+    from barnabas.clients.consumer.consumer_settings import ConsumerSettings
     from barnabas.clients.consumer.group.offset_commits import Offsets
     from barnabas.clients.offset_and_metadata import OffsetAndMetadata
     from barnabas.protocol.topic_partition import TopicPartition

@@ -2,8 +2,9 @@
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
 from barnabas.clients.consumer.consumer import Consumer
-from barnabas.clients.consumer.consumer_config import ConsumerConfig, ConsumerSettings
+from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch.raw_fetcher import FetchedRecords, RawFetcher
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener

@@ -23,10 +23,10 @@ from typing import Self, Unpack
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import PartitionInfo
-from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.consumer.assignors.built_in import make_assignors
-from barnabas.clients.consumer.consumer_config import ConsumerConfig, ConsumerSettings
+from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch.fetcher import Fetcher
 from barnabas.clients.consumer.fetch.position_resetter import PositionResetter
 from barnabas.clients.consumer.group.coordinator import ConsumerCoordinator
@@ -45,7 +45,6 @@ from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.network_client import NetworkClientConfig
 from barnabas.runtime.clock import Clock
 
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
@@ -419,20 +418,13 @@ class Consumer:
 def _make_client(
     bootstrap_servers: str | Sequence[str], config: ConsumerConfig, clock: Clock | None, random: Random | None
 ) -> BlockingClient:
-    network_config = NetworkClientConfig(
-        client_id=config.client_id or "barnabas-consumer",
-        max_in_flight=100,
-        request_timeout_ms=config.request_timeout_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+    return BlockingClient(
+        bootstrap_servers,
+        config.network_config("barnabas-consumer"),
+        config.metadata_config(allow_auto_topic_creation=config.allow_auto_create_topics),
+        clock=clock,
+        random=random,
     )
-    metadata_config = MetadataConfig(
-        max_age_ms=config.metadata_max_age_ms,
-        refresh_backoff_ms=config.retry_backoff_ms,
-        refresh_backoff_max_ms=config.retry_backoff_max_ms,
-        allow_auto_topic_creation=config.allow_auto_create_topics,
-    )
-    return BlockingClient(bootstrap_servers, network_config, metadata_config, clock=clock, random=random)
 
 
 def _checked(offsets: Offsets) -> Offsets:

@@ -21,13 +21,14 @@ from typing import Self, Unpack
 
 from barnabas.clients.bootstrap import bootstrap_nodes
 from barnabas.clients.cluster import Cluster, PartitionInfo
-from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
+from barnabas.clients.cluster_metadata import ClusterMetadata
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.murmur2 import partition_for_key
 from barnabas.clients.producer.producer_batch import Headers, ProducerBatch
-from barnabas.clients.producer.producer_config import ProducerConfig, ProducerSettings
+from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.sender import Sender
@@ -37,7 +38,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import HEADER_SIZE, Buffer
 from barnabas.records.record_batch_builder import estimate_size
 from barnabas.rpc.client_selector import ClientSelector
-from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.network_client import NetworkClient
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
 from barnabas.transport.selector import Selector
 
@@ -77,11 +78,8 @@ class Producer:
         """When to tell the metadata again that a topic is in use; a lost update by another thread does no harm."""
         self._process_id = os.getpid()
         self._closed = False
-        metadata_config = MetadataConfig(
-            max_age_ms=config.metadata_max_age_ms,
-            topic_idle_ms=config.metadata_max_idle_ms,
-            refresh_backoff_ms=config.retry_backoff_ms,
-            refresh_backoff_max_ms=config.retry_backoff_max_ms,
+        metadata_config = config.metadata_config(
+            topic_idle_ms=config.metadata_max_idle_ms, allow_auto_topic_creation=True
         )
         self._metadata = ClusterMetadata(bootstrap_nodes(bootstrap_servers), metadata_config, random)
         sequences = SequenceNumbers() if config.enable_idempotence else None
@@ -102,13 +100,7 @@ class Producer:
             request_timeout_ms=config.request_timeout_ms,
             reconnect_backoff_ms=config.reconnect_backoff_ms,
         )
-        client_config = NetworkClientConfig(
-            client_id=self.client_id,
-            max_in_flight=config.max_in_flight_requests_per_connection,
-            request_timeout_ms=config.request_timeout_ms,
-            reconnect_backoff_ms=config.reconnect_backoff_ms,
-            reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-        )
+        client_config = config.network_config(self.client_id, config.max_in_flight_requests_per_connection)
         return NetworkClient(make_selector(self._clock), updater, client_config, self._clock, random)
 
     # -- sending -----------------------------------------------------------------------------------------------------

@@ -1,82 +1,54 @@
-"""Settings of the producer: Kafka's names with underscores, Kafka's defaults. Immutable."""
+"""The producer's settings: Kafka's names with underscores, Kafka's defaults. Immutable.
+
+Made by users and by `Producer`, on any thread. Kafka: ProducerConfig.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Literal
 
+from barnabas.clients.client_config import ClientConfig
+from barnabas.clients.settings import setting
 from barnabas.records.compression import Codec
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
-
-
-class ProducerSettings(TypedDict, total=False):
-    """What `Producer(...)` takes by name; see ProducerConfig."""
-
-    client_id: str
-    acks: int | Literal["all"]
-    linger_ms: int
-    batch_size: int
-    buffer_memory: int
-    max_block_ms: int
-    max_request_size: int
-    compression_type: str
-    compression_level: int | None
-    retries: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-    delivery_timeout_ms: int
-    request_timeout_ms: int
-    max_in_flight_requests_per_connection: int
-    enable_idempotence: bool
-    metadata_max_age_ms: int
-    metadata_max_idle_ms: int
-    reconnect_backoff_ms: int
-    reconnect_backoff_max_ms: int
-    partitioner_ignore_keys: bool
+_MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProducerConfig:
+class ProducerConfig(ClientConfig):
     """Sizes are bytes, times milliseconds. Raises ValueError, with Kafka's text, for settings that cannot go together.
 
-    `acks`: "all" (or -1), 1 or 0. `enable_idempotence` is off unless asked for. `delivery_timeout_ms` covers everything
-    from `send` to the answer, retries included, and must be at least `request_timeout_ms + linger_ms`.
+    `delivery_timeout_ms` covers everything from `send` to the answer, retries included, and must be at least
+    `request_timeout_ms + linger_ms`.
     """
 
-    client_id: str = ""
-    acks: int | Literal["all"] = "all"
-    linger_ms: int = 0
-    batch_size: int = 16_384
-    buffer_memory: int = 33_554_432
-    max_block_ms: int = 60_000
-    max_request_size: int = 1_048_576
-    compression_type: str = "none"
-    compression_level: int | None = None
-    retries: int = 2**31 - 1
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-    delivery_timeout_ms: int = 120_000
-    request_timeout_ms: int = 30_000
-    max_in_flight_requests_per_connection: int = 5
-    enable_idempotence: bool = False
-    metadata_max_age_ms: int = 300_000
-    metadata_max_idle_ms: int = 300_000
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1_000
-    partitioner_ignore_keys: bool = False
+    acks: int | Literal["all"] = setting("all", "Which replicas must have a record: all (or -1), 1 (the leader) or 0.")
+    linger_ms: int = setting(0, "How long a batch waits for more records.", minimum=0)
+    batch_size: int = setting(16_384, "How large a batch grows. 0 sends each record in a batch of its own.", minimum=0)
+    buffer_memory: int = setting(33_554_432, "How much memory the records that wait may take.", minimum=1)
+    max_block_ms: int = setting(60_000, "How long `send` waits for metadata and memory.", minimum=0)
+    max_request_size: int = setting(1_048_576, "How large a request, and thus a record, may be.", minimum=1)
+    compression_type: str = setting("none", "The codec of batches: none, gzip, snappy, lz4 or zstd.")
+    compression_level: int | None = setting(None, "The codec's level. None is the codec's own default.")
+    retries: int = setting(2**31 - 1, "How often a batch is sent again.", minimum=0)
+    delivery_timeout_ms: int = setting(120_000, "How long a record may take, from `send` to the answer.", minimum=0)
+    max_in_flight_requests_per_connection: int = setting(
+        5, "How many requests may be unanswered on one connection.", minimum=1
+    )
+    enable_idempotence: bool = setting(
+        False, "Whether brokers drop batches that were sent twice (off here, on in Kafka)."
+    )
+    metadata_max_idle_ms: int = setting(300_000, "How long the client remembers a topic that is not used.", minimum=0)
+    partitioner_ignore_keys: bool = setting(False, "Whether records with a key go to any partition.")
 
     def __post_init__(self) -> None:
-        """Check what no type can say."""
+        """Check the values, alone and together. Raises ValueError."""
+        super().__post_init__()
         if str(self.acks) not in _ACKS:
             raise ValueError(f"acks must be 'all', 0 or 1, not {self.acks!r}")
         Codec.from_name(self.compression_type)
-        for name in ("batch_size", "linger_ms", "max_block_ms", "retries", "retry_backoff_ms", "request_timeout_ms"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative")
-        for name in ("buffer_memory", "max_request_size", "max_in_flight_requests_per_connection"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
         if self.delivery_timeout_ms < self.request_timeout_ms + self.linger_ms:
             raise ValueError("delivery_timeout_ms should be equal to or larger than linger_ms + request_timeout_ms")
         if self.enable_idempotence:
@@ -84,14 +56,14 @@ class ProducerConfig:
                 raise ValueError("Must set acks to all in order to use the idempotent producer.")
             if self.retries == 0:
                 raise ValueError("Must set retries to non-zero when using the idempotent producer.")
-            if self.max_in_flight_requests_per_connection > 5:
+            if self.max_in_flight_requests_per_connection > _MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
                 raise ValueError(
                     "Must set max_in_flight_requests_per_connection to at most 5 to use the idempotent producer."
                 )
 
     @property
     def acks_number(self) -> int:
-        """-1, 0 or 1."""
+        """`acks` as requests have it: -1, 0 or 1."""
         return _ACKS[str(self.acks)]
 
     @property

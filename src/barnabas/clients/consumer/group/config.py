@@ -1,22 +1,41 @@
-"""What a consumer's group machinery reads of the settings. Immutable."""
+"""The settings of a consumer's part in its group. Immutable.
+
+Read by the modules beside it, on both of the consumer's threads. Kafka: GroupRebalanceConfig.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.clients.client_config import ClientConfig
+from barnabas.clients.settings import setting
+
 
 @dataclass(frozen=True, kw_only=True)
-class GroupConfig:
-    """Kafka's settings of the same names, in milliseconds; `max_poll_interval_ms` is also the rebalance timeout."""
+class GroupSettings(ClientConfig):
+    """The settings that a ConsumerConfig and a GroupConfig have in common."""
 
-    group_id: str
-    group_instance_id: str | None = None
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    enable_auto_commit: bool = True
-    auto_commit_interval_ms: int = 5_000
-    client_rack: str = ""
-    request_timeout_ms: int = 30_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
+    client_rack: str = setting("", "Where the consumer runs, for assignors that look at racks.")
+    group_instance_id: str | None = setting(None, "The id of a static member, which keeps its place when restarted.")
+    session_timeout_ms: int = setting(45_000, "How long the coordinator waits for a member's heartbeat.", minimum=1)
+    heartbeat_interval_ms: int = setting(3_000, "How often a member sends heartbeats.", minimum=1)
+    max_poll_interval_ms: int = setting(
+        300_000, "How long a member may go without `poll`, and a rebalance may take.", minimum=1
+    )
+    auto_commit_interval_ms: int = setting(5_000, "How often positions are committed by themselves.", minimum=1)
+
+    def __post_init__(self) -> None:
+        """Check the values, alone and together. Raises ValueError."""
+        super().__post_init__()
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ValueError("heartbeat_interval_ms must be set lower than the session timeout")
+        if self.group_instance_id == "":
+            raise ValueError("group_instance_id must not be empty")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupConfig(GroupSettings):
+    """The settings of a consumer that has a group."""
+
+    group_id: str = setting("", "The group's name.")
+    enable_auto_commit: bool = setting(True, "Whether positions are committed by themselves.")

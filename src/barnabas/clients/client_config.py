@@ -1,0 +1,53 @@
+"""The settings that every client has: Kafka's names with underscores, Kafka's defaults. Immutable.
+
+Made by users and by the clients, on any thread. Kafka: CommonClientConfigs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.clients.cluster_metadata import MetadataConfig
+from barnabas.clients.settings import check_bounds, setting
+from barnabas.rpc.network_client import NetworkClientConfig
+
+_MAX_IN_FLIGHT = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConfig:
+    """Times are milliseconds. Raises ValueError for a value out of bounds."""
+
+    client_id: str = setting("", "The client's name in the broker's logs, metrics and quotas.")
+    request_timeout_ms: int = setting(30_000, "How long a broker may take to answer one request.", minimum=0)
+    metadata_max_age_ms: int = setting(300_000, "How old the client's view of the cluster may grow.", minimum=0)
+    retry_backoff_ms: int = setting(100, "How long to wait before the first retry of a failed request.", minimum=0)
+    retry_backoff_max_ms: int = setting(1_000, "The longest wait before a retry; it doubles up to here.", minimum=0)
+    reconnect_backoff_ms: int = setting(50, "How long to wait before connecting again to the same broker.", minimum=0)
+    reconnect_backoff_max_ms: int = setting(1_000, "The longest wait before connecting; it doubles to here.", minimum=0)
+
+    def __post_init__(self) -> None:
+        """Check the values. Raises ValueError."""
+        check_bounds(self)
+
+    def network_config(self, default_client_id: str = "", max_in_flight: int = _MAX_IN_FLIGHT) -> NetworkClientConfig:
+        """Return the settings of the connections."""
+        return NetworkClientConfig(
+            client_id=self.client_id or default_client_id,
+            max_in_flight=max_in_flight,
+            request_timeout_ms=self.request_timeout_ms,
+            reconnect_backoff_ms=self.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=self.reconnect_backoff_max_ms,
+        )
+
+    def metadata_config(
+        self, *, topic_idle_ms: int | None = None, allow_auto_topic_creation: bool = False
+    ) -> MetadataConfig:
+        """Return the settings of the client's view of the cluster."""
+        return MetadataConfig(
+            max_age_ms=self.metadata_max_age_ms,
+            topic_idle_ms=topic_idle_ms,
+            refresh_backoff_ms=self.retry_backoff_ms,
+            refresh_backoff_max_ms=self.retry_backoff_max_ms,
+            allow_auto_topic_creation=allow_auto_topic_creation,
+        )

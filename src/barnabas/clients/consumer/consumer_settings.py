@@ -1,0 +1,40 @@
+"""The keyword arguments of `Consumer`, made from ConsumerConfig by `make docs`: change that one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
+
+
+class ConsumerSettings(TypedDict, total=False):
+    """The settings that `Consumer(...)` takes by name; ConsumerConfig has their meaning and defaults."""
+
+    client_id: str
+    request_timeout_ms: int
+    metadata_max_age_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    client_rack: str
+    group_instance_id: str | None
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    auto_commit_interval_ms: int
+    group_id: str | None
+    partition_assignment_strategy: Sequence[str | PartitionAssignor]
+    enable_auto_commit: bool | None
+    auto_offset_reset: str
+    isolation_level: str
+    exclude_internal_topics: bool
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    max_partition_fetch_bytes: int
+    max_poll_records: int
+    check_crcs: bool
+    default_api_timeout_ms: int
+    allow_auto_create_topics: bool

@@ -1,0 +1,31 @@
+"""The keyword arguments of `Producer`, made from ProducerConfig by `make docs`: change that one."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class ProducerSettings(TypedDict, total=False):
+    """The settings that `Producer(...)` takes by name; ProducerConfig has their meaning and defaults."""
+
+    client_id: str
+    request_timeout_ms: int
+    metadata_max_age_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    acks: int | Literal["all"]
+    linger_ms: int
+    batch_size: int
+    buffer_memory: int
+    max_block_ms: int
+    max_request_size: int
+    compression_type: str
+    compression_level: int | None
+    retries: int
+    delivery_timeout_ms: int
+    max_in_flight_requests_per_connection: int
+    enable_idempotence: bool
+    metadata_max_idle_ms: int
+    partitioner_ignore_keys: bool

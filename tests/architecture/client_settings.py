@@ -1,0 +1,77 @@
+"""What is made from the clients' config classes: the types of their keyword arguments, and docs/client-settings.md."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.clients.client_config import ClientConfig
+from barnabas.clients.consumer.consumer_config import ConsumerConfig
+from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.settings import Setting, settings_of
+
+
+class KeywordModule(NamedTuple):
+    """A module with a TypedDict of settings: what it imports, and the config class that it mirrors."""
+
+    config_class: type[ClientConfig]
+    client: str
+    imports: str
+
+
+PRODUCER = KeywordModule(ProducerConfig, "Producer", "from typing import Literal, TypedDict\n")
+CONSUMER = KeywordModule(
+    ConsumerConfig,
+    "Consumer",
+    "from collections.abc import Sequence\nfrom typing import TypedDict\n\n"
+    "from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor\n",
+)
+
+
+def keyword_module(module: KeywordModule) -> str:
+    """The source of the module that types the keyword arguments of a client. Python has no way to compute it."""
+    name = module.config_class.__name__
+    lines = [
+        f'"""The keyword arguments of `{module.client}`, made from {name} by `make docs`: change that one."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        module.imports,
+        "",
+        f"class {module.client}Settings(TypedDict, total=False):",
+        f'    """The settings that `{module.client}(...)` takes by name; {name} has their meaning and defaults."""',
+        "",
+        *(f"    {each.name}: {each.type}" for each in settings_of(module.config_class)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def client_settings_page() -> str:
+    """docs/client-settings.md."""
+    common = {each.name for each in settings_of(ClientConfig)}
+    lines = [
+        "# Settings of the clients",
+        "",
+        "Made from `barnabas.clients.client_config`, `.producer.producer_config` and `.consumer.consumer_config` by",
+        "`make docs`. `Producer` and `Consumer` take these as keyword arguments; Kafka's name of a setting is the same",
+        "with dots. Sizes are bytes, times (`_ms`) milliseconds.",
+        "",
+        "```python",
+        'producer = Producer("localhost:9092", linger_ms=5, compression_type="zstd")',
+        'consumer = Consumer("localhost:9092", group_id="reports", auto_offset_reset="earliest")',
+        "```",
+    ]
+    for title, settings in (
+        ("Both", list(settings_of(ClientConfig))),
+        ("Producer", [each for each in settings_of(ProducerConfig) if each.name not in common]),
+        ("Consumer", [each for each in settings_of(ConsumerConfig) if each.name not in common]),
+    ):
+        lines += ["", f"## {title}", "", "| name | type | default | at least | what it does |", "|---|---|---|---|---|"]
+        lines += map(_row, settings)
+    return "\n".join(lines) + "\n"
+
+
+def _row(each: Setting) -> str:
+    type_name = each.type.replace("|", "\\|")
+    minimum = "" if each.bound.minimum is None else str(each.bound.minimum)
+    default = "`none given`" if each.default is None else f"`{each.default!r}`"
+    return f"| `{each.name}` | `{type_name}` | {default} | {minimum} | {each.bound.documentation} |"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, INTERNAL
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, INTERNAL, find_key
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_key import ConfigKey, ConfigType
 from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, is_dynamic, synonyms_of
-from barnabas.config.kafka_config import find_key
 from barnabas.config.log_config import topic_values
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.protocol.config_codes import ConfigSource

@@ -54,7 +54,7 @@ from barnabas.config.listeners import (
 )
 from barnabas.config.log_config import LogConfig
 from barnabas.controller.controller import Controller
-from barnabas.controller.controller_config import ControllerConfig
+from barnabas.controller.controller_config import ControllerConfig, ElectionConfig
 from barnabas.controller.controller_metrics import register_controller_metrics
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.broker_registration import NOT_REGISTERED, BrokerRegistration
@@ -210,7 +210,7 @@ class BrokerServer:
             self._files,
             self._scheduler,
             self._clock,
-            LogManagerConfig.from_kafka_config(config, open_files),
+            LogManagerConfig.from_kafka_config(config, open_files=open_files),
             LogConfig.of(config),
             topic_config=lambda topic: topic_configs.log_config(topic),  # noqa: PLW0108 - it exists further down
             on_log_dir_failure=self._log_dir_failures.notify,
@@ -247,7 +247,7 @@ class BrokerServer:
         alter_partitions = ZkAlterPartitionManager(self._zk_client, self._scheduler, self._clock)
         alter_partitions.start()
         self._replicas = ReplicaManager(
-            ReplicaConfig.from_kafka_config(self._dynamic.current, self._broker_id),
+            ReplicaConfig.from_kafka_config(self._dynamic.current, broker_id=self._broker_id),
             self._log_manager,
             self._scheduler,
             self._timer,
@@ -312,10 +312,14 @@ class BrokerServer:
         parser = RequestParser(registry, request_log)
         apis = Apis(self._actions, self._clock.nanoseconds)
         self._startup_gate = StartupGate(parser, registry, apis.handle_moved)
-        network = NetworkConfig.from_kafka_config(config, inter_broker_listener_name_of(config))
+        network = NetworkConfig.from_kafka_config(
+            config,
+            broker_id=self._broker_id,  # it may have been generated, and names the threads
+            inter_broker_listener=inter_broker_listener_name_of(config),
+        )
         requests = RequestMetrics(request_log)
         self._sockets = SocketServer(
-            replace(network, broker_id=self._broker_id),  # it may have been generated, and names the threads
+            network,
             listeners_of(config),
             parser.parse,
             apis.handle,
@@ -342,9 +346,12 @@ class BrokerServer:
         self._ready = threading.Event()
         self._controller = Controller(
             ControllerConfig.from_kafka_config(
-                lambda: self._dynamic.current,
+                self._dynamic.current,
                 broker_id=self._broker_id,
                 inter_broker_listener_name=inter_broker_listener_name_of(self._dynamic.current),
+                unclean_leader_election_enable=lambda: (
+                    ElectionConfig.from_kafka_config(self._dynamic.current).unclean_leader_election_enable
+                ),
             ),
             self._zk_client,
             lambda: self._registration.register(),  # noqa: PLW0108 - it exists once the sockets are bound

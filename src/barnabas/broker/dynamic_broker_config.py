@@ -12,10 +12,11 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 
+from barnabas.config.broker_config_keys import find_key
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError, RequirementFailed, StepTooLarge
 from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, usable_settings
-from barnabas.config.kafka_config import KafkaConfig, find_key
+from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.config.reconfigurable import Reconfigurable
 from barnabas.metadata.config_repository import ALL_BROKERS
@@ -91,7 +92,8 @@ class DynamicBrokerConfig:
                 if not self._parts:
                     # At start there are none yet, and what cannot be made of these settings would end it: a host
                     # name that nobody knows any more.
-                    NetworkConfig.from_kafka_config(settings.current, inter_broker_listener_name_of(settings.current))
+                    inter_broker = inter_broker_listener_name_of(settings.current)
+                    NetworkConfig.from_kafka_config(settings.current, inter_broker_listener=inter_broker)
             except ConfigError as error:
                 whose = f"Per-broker configs of {entity}" if per_broker else "Cluster default configs"
                 logger.error("%s could not be applied: %s: %s", whose, sorted(stored), error.message)  # noqa: TRY400

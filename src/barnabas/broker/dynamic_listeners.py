@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from barnabas.config.broker_config_keys import LISTENER_PREFIX
 from barnabas.config.config_error import ConfigError
 from barnabas.config.dynamic_settings import LISTENER_SETTINGS_FOR_ALL
-from barnabas.config.kafka_config import LISTENER_PREFIX, KafkaConfig
+from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import (
     EndPoint,
     advertised_listeners_of,

@@ -6,8 +6,6 @@ kafka.network.SocketServer, DataPlaneAcceptor and ListenerConnectionQuota.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from barnabas.broker.dynamic_threads import check_thread_count
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
@@ -49,10 +47,10 @@ class DynamicNetwork:
         self._sockets.reconfigure(self._network_config(current))
 
     def _network_config(self, config: KafkaConfig) -> NetworkConfig:
-        network = NetworkConfig.from_kafka_config(config, inter_broker_listener_name_of(config))
-        return replace(network, broker_id=self._broker_id)
+        return NetworkConfig.from_kafka_config(
+            config, broker_id=self._broker_id, inter_broker_listener=inter_broker_listener_name_of(config)
+        )
 
 
 def _integer(config: KafkaConfig, listener_name: str, setting: str) -> int:
-    value = config.for_listener(listener_name, setting)
-    return value if isinstance(value, int) else 0
+    return config.of_listener(listener_name).integer(setting)

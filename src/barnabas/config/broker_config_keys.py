@@ -84,3 +84,15 @@ RENAMED = {
 
 PREFIXES_OF_PLUGINS = ("rsm.config.", "rlmm.config.")
 """Settings handed to plug-ins: any name behind these is accepted."""
+
+LISTENER_PREFIX = "listener.name."
+"""Before the settings that one listener has of its own: listener.name.<listener>.<setting>."""
+
+
+def find_key(name: str) -> ConfigKey | None:
+    """Return the setting of this name, also behind a listener's prefix and, after that, a SASL mechanism's."""
+    key = BROKER_CONFIG_KEYS.get(name)
+    if key is None and name.startswith(LISTENER_PREFIX):
+        _, _, setting = name.removeprefix(LISTENER_PREFIX).partition(".")
+        key = BROKER_CONFIG_KEYS.get(setting) or BROKER_CONFIG_KEYS.get(setting.partition(".")[2])
+    return key

@@ -37,7 +37,7 @@ class BrokerSettings:
             lay_over(merged, of_cluster)
             lay_over(merged, of_broker)
             in_files = {name: value for name, value in merged.items() if name not in DYNAMIC_ONLY_KEYS}
-            current = KafkaConfig.parse(in_files, static.source)
+            current = KafkaConfig.parse(in_files, static.source, tolerated=static.unknown)
         return cls(static, of_cluster, of_broker, current)
 
     def with_cluster(self, settings: Mapping[str, str]) -> BrokerSettings:

@@ -5,13 +5,9 @@ Called by `KafkaConfig.parse`. Kafka: KafkaConfig.validateValues; the messages a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from barnabas.config.config_error import ConfigError, RequirementFailed
+from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import advertised_listeners_of, inter_broker_listener_name_of, listeners_of
-
-if TYPE_CHECKING:
-    from barnabas.config.kafka_config import KafkaConfig
 
 _KRAFT_ONLY = (
     "process.roles",
@@ -22,7 +18,7 @@ _KRAFT_ONLY = (
 _BYTES_PER_CLEANER_THREAD = 1 << 20
 
 
-def check_settings(config: KafkaConfig) -> None:
+def check_settings(config: ConfigValues) -> None:
     """ConfigError for the first rule that `config` breaks."""
     _check_metadata_store(config)
     _check_identity(config)
@@ -38,7 +34,7 @@ def _require(condition: bool, name: str, message: str) -> None:
         raise RequirementFailed(message, name)
 
 
-def _check_metadata_store(config: KafkaConfig) -> None:
+def _check_metadata_store(config: ConfigValues) -> None:
     """Metadata live in the embedded store; files made for ZooKeeper or KRaft must not seem to be obeyed."""
     if config.string("metadata.store") == "zookeeper":
         raise ConfigError(
@@ -63,7 +59,7 @@ def _check_metadata_store(config: KafkaConfig) -> None:
             )
 
 
-def _check_identity(config: KafkaConfig) -> None:
+def _check_identity(config: ConfigValues) -> None:
     broker_id = config.integer("broker.id")
     if config.is_set("node.id"):
         _require(
@@ -81,7 +77,7 @@ def _check_identity(config: KafkaConfig) -> None:
         _require(broker_id >= 0, "broker.id", "broker.id must be greater than or equal to 0")
 
 
-def _check_listeners(config: KafkaConfig) -> None:
+def _check_listeners(config: ConfigValues) -> None:
     for end_point in listeners_of(config):
         _require(
             end_point.security_protocol == "PLAINTEXT",
@@ -107,7 +103,7 @@ def _check_listeners(config: KafkaConfig) -> None:
         )
 
 
-def _check_logs(config: KafkaConfig) -> None:
+def _check_logs(config: ConfigValues) -> None:
     _require(bool(config.log_dirs), "log.dirs", "At least one log directory must be defined via log.dirs or log.dir.")
     for name, least in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
         value = config.optional_integer(name)
@@ -124,7 +120,7 @@ def _check_logs(config: KafkaConfig) -> None:
         )
 
 
-def _check_replication(config: KafkaConfig) -> None:
+def _check_replication(config: ConfigValues) -> None:
     wait_ms = config.integer("replica.fetch.wait.max.ms")
     _require(
         wait_ms <= config.integer("replica.socket.timeout.ms"),
@@ -146,7 +142,7 @@ def _check_replication(config: KafkaConfig) -> None:
     )
 
 
-def _check_limits(config: KafkaConfig) -> None:
+def _check_limits(config: ConfigValues) -> None:
     queued_bytes = config.integer("queued.max.request.bytes")
     _require(
         queued_bytes <= 0 or queued_bytes >= config.integer("socket.request.max.bytes"),
@@ -161,7 +157,7 @@ def _check_limits(config: KafkaConfig) -> None:
         )
 
 
-def _check_consumer_groups(config: KafkaConfig) -> None:
+def _check_consumer_groups(config: ConfigValues) -> None:
     """What members of KIP-848's groups are told lies within what they may be told. Kafka: GroupCoordinatorConfig."""
     for what in ("heartbeat.interval.ms", "session.timeout.ms"):
         least, most, told = (f"group.consumer.{kind}{what}" for kind in ("min.", "max.", ""))

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from barnabas.config.config_error import ConfigError
-
-if TYPE_CHECKING:
-    from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.config_values import ConfigValues
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -76,7 +73,7 @@ def parse_listeners(text: str, protocol_map: Mapping[str, str], name: str = "lis
     return end_points
 
 
-def listeners_of(config: KafkaConfig) -> list[EndPoint]:
+def listeners_of(config: ConfigValues) -> list[EndPoint]:
     """Where to listen, in the order of the file. Only port 0, or an IPv4 and an IPv6 address, may share a port."""
     text = config.string("listeners")
     end_points = parse_listeners(text, protocol_map_of(config))
@@ -97,7 +94,7 @@ def listeners_of(config: KafkaConfig) -> list[EndPoint]:
     return end_points
 
 
-def advertised_listeners_of(config: KafkaConfig) -> list[EndPoint]:
+def advertised_listeners_of(config: ConfigValues) -> list[EndPoint]:
     """What clients are told: advertised.listeners, or listeners. An empty host or port 0 is filled in once bound."""
     text = config.optional_string("advertised.listeners")
     if not text:
@@ -120,12 +117,12 @@ def advertised_listeners_of(config: KafkaConfig) -> list[EndPoint]:
     return advertised
 
 
-def protocol_map_of(config: KafkaConfig) -> dict[str, str]:
+def protocol_map_of(config: ConfigValues) -> dict[str, str]:
     """Listener name -> security protocol."""
     return parse_protocol_map(config.string("listener.security.protocol.map"))
 
 
-def inter_broker_listener_name_of(config: KafkaConfig) -> str:
+def inter_broker_listener_name_of(config: ConfigValues) -> str:
     """The listener brokers use among themselves: by name, or by security.inter.broker.protocol."""
     name = config.optional_string("inter.broker.listener.name")
     if name is None:
@@ -147,7 +144,7 @@ def inter_broker_listener_name_of(config: KafkaConfig) -> str:
     return result
 
 
-def early_start_listeners_of(config: KafkaConfig) -> frozenset[str]:
+def early_start_listeners_of(config: ConfigValues) -> frozenset[str]:
     """early.start.listeners: those that start before the authorizer is ready; none if it is not set."""
     names = frozenset(name.upper() for name in _entries(config.optional_string("early.start.listeners") or ""))
     listening = {end_point.listener_name for end_point in listeners_of(config)}

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.setting import Settings, setting
 
 
 def never() -> bool:
@@ -19,33 +17,24 @@ def never() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerConfig:
-    """Named after Kafka's settings; `inter_broker_listener_name` is where brokers find each other's leaders."""
+class ElectionConfig(Settings):
+    """The settings of an election, read anew for each: they may change while the broker runs."""
+
+    unclean_leader_election_enable: bool = setting("unclean.leader.election.enable")
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig(Settings):
+    """Named after Kafka's settings, apart from what the caller gives.
+
+    broker_id: may have been generated. inter_broker_listener_name: where brokers find each other's leaders; may follow
+    from the security protocol. unclean_leader_election_enable: as set when it is called.
+    """
 
     broker_id: int
     inter_broker_listener_name: str
-    delete_topic_enable: bool = True
+    delete_topic_enable: bool = setting("delete.topic.enable")
     unclean_leader_election_enable: Callable[[], bool] = never
-    """As set now; the others don't change while the broker runs."""
-    auto_leader_rebalance_enable: bool = True
-    leader_imbalance_per_broker_percentage: int = 10
-    leader_imbalance_check_interval_seconds: int = 300
-
-    @classmethod
-    def from_kafka_config(
-        cls, current: Callable[[], KafkaConfig], *, broker_id: int, inter_broker_listener_name: str
-    ) -> ControllerConfig:
-        """`broker_id` may have been generated, the listener's name may follow from the security protocol.
-
-        current: the broker's settings as in force when it is called.
-        """
-        config = current()
-        return cls(
-            broker_id,
-            inter_broker_listener_name,
-            delete_topic_enable=config.boolean("delete.topic.enable"),
-            unclean_leader_election_enable=lambda: current().boolean("unclean.leader.election.enable"),
-            auto_leader_rebalance_enable=config.boolean("auto.leader.rebalance.enable"),
-            leader_imbalance_per_broker_percentage=config.integer("leader.imbalance.per.broker.percentage"),
-            leader_imbalance_check_interval_seconds=config.integer("leader.imbalance.check.interval.seconds"),
-        )
+    auto_leader_rebalance_enable: bool = setting("auto.leader.rebalance.enable")
+    leader_imbalance_per_broker_percentage: int = setting("leader.imbalance.per.broker.percentage")
+    leader_imbalance_check_interval_seconds: int = setting("leader.imbalance.check.interval.seconds")

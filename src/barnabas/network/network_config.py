@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Self
 
+from barnabas.config.broker_config_keys import LISTENER_PREFIX
 from barnabas.config.config_error import ConfigError
-from barnabas.config.kafka_config import LISTENER_PREFIX
+from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import early_start_listeners_of
+from barnabas.config.setting import Settings, computed, setting
 from barnabas.network.ip_address import addresses_of
-
-if TYPE_CHECKING:
-    from barnabas.config.kafka_config import KafkaConfig
 
 LARGE_LISTEN_BACKLOG = 1024
 """Kafka's default of 50 drops the SYNs of clients that connect together, and they retry after a second: 500
@@ -33,73 +32,100 @@ SYSTEM_BUFFER = -1
 UNLIMITED = 2_147_483_647
 
 
+def _buffer_bytes(name: str) -> Callable[[ConfigValues], int]:
+    return lambda config: config.integer(name) if config.is_set(name) else SYSTEM_BUFFER
+
+
+def _listen_backlog(config: ConfigValues) -> int:
+    backlog = config.integer("socket.listen.backlog.size")
+    return backlog if config.is_set("socket.listen.backlog.size") else max(backlog, LARGE_LISTEN_BACKLOG)
+
+
+def _addresses(text: str | None) -> dict[str, int]:
+    """Return the count of each address that `host:count,host:count` names. A name stands for all its addresses.
+
+    Raises ConfigError: an entry has another form, or its host is not known.
+    """
+    name = "max.connections.per.ip.overrides"
+    result: dict[str, int] = {}
+    for entry in (text or "").split(","):
+        if not entry.strip():
+            continue
+        host, _, count = entry.strip().rpartition(":")  # an IPv6 address has colons of its own
+        if not host or not count.isdigit():
+            raise ConfigError(f"{name}: {entry!r} is not of the form host:count", name)
+        try:
+            addresses = addresses_of(host.strip("[]"))
+        except OSError as error:
+            raise ConfigError(f"{name}: the host {host} is not known: {error}", name) from error
+        result.update(dict.fromkeys(addresses, int(count)))
+    return result
+
+
+def _listener_name(name: str | None) -> str | None:
+    return name and name.upper()
+
+
 @dataclass(frozen=True, slots=True)
-class ListenerConfig:
+class ListenerConfig(Settings):
     """The settings a listener may have of its own, as listener.name.<listener>.<setting>.
 
     Kafka looks for the first three there, and for those of security; the others are ours.
     """
 
-    network_threads: int = 1
-    max_connections: int = UNLIMITED
-    max_connection_creation_rate: int = UNLIMITED
-    send_buffer_bytes: int = SYSTEM_BUFFER
-    receive_buffer_bytes: int = SYSTEM_BUFFER
-    request_max_bytes: int = 104_857_600
-    listen_backlog: int = LARGE_LISTEN_BACKLOG
-    max_idle_ms: int = 600_000
-
-    @classmethod
-    def of(cls, config: KafkaConfig, listener_name: str) -> ListenerConfig:
-        """The settings of one listener: its own, else those of all."""
-
-        def integer(name: str) -> int:
-            value = config.for_listener(listener_name, name)
-            return value if isinstance(value, int) else config.integer(name)
-
-        def is_set(name: str) -> bool:
-            return config.is_set(name) or config.is_set(f"{LISTENER_PREFIX}{listener_name.lower()}.{name}")
-
-        backlog = integer("socket.listen.backlog.size")
-        return cls(
-            network_threads=integer("num.network.threads"),
-            max_connections=integer("max.connections"),
-            max_connection_creation_rate=integer("max.connection.creation.rate"),
-            send_buffer_bytes=_buffer_bytes("socket.send.buffer.bytes", integer, is_set),
-            receive_buffer_bytes=_buffer_bytes("socket.receive.buffer.bytes", integer, is_set),
-            request_max_bytes=integer("socket.request.max.bytes"),
-            listen_backlog=backlog if is_set("socket.listen.backlog.size") else max(backlog, LARGE_LISTEN_BACKLOG),
-            max_idle_ms=integer("connections.max.idle.ms"),
-        )
+    network_threads: int = setting("num.network.threads")
+    max_connections: int = setting("max.connections")
+    max_connection_creation_rate: int = setting("max.connection.creation.rate")
+    send_buffer_bytes: int = computed(_buffer_bytes("socket.send.buffer.bytes"), "socket.send.buffer.bytes")
+    receive_buffer_bytes: int = computed(_buffer_bytes("socket.receive.buffer.bytes"), "socket.receive.buffer.bytes")
+    request_max_bytes: int = setting("socket.request.max.bytes")
+    listen_backlog: int = computed(_listen_backlog, "socket.listen.backlog.size")
+    max_idle_ms: int = setting("connections.max.idle.ms")
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkConfig:
-    """Sizes in bytes, times in milliseconds; the defaults are Kafka's but for those documented here."""
+class NetworkConfig(Settings):
+    """Sizes in bytes, times in milliseconds; the defaults are Kafka's except for those documented here."""
 
-    broker_id: int = 0
-    handler_threads: int = 8
-    max_connections: int = UNLIMITED
-    max_connections_per_ip: int = UNLIMITED
-    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    max_connection_creation_rate: int = UNLIMITED
-    quota_samples: int = 11
-    quota_window_ms: int = 1000
-    """Of the rates of new connections: so many windows of this length are looked at."""
-    queued_max_requests: int = 500
-    queued_max_request_bytes: int = -1
-    """What clients' frames and unsent answers may take in memory; zero and less: no limit."""
-    failed_authentication_delay_ms: int = 100
-    inline_requests: bool = True
+    broker_id: int = setting("broker.id")
+    """Replaced by the composition root where the id was generated."""
+    handler_threads: int = setting("num.io.threads")
+    max_connections: int = setting("max.connections")
+    max_connections_per_ip: int = setting("max.connections.per.ip")
+    max_connections_per_ip_overrides: Mapping[str, int] = setting("max.connections.per.ip.overrides", _addresses)
+    max_connection_creation_rate: int = setting("max.connection.creation.rate")
+    quota_samples: int = setting("quota.window.num")
+    """The rates of new connections are measured over this many windows of `quota_window_ms`."""
+    quota_window_ms: int = setting("quota.window.size.seconds", lambda seconds: seconds * 1000)
+    queued_max_requests: int = setting("queued.max.requests")
+    queued_max_request_bytes: int = setting("queued.max.request.bytes")
+    """The memory that clients' frames and unsent answers may take; zero and less: no limit."""
+    failed_authentication_delay_ms: int = setting("connection.failed.authentication.delay.ms")
+    inline_requests: bool = setting("inline.requests.enable")
     """Brief requests run at once on the Processor's thread (ours: `inline.requests.enable`)."""
     inter_broker_listener: str | None = None
     """Its acceptor starts before the others and it is exempt from `max.connections`; None: there is only one."""
-    control_plane_listener: str | None = None
+    control_plane_listener: str | None = setting("control.plane.listener.name", _listener_name)
     """The controller's own, served by threads of its own; None: its requests come by the inter-broker listener."""
-    early_start_listeners: frozenset[str] = frozenset()
+    early_start_listeners: frozenset[str] = computed(early_start_listeners_of, "early.start.listeners")
     """Read as soon as the controller's requests are, before the broker is ready; their requests wait for that."""
-    any_listener: ListenerConfig = ListenerConfig()
+    any_listener: ListenerConfig = field(default_factory=ListenerConfig)
     listeners: Mapping[str, ListenerConfig] = field(default_factory=dict)
+
+    @classmethod
+    def from_kafka_config(cls, config: ConfigValues, **given: object) -> Self:
+        """Read the settings of all listeners, and of each that has some of its own.
+
+        Raises ConfigError: an override of max.connections.per.ip is malformed, or a listener does not exist.
+        """
+        names = {key.split(".")[2] for key in config.originals if key.startswith(LISTENER_PREFIX)}
+        # Named, because `slots` makes a second class, which super() without arguments does not know.
+        return super(NetworkConfig, cls).from_kafka_config(
+            config,
+            any_listener=ListenerConfig.from_kafka_config(config),
+            listeners={name.upper(): ListenerConfig.from_kafka_config(config.of_listener(name)) for name in names},
+            **given,
+        )
 
     @property
     def largest_request_bytes(self) -> int:
@@ -109,50 +135,3 @@ class NetworkConfig:
     def for_listener(self, listener_name: str) -> ListenerConfig:
         """The settings of a listener, which has its own or those of all."""
         return self.listeners.get(listener_name, self.any_listener)
-
-    @classmethod
-    def from_kafka_config(cls, config: KafkaConfig, inter_broker_listener: str | None = None) -> NetworkConfig:
-        """Pick the settings of this layer. Raises ConfigError for malformed overrides."""
-        names = {key.split(".")[2] for key in config.originals if key.startswith(LISTENER_PREFIX)}
-        control_plane_listener = config.optional_string("control.plane.listener.name")
-        return cls(
-            broker_id=config.integer("broker.id"),
-            handler_threads=config.integer("num.io.threads"),
-            max_connections=config.integer("max.connections"),
-            max_connections_per_ip=config.integer("max.connections.per.ip"),
-            max_connections_per_ip_overrides=_overrides(config.optional_string("max.connections.per.ip.overrides")),
-            max_connection_creation_rate=config.integer("max.connection.creation.rate"),
-            quota_samples=config.integer("quota.window.num"),
-            quota_window_ms=config.integer("quota.window.size.seconds") * 1000,
-            queued_max_requests=config.integer("queued.max.requests"),
-            queued_max_request_bytes=config.integer("queued.max.request.bytes"),
-            failed_authentication_delay_ms=config.integer("connection.failed.authentication.delay.ms"),
-            inline_requests=config.boolean("inline.requests.enable"),
-            inter_broker_listener=inter_broker_listener,
-            control_plane_listener=control_plane_listener and control_plane_listener.upper(),
-            early_start_listeners=early_start_listeners_of(config),
-            any_listener=ListenerConfig.of(config, ""),
-            listeners={name.upper(): ListenerConfig.of(config, name) for name in names},
-        )
-
-
-def _buffer_bytes(name: str, integer: Callable[[str], int], is_set: Callable[[str], bool]) -> int:
-    return integer(name) if is_set(name) else SYSTEM_BUFFER
-
-
-def _overrides(text: str | None) -> dict[str, int]:
-    """`host:count,host:count`; an IPv6 address has colons of its own. A name counts for all its addresses."""
-    name = "max.connections.per.ip.overrides"
-    result: dict[str, int] = {}
-    for entry in (text or "").split(","):
-        if not entry.strip():
-            continue
-        host, _, count = entry.strip().rpartition(":")
-        if not host or not count.isdigit():
-            raise ConfigError(f"{name}: {entry!r} is not of the form host:count", name)
-        try:
-            addresses = addresses_of(host.strip("[]"))
-        except OSError as error:
-            raise ConfigError(f"{name}: the host {host} is not known: {error}", name) from error
-        result.update(dict.fromkeys(addresses, int(count)))
-    return result

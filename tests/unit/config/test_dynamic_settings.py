@@ -59,8 +59,8 @@ def test_what_is_changed_counts_whatever_name_the_file_uses(name: str) -> None:
 def test_settings_of_a_listener_leave_those_of_all_in_place() -> None:
     changed = settings({"max.connections": "9"}, {}, {"listener.name.plaintext.max.connections": "5"}).current
     assert changed.integer("max.connections") == 9
-    assert changed.for_listener("PLAINTEXT", "max.connections") == 5
-    assert changed.for_listener("OTHER", "max.connections") == 9
+    assert changed.of_listener("PLAINTEXT").integer("max.connections") == 5
+    assert changed.of_listener("OTHER").integer("max.connections") == 9
 
 
 def test_settings_that_no_file_has_do_not_get_into_one() -> None:

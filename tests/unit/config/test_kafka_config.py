@@ -110,8 +110,8 @@ def test_prefixed_settings() -> None:
             "rsm.config.anything": "goes",
         }
     )
-    assert config.for_listener("PLAINTEXT", "max.connections") == 5
-    assert config.for_listener("OTHER", "max.connections") == 2147483647
+    assert config.of_listener("PLAINTEXT").integer("max.connections") == 5
+    assert config.of_listener("OTHER").integer("max.connections") == 2147483647
     assert config.integer("max.connections") == 2147483647
     with pytest.raises(ConfigError, match="Unknown setting"):
         KafkaConfig.parse({"listener.name.plaintext.max.connection": "5"})
@@ -136,10 +136,3 @@ def test_secrets_are_not_shown() -> None:
 )
 def test_values_as_text_are_javas(name: str, text: str | None) -> None:
     assert KafkaConfig.parse({}).text(name) == text
-
-
-def test_changes_make_a_new_snapshot() -> None:
-    before = KafkaConfig.parse({"num.io.threads": "4"})
-    after = before.with_changes({"num.io.threads": "6", "num.partitions": "3"})
-    assert (before.integer("num.io.threads"), after.integer("num.io.threads")) == (4, 6)
-    assert after.with_changes({"num.partitions": None}).integer("num.partitions") == 1

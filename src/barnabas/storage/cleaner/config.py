@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.setting import Settings, setting
 from barnabas.storage.cleaner.offset_map import SKIMPY_BYTES_PER_ENTRY
 
 
 @dataclass(frozen=True, slots=True)
-class CleanerConfig:
+class CleanerConfig(Settings):
     """Sizes in bytes, over all threads; `load_factor` is how full a key map may get."""
 
-    threads: int = 1
-    dedupe_buffer_bytes: int = 128 * 1024 * 1024
-    load_factor: float = 0.9
-    io_buffer_bytes: int = 512 * 1024
-    io_max_bytes_per_second: float = float("inf")
-    backoff_ms: int = 15_000
-    is_enabled: bool = True
-
-    @classmethod
-    def from_kafka_config(cls, config: KafkaConfig) -> CleanerConfig:
-        """The settings of the properties file."""
-        return cls(
-            threads=config.integer("log.cleaner.threads"),
-            dedupe_buffer_bytes=config.integer("log.cleaner.dedupe.buffer.size"),
-            load_factor=config.floating("log.cleaner.io.buffer.load.factor"),
-            io_buffer_bytes=config.integer("log.cleaner.io.buffer.size"),
-            io_max_bytes_per_second=config.floating("log.cleaner.io.max.bytes.per.second"),
-            backoff_ms=config.integer("log.cleaner.backoff.ms"),
-            is_enabled=config.boolean("log.cleaner.enable"),
-        )
+    threads: int = setting("log.cleaner.threads")
+    dedupe_buffer_bytes: int = setting("log.cleaner.dedupe.buffer.size")
+    load_factor: float = setting("log.cleaner.io.buffer.load.factor")
+    io_buffer_bytes: int = setting("log.cleaner.io.buffer.size")
+    io_max_bytes_per_second: float = setting("log.cleaner.io.max.bytes.per.second")
+    backoff_ms: int = setting("log.cleaner.backoff.ms")
+    is_enabled: bool = setting("log.cleaner.enable")
 
     @property
     def map_bytes_per_thread(self) -> int:

@@ -1,0 +1,91 @@
+"""The notation in which a part of the broker declares the settings it acts on: one field a setting.
+
+    @dataclass(frozen=True, slots=True)
+    class FlushConfig(Settings):
+        check_ms: int = setting("log.flush.scheduler.interval.ms")
+
+The field takes its type's value, its default, bounds and documentation from the setting's row in the table
+(`barnabas.config.keys`), the one place that describes it. From the fields follow how the class is read
+(`Settings.from_kafka_config`), which settings it takes over while the broker runs (`Settings.dynamic_names`), and which
+class the documentation names beside each setting. A name that is in no table fails at import.
+
+Used by the config class of every layer. Instances are frozen, so any thread reads them.
+Kafka: ConfigDef.define, and the vals of kafka.server.KafkaConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field, fields
+from typing import Any, Final, NamedTuple, Self
+
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
+from barnabas.config.config_key import Scope
+from barnabas.config.config_values import DEFAULTS, ConfigValues
+
+_DECLARATION: Final = "barnabas.setting"
+
+
+class Declaration(NamedTuple):
+    """What a field is made of: the settings it depends on, and how their values become its own."""
+
+    names: tuple[str, ...]
+    read: Callable[[ConfigValues], Any]
+
+
+def setting(name: str, convert: Callable[[Any], Any] | None = None) -> Any:
+    """Declare a field that holds one setting. convert: makes the field's value of the setting's.
+
+    Raises KeyError: no table has a setting of this name.
+    """
+    key = BROKER_CONFIG_KEYS[name]
+    if convert is None:
+        return _field(Declaration((key.name,), lambda config: config.value(name)))
+    return _field(Declaration((key.name,), lambda config: convert(config.value(name))))
+
+
+def computed(read: Callable[[ConfigValues], Any], *names: str) -> Any:
+    """Declare a field that several settings decide, or whether a setting was given at all. names: those settings.
+
+    Raises KeyError: no table has a setting of such a name.
+    """
+    return _field(Declaration(tuple(BROKER_CONFIG_KEYS[name].name for name in names), read))
+
+
+def _field(declaration: Declaration) -> Any:
+    # A factory, because a default that cannot be hashed (a mapping) is not allowed as such.
+    return field(default_factory=lambda: declaration.read(DEFAULTS), metadata={_DECLARATION: declaration})
+
+
+class Settings:
+    """The base of config classes, which are frozen slotted dataclasses. Fields without `setting` are given by hand."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_kafka_config(cls, config: ConfigValues, **given: object) -> Self:
+        """Read the declared fields. given: the other fields, and those whose value does not come from `config`.
+
+        Raises ConfigError: a value that its field cannot be made of. Raises TypeError: a field that is missing.
+        """
+        values = {name: each.read(config) for name, each in cls.declarations().items() if name not in given}
+        return cls(**values, **given)
+
+    @classmethod
+    def declarations(cls) -> dict[str, Declaration]:
+        """Return the declaration of each field that has one."""
+        return {
+            each.name: each.metadata[_DECLARATION]
+            for each in fields(cls)  # type: ignore[arg-type] # subclasses are dataclasses
+            if _DECLARATION in each.metadata
+        }
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """Return the names of the settings that the fields depend on."""
+        return frozenset(name for each in cls.declarations().values() for name in each.names)
+
+    @classmethod
+    def dynamic_names(cls) -> frozenset[str]:
+        """Return those of `names` that may change while the broker runs."""
+        return frozenset(name for name in cls.names() if BROKER_CONFIG_KEYS[name].scope is not Scope.READ_ONLY)

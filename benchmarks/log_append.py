@@ -27,6 +27,7 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.runtime.scheduler import ThreadScheduler
+from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_manager import LogManager
@@ -179,7 +180,10 @@ def main() -> None:
     scheduler = ThreadScheduler(1, clock)
     scheduler.start()
     config = LogConfig.of(broker)
-    manager = LogManager([directory], OperatingSystemFiles(), scheduler, clock, LogManagerConfig(), config)
+    files = OperatingSystemFiles()
+    directories = LogDirectories([directory], files, lambda _log_dir: None)
+    directories.open()
+    manager = LogManager(directories, files, scheduler, clock, LogManagerConfig(), config)
     manager.startup()
     try:
         for case in CASES:
@@ -188,6 +192,7 @@ def main() -> None:
         measure_reads(manager, broker, arguments.seconds / 2)
     finally:
         manager.shutdown()
+        directories.release()
         scheduler.shutdown()
         shutil.rmtree(directory)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.broker_registration import get_or_generate_cluster_id
+from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.errors import InconsistentMetaProperties
-from barnabas.storage.log_manager import LogManager
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 GENERATE = -1
@@ -26,13 +26,13 @@ class BrokerIdentity:
     cluster_id: str
 
 
-def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, log_manager: LogManager) -> BrokerIdentity:
+def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, directories: LogDirectories) -> BrokerIdentity:
     """Find out who this broker is and write it into every log directory.
 
     `broker.id` decides; -1 takes what the directories remember, or a generated one if that is enabled. Raises
     ConfigError for contradictions, InconsistentMetaProperties when a directory belongs to another broker or cluster.
     """
-    found = [properties for properties in log_manager.meta_properties().values() if properties is not None]
+    found = [properties for properties in directories.meta_properties().values() if properties is not None]
     remembered = {properties.broker_id for properties in found if properties.broker_id is not None} - {GENERATE}
     broker_id = config.integer("broker.id")
     if broker_id == GENERATE:
@@ -45,12 +45,12 @@ def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, log_manage
         else:
             raise ConfigError("broker.id is -1, and broker.id.generation.enable is false: set one of them", "broker.id")
     if zk_client.cluster_id() is None:
-        for path, properties in log_manager.meta_properties().items():
+        for path, properties in directories.meta_properties().items():
             if properties is not None and properties.cluster_id is not None:
                 raise InconsistentMetaProperties(
                     f"{path} belongs to cluster {properties.cluster_id}, of which there are no metadata here. If an"
                     " Apache Kafka left it, `barnabas log adopt` makes it this broker's."
                 )
     cluster_id = get_or_generate_cluster_id(zk_client)
-    log_manager.check_and_write_meta_properties(cluster_id, broker_id)
+    directories.check_and_write_meta_properties(cluster_id, broker_id)
     return BrokerIdentity(broker_id, cluster_id)

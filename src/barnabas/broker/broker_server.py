@@ -80,6 +80,7 @@ from barnabas.runtime.scheduler import ThreadScheduler
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
+from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.transport.selector import ChannelBuilder
@@ -205,31 +206,32 @@ class BrokerServer:
         config = self._config
         timeout_ms = config.integer("log.dir.failure.timeout.ms")
         self._log_dir_failures = LogDirFailures(self.fail, self._clock, timeout_ms=timeout_ms)
-        self._log_manager = LogManager(
-            config.log_dirs,
-            self._files,
-            self._scheduler,
-            self._clock,
-            LogManagerConfig.from_kafka_config(config, open_files=open_files),
-            LogConfig.of(config),
-            topic_config=lambda topic: topic_configs.log_config(topic),  # noqa: PLW0108 - it exists further down
-            on_log_dir_failure=self._log_dir_failures.notify,
-        )
-        self._log_manager.open_directories()
-        self._on_stop("logs", lambda: self._log_manager.shutdown(self._broker_epoch()))
+        self._directories = LogDirectories(config.log_dirs, self._files, self._log_dir_failures.notify)
+        self._directories.open()
+        self._on_stop("log directories", self._directories.release)
         self._metadata_dir = os.path.abspath(config.optional_string("metadata.log.dir") or config.log_dirs[0])
-        if self._metadata_dir in self._log_manager.offline_log_dirs:
+        if self._metadata_dir in self._directories.offline_paths():
             raise OSError(f"Shutdown broker because the metadata log dir {self._metadata_dir} has failed")
         store = EmbeddedStore(self._metadata_dir, self._clock, self.fail)
         store.start()
         self._on_stop("metadata store", store.close)
         self._zk_client = KafkaZkClient(store.new_session(), self._clock)
         self._zk_client.make_sure_persistent_paths_exist()
-        identity = establish_identity(config, self._zk_client, self._log_manager)
+        identity = establish_identity(config, self._zk_client, self._directories)
         self._broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
         repository = ConfigRepository(self._zk_client)
         self._dynamic.load(repository.broker_overrides, self._broker_id)
         self._topic_configs = topic_configs = TopicLogConfigs(repository, lambda: self._dynamic.current)
+        self._log_manager = LogManager(
+            self._directories,
+            self._files,
+            self._scheduler,
+            self._clock,
+            LogManagerConfig.from_kafka_config(config, open_files=open_files),
+            LogConfig.of(config),
+            topic_config=topic_configs.log_config,
+        )
+        self._on_stop("logs", lambda: self._log_manager.shutdown(self._broker_epoch()))
         topic_configs.begin_loading()
         is_cleaning = config.boolean("log.cleaner.enable")
         is_stray = stray_check(self._zk_client)

@@ -1,8 +1,9 @@
 """All logs of a broker: opens them at start, makes and deletes them, runs their background tasks, closes them.
 
-The only way to a log. Start and shutdown run on the broker's thread; logs are made and deleted by the replica layer,
-looked up by every thread. `_creation_lock` makes sure that a log is made once, and with its topic's settings of then;
-it comes before the locks of logs, and is never taken while one of them is held. Kafka: LogManager.
+The only way to a log. The directories they lie in are opened before and released afterwards, by `broker`. Start and
+shutdown run on the broker's thread; logs are made and deleted by the replica layer, looked up by every thread.
+`_creation_lock` makes sure that a log is made once, and with its topic's settings of then; it comes before the locks of
+logs, and is never taken while one of them is held. Kafka: LogManager.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.directories.clean_shutdown import NO_BROKER_EPOCH, write_clean_shutdown
 from barnabas.storage.directories.deletion import LogDeletion
 from barnabas.storage.directories.loading import LogLoading
-from barnabas.storage.directories.lock import DirectoryLock
-from barnabas.storage.directories.log_dir import Lock, LogDirectory
+from barnabas.storage.directories.log_dir import LogDirectory
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
 from barnabas.storage.directories.threads import run_per_directory
@@ -55,16 +55,15 @@ for 1,000 logs that were written to)."""
 
 
 class LogManager:
-    """The logs in `log_dirs`.
+    """The logs in `directories`, which are open (LogDirectories.open).
 
-    topic_config: the settings of a topic whose log is opened; the default ones if not given. on_log_dir_failure: told
-    once about a directory with a disk error, perhaps while locks are held: it must only note it and call
-    `fail_log_dir` from a thread of its own. chance: for roll jitter and names.
+    topic_config: the settings of a topic whose log is opened; the default ones if not given. chance: for roll jitter
+    and names.
     """
 
     def __init__(
         self,
-        log_dirs: Sequence[str],
+        directories: LogDirectories,
         files: Files,
         scheduler: Scheduler,
         clock: Clock,
@@ -72,8 +71,6 @@ class LogManager:
         default_log_config: LogConfig,
         *,
         topic_config: Callable[[str], LogConfig] | None = None,
-        on_log_dir_failure: Callable[[str], None] | None = None,
-        lock_directory: Callable[[str], Lock] = DirectoryLock,
         chance: random.Random | None = None,
     ) -> None:
         self._files = files
@@ -87,8 +84,7 @@ class LogManager:
         self._doomed: list[str] = []
         """Directories that an earlier run's deletions left over; filled at start, before anything else runs."""
         random_numbers = chance or random.Random()
-        on_failure = on_log_dir_failure or (lambda _log_dir: None)
-        self._directories = directories = LogDirectories(log_dirs, files, lock_directory, on_failure)
+        self._directories = directories
         self._table = LogTable()
         self._checkpoints = LogCheckpoints(directories, self._table)
         self._deletion = LogDeletion(directories, files, scheduler, random_numbers)
@@ -105,12 +101,8 @@ class LogManager:
         )
         self.get_log = self._table.get
         """The partition's log, None when there is none here, or only in a directory that failed."""
-        self.meta_properties = directories.meta_properties
-        """See LogDirectories."""
         self.directory_failed = directories.failed
         """To be told of a disk error by whoever else writes in a log directory. See LogDirectories.failed."""
-        self.check_and_write_meta_properties = directories.check_and_write_meta_properties
-        """See LogDirectories."""
         self.checkpoint_recovery_points = self._checkpoints.checkpoint_recovery_points
         """See LogCheckpoints."""
         self.checkpoint_log_start_offsets = self._checkpoints.checkpoint_log_start_offsets
@@ -118,22 +110,16 @@ class LogManager:
 
     # -- start and shutdown
 
-    def open_directories(self) -> None:
-        """Make and lock the directories; `startup` does it, unless it was done to look at their `meta.properties`."""
-        self._directories.open()
-
     def startup(
         self,
         is_stray: Callable[[UnifiedLog], bool] = lambda _log: False,
         make_cleaner: Callable[[Sequence[str], CleanerLogs], LogCleaner] | None = None,
     ) -> None:
-        """Lock the directories, load all logs (recover those of a crashed broker) and begin the background tasks.
+        """Load all logs (recover those of a crashed broker) and begin the background tasks.
 
-        Directories that cannot be used are left out, and logs that `is_stray` says cannot be served. `make_cleaner` is
-        given the live directories and a view of the logs; None where `log.cleaner.enable` is off.
-        Raises LogDirectoryLocked; OSError when no directory is left.
+        Logs that `is_stray` says cannot be served are left out. `make_cleaner` is given the live directories and a view
+        of the logs; None where `log.cleaner.enable` is off. Raises OSError when no directory is left.
         """
-        self.open_directories()
         self._doomed = LogLoading(
             self._directories,
             self._table,
@@ -167,7 +153,7 @@ class LogManager:
         return self._topic_config(topic) if sibling is None else sibling.config
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Flush and close all logs, write the checkpoints, mark the directories as closed in order, unlock them.
+        """Flush and close all logs, write the checkpoints, mark the directories as closed in order.
 
         A directory whose logs were never loaded keeps the checkpoints and the mark it had.
         """
@@ -189,7 +175,6 @@ class LogManager:
                 write_clean_shutdown(self._files, directory.path, broker_epoch)
             except (OSError, ApiError):
                 logger.exception("Could not close %s in order; its logs will be recovered", directory.path)
-        self._directories.release()
         logger.info("Shutdown complete.")
 
     # -- logs

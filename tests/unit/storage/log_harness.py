@@ -16,6 +16,7 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import Files
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
+from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_manager import LogManager
@@ -98,15 +99,16 @@ class Broker:
         self.manager.startup(make_cleaner=self.make_cleaner)
 
     def new_manager(self) -> LogManager:
+        """Over directories that have been opened; without logs until its `startup`."""
+        self.directories = LogDirectories(self.log_dirs, self.files, self.failed_dirs.append, NoLock)
+        self.directories.open()
         return LogManager(
-            self.log_dirs,
+            self.directories,
             self.files,
             self.scheduler,
             self.clock,
             self.manager_config,
             self.config,
-            on_log_dir_failure=self.failed_dirs.append,
-            lock_directory=NoLock,
             chance=self.random,
         )
 

@@ -73,7 +73,6 @@ def test_start_given_up_before_loading_changes_nothing(clean: bool) -> None:
     files.kill()
     before = {name: files.read_bytes(f"/data/{name}") for name in files.list_dir("/data") if name != "topic-0"}
     manager = broker.new_manager()
-    manager.open_directories()
     manager.shutdown()
     assert {name: files.read_bytes(f"/data/{name}") for name in files.list_dir("/data") if name != "topic-0"} == before
 
@@ -224,12 +223,12 @@ def test_settings_come_from_the_properties_file() -> None:
 def test_meta_properties_mark_the_directories() -> None:
     files = SimulatedFiles()
     broker = Broker(files, log_dirs=("/a", "/b"))
-    broker.manager.check_and_write_meta_properties("cluster", 1)
+    broker.directories.check_and_write_meta_properties("cluster", 1)
     broker.restart()
-    assert {found.broker_id for found in broker.manager.meta_properties().values() if found} == {1}
+    assert {found.broker_id for found in broker.directories.meta_properties().values() if found} == {1}
     for cluster, number in (("other", 1), ("cluster", 2)):
         with pytest.raises(InconsistentMetaProperties):
-            broker.manager.check_and_write_meta_properties(cluster, number)
+            broker.directories.check_and_write_meta_properties(cluster, number)
 
 
 def test_open_files_are_bounded() -> None:

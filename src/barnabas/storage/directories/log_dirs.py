@@ -1,8 +1,8 @@
 """The directories of `log.dirs` together: which of them are in use, and whose they are.
 
-Owned by LogManager: opened on its starting thread, asked by any. A directory goes offline at its first disk error and
-stays so until the broker starts again; `_lock` makes sure that this is told once. Kafka spreads this over LogManager,
-LogDirFailureChannel and MetaPropertiesEnsemble.
+Opened by `broker` on its starting thread, used by LogManager, asked by any thread. A directory goes offline at its
+first disk error and stays so until the broker starts again; `_lock` makes sure that this is told once. Kafka spreads
+this over LogManager, LogDirFailureChannel and MetaPropertiesEnsemble.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.runtime.files import Files
+from barnabas.storage.directories.lock import DirectoryLock
 from barnabas.storage.directories.log_dir import Lock, LogDirectory
 from barnabas.storage.directories.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
 from barnabas.storage.errors import is_shortage
@@ -24,15 +25,16 @@ logger = logging.getLogger(__name__)
 class LogDirectories:
     """paths: all of them, absolute, also those that cannot be used.
 
-    on_failure: told once about each directory that fails, perhaps while locks are held.
+    on_failure: told once about each directory that fails, perhaps while locks are held: it must only note the failure
+    and call `LogManager.fail_log_dir` from a thread of its own.
     """
 
     def __init__(
         self,
         paths: Sequence[str],
         files: Files,
-        lock_directory: Callable[[str], Lock],
         on_failure: Callable[[str], None],
+        lock_directory: Callable[[str], Lock] = DirectoryLock,
     ) -> None:
         self.paths = [os.path.abspath(path) for path in paths]
         self._files = files

@@ -25,6 +25,7 @@ from barnabas.storage.cleaner.messages import DirtySegment, GroupRequest, GroupR
 from barnabas.storage.cleaner.process import BUILD_MAP
 from barnabas.storage.cleaner.states import IN_PROGRESS, PAUSED_ONCE
 from barnabas.storage.cleaner.work import CleanerInterrupted, CleanerWork, CleanerWorker
+from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
@@ -57,7 +58,9 @@ def dirty_log(
 
     settings = log_config(cleanup_policy="compact", min_cleanable_dirty_ratio="0.0", segment_bytes=2000)
     scheduler = MockScheduler(MockClock())
-    manager = LogManager([str(directory)], files, scheduler, clock, LogManagerConfig(), settings)
+    directories = LogDirectories([str(directory)], files, lambda _log_dir: None)
+    directories.open()
+    manager = LogManager(directories, files, scheduler, clock, LogManagerConfig(), settings)
     manager.startup(make_cleaner=make_cleaner)
     assert manager.cleaner is not None
     log = manager.get_or_create_log(PARTITION)

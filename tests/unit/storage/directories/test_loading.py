@@ -76,12 +76,12 @@ def test_a_log_that_cannot_be_read_takes_its_directory_out_and_what_was_loaded_o
 def test_a_directory_whose_owner_cannot_be_read_is_left_out() -> None:
     files = SimulatedFiles()
     broker = Broker(files, log_dirs=("/a", "/b"))
-    broker.manager.check_and_write_meta_properties("cluster", 1)
+    broker.directories.check_and_write_meta_properties("cluster", 1)
     files.kill()
     files.fault = lambda call, path: BROKEN if call == "read" and path == "/a/meta.properties" else None
     manager = broker.new_manager()
-    assert list(manager.meta_properties()) == ["/b"]
-    manager.check_and_write_meta_properties("cluster", 1)
+    assert list(broker.directories.meta_properties()) == ["/b"]
+    broker.directories.check_and_write_meta_properties("cluster", 1)
     manager.startup()
     assert manager.live_log_dirs == ["/b"]
 

@@ -110,8 +110,8 @@ class Acceptor(AbstractServerThread):
             started = self._processors_started
         for processor in removed:
             logger.info("Removing %s, which has %d connections", processor.name, processor.connection_count)
-            for accepted, address in processor.begin_retirement(RETIREMENT_MS):
-                self._hand_over(accepted, address)
+            for new in processor.begin_retirement(RETIREMENT_MS):
+                self._hand_over(new.stream_socket, new.address)
             if not started:
                 processor.begin_shutdown()
                 processor.await_shutdown()

@@ -1,20 +1,22 @@
 """One client's connection as its Processor sees it, and the way back for the answers to its requests.
 
-Implements `api.request.ResponseChannel`: those methods may be called from any thread. On the Processor's own thread
-(a request run at once, or another's delayed operation completed by it) an answer is taken at once; from any other it
-goes through the Processor's response queue. Everything else here belongs to the Processor's thread; no lock.
+Implements `api.request.ResponseChannel`: those methods may be called from any thread. On the Processor's own thread an
+answer is taken over at once; from any other thread it goes through the Processor's `AnswerQueue`. Everything else here
+belongs to the Processor's thread; no lock.
 Kafka: the in-flight responses of Processor, ChannelMuteState of KafkaChannel, RequestChannel.sendResponse.
+
+An answer that was taken over lies in `channel.outgoing`; the Processor sends it when the turn's requests have run.
+Until its last byte has left, its request is in `inflight`, so that the time of sending is accounted for.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
-from enum import Enum
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from barnabas.api.request import ConnectionContext, Request
+from barnabas.network.answer_queue import AnswerQueue, Response, ResponseKind
 from barnabas.network.mute_states import (
     AFTER_RESPONSE,
     IllegalMuteTransition,
@@ -23,43 +25,27 @@ from barnabas.network.mute_states import (
     after,
     try_unmute,
 )
+from barnabas.network.request_path import RequestPath
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
 from barnabas.transport.kafka_channel import KafkaChannel
-
-if TYPE_CHECKING:
-    from barnabas.network.processor import Processor
-
-logger = logging.getLogger(__name__)
 
 _NOT_MUTED: Final = MuteState.NOT_MUTED
 _PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
 _ANSWER_PENDING: Final = (_PENDING, MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING)
 
 UNSENT_BYTES_LIMIT: Final = 64 * 1024
-"""With more than this unsent, an answer counts as sent only once its bytes have left: a peer that asks without
-reading is not served any further."""
-
-
-class ResponseKind(Enum):
-    """What a handler may say to its Processor about a request."""
-
-    SEND = "Sending"
-    NO_OP = "Not sending"
-    CLOSE = "Closing connection instead of sending"
-    START_THROTTLING = "Throttling has started for"
-    END_THROTTLING = "Throttling has ended for"
-
-
-Response = tuple[ResponseKind, "Connection", Request[Any], Sequence[Any]]
+"""With more than this unsent, an answer counts as sent only once its bytes have left: a client that sends requests
+without reading the answers is not served any further."""
 
 
 class Connection:
     """Exactly one of `send`, `no_op`, `close` per request; one request in progress at a time."""
 
     __slots__ = (
+        "_answers",
         "_now",
-        "_processor",
+        "_path",
         "channel",
         "close_requested",
         "context",
@@ -68,32 +54,43 @@ class Connection:
         "sent_event_due",
     )
 
-    def __init__(self, processor: Processor, channel: KafkaChannel, context: ConnectionContext) -> None:
-        self._processor = processor
-        self._now = processor.now
+    def __init__(
+        self,
+        channel: KafkaChannel,
+        context: ConnectionContext,
+        answers: AnswerQueue[Connection],
+        path: RequestPath,
+        now: Callable[[], int],
+    ) -> None:
+        """`answers` belongs to the connection's Processor; `now`: nanoseconds."""
         self.channel = channel
         self.context = context
+        self._answers = answers
+        self._path = path
+        self._now = now
         self.inflight: list[Request[Any]] = []
         """Requests whose answers were handed over and have not left completely."""
         self.mute_state = MuteState.NOT_MUTED
         self.sent_event_due = False
         """RESPONSE_SENT follows when the bytes have left; otherwise it came with the answer."""
         self.close_requested = False
+        """The Processor closes the connection once the answers handed over have left."""
 
     # -- ResponseChannel: any thread ---------------------------------------------------------------------------------
 
     def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
-        """See ResponseChannel."""
+        """Send `frame`, the answer to `request`. Raises IllegalMuteTransition when `request` is not in progress."""
         now_ns = self._now()
         request.response_complete_ns = now_ns
         if not request.local_complete_ns:
             request.local_complete_ns = now_ns
-        processor = self._processor
-        if processor.tracing:
-            processor.trace(ResponseKind.SEND, request)
-        # What waits in the response queue came before this, so it may not be overtaken.
-        if get_ident() != processor.thread_id or processor.responses:
-            processor.enqueue_response((ResponseKind.SEND, self, request, frame))
+        answers = self._answers
+        if answers.tracing:
+            answers.trace(ResponseKind.SEND, request)
+        # `answers.is_direct` and, below, `response_sent` and `answers.touch`, without the calls: this is run for every
+        # request.
+        if get_ident() != answers.thread_id or answers.responses:
+            answers.put(Response(ResponseKind.SEND, self, request, frame))
             return
         request.response_dequeued_ns = now_ns
         channel = self.channel
@@ -106,74 +103,152 @@ class Connection:
         if outgoing.unsent > UNSENT_BYTES_LIMIT:
             self.sent_event_due = True
         elif self.mute_state is _PENDING:
-            self.mute_state = _NOT_MUTED  # as `response_sent` would have it, without the call
+            self.mute_state = _NOT_MUTED
         else:
             self.response_sent()
-        if processor.current is not self:
-            processor.touched.append(self)
+        if answers.current is not self:
+            answers.touched.append(self)
 
     def no_op(self, request: Request[Any]) -> None:
-        """See ResponseChannel."""
+        """End `request` without an answer (acks=0), and read on."""
         self._respond_without_bytes(ResponseKind.NO_OP, request)
 
     def close(self, request: Request[Any]) -> None:
-        """See ResponseChannel."""
+        """Close the connection in the place of an answer to `request`."""
         self._respond_without_bytes(ResponseKind.CLOSE, request)
 
     def start_throttling(self, request: Request[Any]) -> None:
-        """See ResponseChannel."""
-        self._processor.take_or_enqueue((ResponseKind.START_THROTTLING, self, request, ()))
+        """Keep the connection muted after the answer to `request`, until `end_throttling`."""
+        self._apply_or_put(Response(ResponseKind.START_THROTTLING, self, request))
 
     def end_throttling(self, request: Request[Any]) -> None:
-        """See ResponseChannel."""
-        self._processor.take_or_enqueue((ResponseKind.END_THROTTLING, self, request, ()))
+        """End the throttling that `request` began."""
+        self._apply_or_put(Response(ResponseKind.END_THROTTLING, self, request))
 
     def resume(self, continuation: Callable[[], None]) -> None:
-        """See ResponseChannel."""
-        self._processor.resume(continuation)
+        """Run `continuation` on a request handler thread, before any queued request."""
+        self._path.channel.send_callback(continuation)
 
     def _respond_without_bytes(self, kind: ResponseKind, request: Request[Any]) -> None:
         now_ns = self._now()
         request.response_complete_ns = now_ns
         if not request.local_complete_ns:
             request.local_complete_ns = now_ns
-        self._processor.take_or_enqueue((kind, self, request, ()))
+        self._apply_or_put(Response(kind, self, request))
 
-    # -- the Processor's thread --------------------------------------------------------------------------------------
+    def _apply_or_put(self, response: Response[Connection]) -> None:
+        answers = self._answers
+        if answers.tracing:
+            answers.trace(response.kind, response.request)
+        if not answers.is_direct():
+            answers.put(response)
+            return
+        self.apply(response)
+        answers.touch(self)
+
+    # -- the Processor's thread: answers out -------------------------------------------------------------------------
+
+    def apply(self, response: Response[Connection]) -> None:
+        """Do what a response says, but do not send its bytes yet: the Processor does, when it settles the connection.
+
+        Raises IllegalMuteTransition for a response that the request's state cannot have.
+        """
+        kind, request = response.kind, response.request
+        if self.channel.closed:
+            response.drop()
+        elif kind is ResponseKind.SEND:
+            self.channel.outgoing.add(response.frame)
+            self.inflight.append(request)
+            self.sent_event_due = True
+        elif kind is ResponseKind.NO_OP:
+            self._charge_network_time(request)
+            self.complete(request)
+            self.response_sent()
+        elif kind is ResponseKind.CLOSE:
+            self.complete(request)
+            self.close_requested = True
+        elif kind is ResponseKind.START_THROTTLING:
+            self.mute_state = after(self.mute_state, MuteEvent.THROTTLE_STARTED)
+        else:
+            self.mute_state = try_unmute(after(self.mute_state, MuteEvent.THROTTLE_ENDED))
+
+    def answers_left(self) -> None:
+        """Account for the requests whose answers were handed over: every byte of them has left.
+
+        Raises RuntimeError when no answer was under way, IllegalMuteTransition when none was due.
+        """
+        inflight = self.inflight
+        if not inflight:
+            if self.channel.conversed:
+                return  # the bytes were the authenticator's last words
+            raise RuntimeError(f"Send completed on connection {self.context.connection_id} without a response")
+        now_ns = self._now()
+        on_complete = self._path.on_complete
+        for request in inflight:
+            request.sent_ns = now_ns
+            if request.record_network_time is not None:
+                self._charge_network_time(request)
+            if on_complete is not None:
+                on_complete(request)
+        inflight.clear()
+        if self.sent_event_due:
+            self.sent_event_due = False
+            self.response_sent()
 
     def response_sent(self) -> None:
-        """The event RESPONSE_SENT, and the attempt to unmute. Raises IllegalMuteTransition."""
+        """The event RESPONSE_SENT, and the attempt to unmute. Raises IllegalMuteTransition when no answer was due."""
         state = AFTER_RESPONSE[self.mute_state]
         if state is None:
             raise IllegalMuteTransition(f"RESPONSE_SENT in state {self.mute_state.name}")
         self.mute_state = state
 
-    def throttling_started(self) -> None:
-        """The event THROTTLE_STARTED."""
-        self.mute_state = after(self.mute_state, MuteEvent.THROTTLE_STARTED)
+    def complete(self, request: Request[Any]) -> None:
+        """End a request whose answer has no bytes, or whose bytes never leave."""
+        request.sent_ns = self._now()
+        on_complete = self._path.on_complete
+        if on_complete is not None:
+            on_complete(request)
 
-    def throttling_ended(self) -> None:
-        """The event THROTTLE_ENDED, and the attempt to unmute."""
-        self.mute_state = try_unmute(after(self.mute_state, MuteEvent.THROTTLE_ENDED))
+    def drop(self, request: Request[Any], frame: Sequence[Any]) -> None:
+        """Release the answer's files and end its request: the connection is gone."""
+        for piece in frame:
+            if isinstance(piece, FileRecords | LazyDownConversionRecords):
+                piece.release()
+        self.complete(request)
+
+    def _charge_network_time(self, request: Request[Any]) -> None:
+        """Charge a client with a request quota for what this thread spent on its connection since its last answer.
+
+        Measuring begins with the connection's first request that is charged.
+        """
+        channel, record = self.channel, request.record_network_time
+        if record is None:
+            return
+        if channel.network_ns >= 0:
+            spent_ns, channel.network_ns = channel.network_ns, 0
+            record(spent_ns)
+        elif not channel.closed:
+            channel.measure_network_time(self._now)
+
+    # -- the Processor's thread: the connection ----------------------------------------------------------------------
 
     def account_for_memory(self) -> None:
-        """Charge what the connection keeps now to the pool; only where memory is limited."""
+        """Charge the memory pool for what the connection keeps now. Without effect where memory is not limited."""
         memory = self.channel.memory
         if memory is not None:
             if self.mute_state not in _ANSWER_PENDING:
                 memory.request_bytes = 0
             memory.update()
 
-    def drop(self, request: Request[Any], frame: Sequence[Any]) -> None:
-        """The connection is gone: give the answer's files back, account for the request."""
-        for piece in frame:
-            if isinstance(piece, FileRecords | LazyDownConversionRecords):
-                piece.release()
-        self._processor.complete(request)
+    def forget_answers(self) -> None:
+        """End the requests whose answers have not left: the connection is closed."""
+        for request in self.inflight:
+            self.complete(request)
+        self.inflight.clear()
 
     @property
     def is_answer_pending(self) -> bool:
-        """A request is being handled, or its answer has not left."""
+        """Whether a request is being handled, or its answer has not left."""
         return bool(self.channel.outgoing.unsent or self.mute_state in _ANSWER_PENDING)
 
     def __repr__(self) -> str:

@@ -101,9 +101,9 @@ class NetworkMetrics:
 
     def _totals(self, processors: Sequence[Processor]) -> Iterator[tuple[Hashable, int]]:
         for processor in processors:
-            selector = processor.metrics.selector
+            counters = processor.counters
             for _, counter in (*TOTALS, *TIMES):
-                yield (processor.processor_id, counter), getattr(selector, counter)
+                yield (processor.processor_id, counter), getattr(counters, counter)
         for acceptor in self._sockets.acceptors:
             yield acceptor, acceptor.blocked_ns
         for pool in self._pools:
@@ -125,7 +125,7 @@ class NetworkMetrics:
         return min(max(self._rate(key, total_ns) / 1e9 / max(threads, 1), 0.0), 1.0)
 
     def _idle(self, processor: Processor) -> float:
-        return self._share((processor.processor_id, "idle_ns"), processor.metrics.idle_ns)
+        return self._share((processor.processor_id, "idle_ns"), processor.counters.idle_ns)
 
     def _of_planes(self) -> Iterator[Sample]:
         sockets = self._sockets
@@ -158,18 +158,18 @@ class NetworkMetrics:
                 yield _attribute("connections", count, (*client, *tags))
 
     def _of_selector(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
-        selector = processor.metrics.selector
+        counters = processor.counters
         number = processor.processor_id
         for name, counter in TOTALS:
-            total = self._not_less((number, counter), getattr(selector, counter))
+            total = self._not_less((number, counter), getattr(counters, counter))
             yield _attribute(f"{name}-rate", self._rate((number, counter), total), tags)
             yield _attribute(f"{name}-total", total, tags)
         for name, counter in TIMES:
-            total_ns = getattr(selector, counter)
+            total_ns = getattr(counters, counter)
             yield _attribute(f"{name}-ratio", self._share((number, counter), total_ns), tags)
             yield _attribute(f"{name}-time-ns-total", total_ns, tags)
             yield _attribute(f"{name}time-total", total_ns, tags)
-            yield _attribute(f"{name}-time-ns-avg", total_ns / max(selector.select_calls, 1), tags)
+            yield _attribute(f"{name}-time-ns-avg", total_ns / max(counters.select_calls, 1), tags)
 
     def _of_acceptors(self) -> Iterator[Sample]:
         for acceptor in self._sockets.acceptors:

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.transport.transport_layer import StreamSocket
 
 CONNECTION_QUEUE_SIZE: Final = 20
 """New connections that may wait for a Processor, and that it configures in one turn."""
 
-NewConnection = tuple[StreamSocket, str]
-"""The socket, and the IP address it comes from."""
+
+class NewConnection(NamedTuple):
+    """An accepted socket that no Processor has registered yet."""
+
+    stream_socket: StreamSocket
+    address: str
+    """The IP address at the other end."""
 
 
 class NewConnections:

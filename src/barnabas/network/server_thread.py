@@ -1,7 +1,7 @@
 """A network thread's beginning and end, shared by Acceptor and Processor.
 
-Started and stopped by the SocketServer. Its state is two latches, set by the thread itself, and one by whoever stops
-it; no lock. Kafka: AbstractServerThread with its start-up and shutdown latches.
+Started and stopped by the SocketServer. Its state is two latches, one set by the thread itself and one by the thread
+that stops it; no lock. Kafka: AbstractServerThread with its shutdown latch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ class AbstractServerThread(ABC):
     def __init__(self, name: str, on_fatal: FatalHandler) -> None:
         self.name = name
         self._on_fatal = on_fatal
-        self._started = threading.Event()
         self._finished = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._main, name=name, daemon=False)
@@ -32,10 +31,6 @@ class AbstractServerThread(ABC):
         """Start the loop; a second start is harmless."""
         if self._thread.ident is None:
             self._thread.start()
-
-    def await_startup(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until the loop runs."""
-        return self._started.wait(timeout_seconds)
 
     @property
     def is_running(self) -> bool:
@@ -67,7 +62,6 @@ class AbstractServerThread(ABC):
         """Let go of sockets and the poller, when the loop has ended; a second call is harmless."""
 
     def _main(self) -> None:
-        self._started.set()
         try:
             self.run()
         except BaseException as error:

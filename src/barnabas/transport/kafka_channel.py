@@ -119,6 +119,10 @@ class KafkaChannel:
 
         self.read, self.write = timed_read, timed_write
 
+    def mute(self) -> None:
+        """Stop reading. Costs nothing: what the Poller reports meanwhile is kept in `readable`."""
+        self.muted = True
+
     def take_receive(self) -> Frame | None:
         """Take the completed receive; when there is none, the next frame that is buffered already.
 

@@ -51,9 +51,10 @@ class NetworkHarness:
         idle_ms: int = -1,
         memory_pool: MemoryPool = NONE,
         authenticator: Callable[[], Authenticator] = PlaintextAuthenticator,
+        clock: MockClock | None = None,
     ) -> None:
         self.network = MemoryNetwork()
-        self.clock = MockClock()
+        self.clock = MockClock() if clock is None else clock
         self.request_channel = RequestChannel(queue_size)
         self.quotas = ConnectionQuotas(limits or NetworkConfig(), self.clock)
         self.quotas.add_listener(LISTENER.name, ListenerConfig())
@@ -96,9 +97,9 @@ class NetworkHarness:
 
     def processor_turn(self) -> None:
         """One turn of the loop; what is called between turns comes from "another thread"."""
-        self.processor.thread_id = threading.get_ident()
+        self.processor.answers.thread_id = threading.get_ident()
         self.processor.run_once()
-        self.processor.thread_id = -1
+        self.processor.answers.thread_id = -1
 
     def settle(self) -> None:
         """Enough turns for whatever is under way."""
@@ -110,7 +111,7 @@ class NetworkHarness:
 
     def connections(self) -> list[Connection]:
         """What the Processor serves."""
-        return list(self.processor._connections.values())
+        return self.processor._connections.all()
 
     def parse(
         self,

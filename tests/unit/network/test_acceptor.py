@@ -12,6 +12,7 @@ from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor
 from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
+from barnabas.network.new_connections import NewConnection
 from barnabas.network.served_listener import ServedListener
 from tests.support.memory_network import MemoryNetwork, MemorySocket
 from tests.support.mock_clock import MockClock
@@ -194,7 +195,7 @@ def test_what_a_removed_processor_has_not_begun_with_goes_to_another(world: Worl
     world.acceptor.accept_new_connections()
     first = world.made[0]
     (stream_socket,) = first.taken
-    first.unconfigured = [(stream_socket, "10.0.0.1")]
+    first.unconfigured = [NewConnection(stream_socket, "10.0.0.1")]
     world.acceptor.remove_processors(0)
     assert len(world.acceptor.processors) == 3
     world.acceptor._processors.reverse()

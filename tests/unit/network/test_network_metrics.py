@@ -27,13 +27,9 @@ class Thread:
         self.processor_id = number
         name = "CONTROLLER" if plane == CONTROL_PLANE else "PLAINTEXT"
         self.listener = ServedListener(name, "PLAINTEXT", plane=plane)
-        self.selector = SimpleNamespace(**{counter: 0 for _, counter in (*TOTALS, *TIMES)})
+        self.counters = SimpleNamespace(**{counter: 0 for _, counter in (*TOTALS, *TIMES)})
         self.contexts: list[ConnectionContext] = []
         self.connection_count = 0
-
-    @property
-    def metrics(self) -> Any:
-        return SimpleNamespace(selector=self.selector, idle_ns=self.selector.idle_ns)
 
     def connection_contexts(self) -> list[ConnectionContext]:
         return self.contexts
@@ -94,8 +90,8 @@ def test_shares_of_time_are_those_of_the_last_half_minute() -> None:
     network = Network()
     for _ in range(6):
         network.pass_seconds(5)
-        network.threads[0].selector.idle_ns += 5 * SECOND_NS
-        network.threads[2].selector.idle_ns += SECOND_NS
+        network.threads[0].counters.idle_ns += 5 * SECOND_NS
+        network.threads[2].counters.idle_ns += SECOND_NS
         network.pool.idle_ns += 20 * SECOND_NS
         network.acceptor.blocked_ns += SECOND_NS // 2
     values = network.values()
@@ -126,13 +122,13 @@ def test_totals_have_rates_and_never_fall() -> None:
     network = Network()
     name = f"{SOCKETS},listener=PLAINTEXT,networkProcessor=0/incoming-byte"
     network.pass_seconds(10)
-    network.threads[0].selector.bytes_received = 3000
+    network.threads[0].counters.bytes_received = 3000
     network.pass_seconds(5)
     assert network.values()[f"{name}-total"] == 3000
     assert network.values()[f"{name}-rate"] == pytest.approx(200)
-    network.threads[0].selector.bytes_received = 100  # read while a connection goes: its part is nowhere
+    network.threads[0].counters.bytes_received = 100  # read while a connection goes: its part is nowhere
     assert network.values()[f"{name}-total"] == 3000
-    network.threads[0].selector.bytes_received = 3100
+    network.threads[0].counters.bytes_received = 3100
     assert network.values()[f"{name}-total"] == 3100
 
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import gc
-import itertools
 from typing import Any
 
 from barnabas.api.request import Request
+from tests.support.mock_clock import MockClock
 from tests.unit.network.network_harness import NetworkHarness, framed
+
+
+class TickingClock(MockClock):
+    """Whatever lies between two looks takes a nanosecond."""
+
+    def nanoseconds(self) -> int:
+        self.advance(1e-6)
+        return super().nanoseconds()
 
 
 class Charged(NetworkHarness):
     """Requests but those that begin with "free" are charged."""
 
     def __init__(self) -> None:
-        super().__init__()
-        ticks = itertools.count(1)
-        self.processor.now = lambda: next(ticks)
+        super().__init__(clock=TickingClock())
         self.charges: list[tuple[bytes, int]] = []
         self.on_request = self.charge_and_answer
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-import barnabas.network.processor as processor_module
 from barnabas.api.request import Request
 from barnabas.network.mute_states import MuteState
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
+from barnabas.network.new_connections import NewConnection
+from barnabas.network.request_turn import SLOW_REQUEST_NS
 from barnabas.records.file_records import FileRecords
 from barnabas.transport.authenticator import Conversation
 from barnabas.transport.send import FILE_BYTES_PER_TURN
@@ -73,7 +74,7 @@ def test_run_at_once_the_answers_of_a_turn_leave_in_one_write() -> None:
     assert client.take() == answers(*[b"x"] * 50)
     assert client.peer is not None
     assert client.peer.sends == 1
-    assert harness.processor.metrics.inline_requests == 50
+    assert (len(harness.completed), harness.handler.handled) == (50, 0)
 
 
 def test_a_request_that_waits_holds_back_those_behind_it_but_not_other_connections(harness: NetworkHarness) -> None:
@@ -266,7 +267,7 @@ def test_answers_after_the_end_give_their_files_back(harness: NetworkHarness) ->
 
     waiting[0].channel.send(waiting[0], [b"head", FileRecords(File(), 0, 100)])  # type: ignore[arg-type]
     assert released == [True]
-    assert not harness.processor.responses
+    assert not harness.processor.answers.responses
     assert client.finished
 
 
@@ -307,7 +308,6 @@ def test_an_invalid_request_is_logged_with_its_listener_and_principal(
     harness.connect().send(framed(b"bad"))
     harness.settle()
     assert "(listener PLAINTEXT, principal User:ANONYMOUS)" in caplog.text
-    assert harness.processor.metrics.invalid_requests == 1
 
 
 def test_a_truncated_frame_waits_and_ends_with_its_connection(harness: NetworkHarness) -> None:
@@ -328,7 +328,7 @@ def test_a_bug_in_the_parser_costs_one_connection(
             raise KeyError("a bug")
         return NetworkHarness.parse(harness, frame, context, **fields)
 
-    monkeypatch.setattr(harness.processor, "_parse", parse)
+    monkeypatch.setattr(harness.processor._intake, "_parse", parse)
     client, other = harness.connect(), harness.connect()
     client.send(framed(b"bug"))
     other.send(framed(b"fine"))
@@ -467,7 +467,7 @@ def test_a_removed_processor_closes_each_connection_when_it_is_answered_and_then
 def test_a_removed_processor_gives_back_what_it_has_not_begun_with(harness: NetworkHarness) -> None:
     server, _ = harness.network.pair()
     assert harness.processor.accept(server, "10.0.0.1", may_block=False)
-    assert harness.processor.begin_retirement(1000) == [(server, "10.0.0.1")]
+    assert harness.processor.begin_retirement(1000) == [NewConnection(server, "10.0.0.1")]
     harness.turn()
     assert not harness.is_running()
 
@@ -550,7 +550,7 @@ def test_a_request_that_is_not_brief_goes_through_the_queue() -> None:
     client.send(framed(b"one", b"two"))
     harness.settle()
     assert client.take() == answers(b"one", b"two")
-    assert (harness.processor.metrics.inline_requests, harness.processor.metrics.queued_requests) == (0, 2)
+    assert (len(harness.completed), harness.handler.handled) == (2, 2)
 
 
 def test_nothing_runs_at_once_while_a_request_is_queued() -> None:
@@ -587,7 +587,7 @@ def test_a_turn_that_is_used_up_leaves_the_rest_for_the_next() -> None:
     assert harness.network.poller.timeouts[-1] == 0
     harness.settle()
     assert (first.take(), second.take()) == (answers(b"1", b"2", b"3"), answers(b"4"))
-    assert harness.processor.metrics.queued_requests == 0
+    assert harness.handler.handled == 0
 
 
 def test_behind_a_slow_request_the_queue_takes_over_for_the_turn() -> None:
@@ -595,7 +595,7 @@ def test_behind_a_slow_request_the_queue_takes_over_for_the_turn() -> None:
 
     def on_request(request: Request[Any]) -> None:
         if request.body == b"slow":
-            harness.clock.advance(processor_module.SLOW_REQUEST_NS / 1e6 + 1)
+            harness.clock.advance(SLOW_REQUEST_NS / 1e6 + 1)
         harness.answer(request)
 
     harness.on_request = on_request
@@ -604,7 +604,7 @@ def test_behind_a_slow_request_the_queue_takes_over_for_the_turn() -> None:
     first.send(framed(b"slow"))
     second.send(framed(b"quick"))
     harness.settle()
-    assert (harness.processor.metrics.inline_requests, harness.processor.metrics.queued_requests) == (1, 1)
+    assert (len(harness.completed), harness.handler.handled) == (2, 1)
     assert (first.take(), second.take()) == (answers(b"slow"), answers(b"quick"))
 
 

@@ -1,0 +1,94 @@
+"""The connections that one Processor serves, by connection id: made of accepted sockets, counted, forgotten.
+
+Owned by one Processor; its thread alone changes the table, other threads may look at it (`contexts`, `len`). No lock.
+Kafka: configureNewConnections and processDisconnected of SocketServer.Processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from barnabas.api.request import ConnectionContext
+from barnabas.network.connection import Connection
+from barnabas.network.connection_id import ConnectionId
+from barnabas.network.connection_quotas import ConnectionQuotas
+from barnabas.network.new_connections import NewConnection
+from barnabas.network.served_listener import ServedListener
+from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.selector import Selector
+
+MAX_INDEX = 0x7FFFFFFF
+"""The index at the end of a connection id is a positive int of Java's, and begins again."""
+
+
+class ConnectionTable:
+    """Open connections. `ConnectionQuotas` counts each from its acceptance until it is forgotten here."""
+
+    __slots__ = ("_by_id", "_listener", "_make_connection", "_next_index", "_quotas", "_selector")
+
+    def __init__(
+        self,
+        listener: ServedListener,
+        selector: Selector,
+        quotas: ConnectionQuotas,
+        make_connection: Callable[[KafkaChannel, ConnectionContext], Connection],
+    ) -> None:
+        self._listener = listener
+        self._selector = selector
+        self._quotas = quotas
+        self._make_connection = make_connection
+        self._by_id: dict[str, Connection] = {}
+        self._next_index = 0
+
+    def __len__(self) -> int:
+        """The number of open connections."""
+        return len(self._by_id)
+
+    def all(self) -> list[Connection]:
+        """The open connections, in a list that does not change when one of them closes."""
+        return list(self._by_id.values())
+
+    def open(self, new: NewConnection) -> Connection:
+        """Register an accepted socket with the Selector and make its Connection.
+
+        Raises OSError when the socket is gone already; the caller then closes the socket (`refuse`).
+        """
+        local = new.stream_socket.getsockname()
+        remote = new.stream_socket.getpeername()
+        connection_id = str(ConnectionId(local[0], local[1], new.address, remote[1], self._next_index))
+        self._next_index = (self._next_index + 1) & MAX_INDEX
+        channel = self._selector.register(connection_id, new.stream_socket)
+        listener = self._listener
+        context = ConnectionContext(
+            connection_id,
+            new.address,
+            listener.name,
+            listener.security_protocol,
+            channel.principal,
+            from_privileged_listener=listener.privileged,
+            plane=listener.plane,
+        )
+        connection = channel.attachment = self._make_connection(channel, context)
+        self._by_id[connection_id] = connection
+        return connection
+
+    def refuse(self, new: Iterable[NewConnection]) -> None:
+        """Close accepted connections that never get into the table."""
+        for connection in new:
+            connection.stream_socket.close()
+            self._quotas.decrement(self._listener.name, connection.address)
+
+    def close(self, connection: Connection) -> None:
+        """Close a connection and forget it. A second call is harmless."""
+        connection_id = connection.context.connection_id
+        self._selector.close(connection_id)
+        self.forget(connection_id)
+
+    def forget(self, connection_id: str) -> None:
+        """Take a connection whose channel is closed out of the table. An unknown id is no error."""
+        connection = self._by_id.pop(connection_id, None)
+        if connection is None:
+            return
+        connection.forget_answers()
+        connection.channel.attachment = None  # channel and connection refer to each other: no cycle shall be left
+        self._quotas.decrement(self._listener.name, connection.context.client_address)

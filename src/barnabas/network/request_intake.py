@@ -1,0 +1,130 @@
+"""The requests of one Processor on their way in: frames parsed, then run at once or queued for a handler thread.
+
+Made and used by one Processor, on its thread; no lock. `RequestTurn` decides what runs at once. Two kinds of work wait
+here, for different reasons: a channel is *postponed* when its turn was used up (its frame is parsed in the next turn),
+a request is *staged* when the RequestChannel was full (a handler thread that makes room wakes the Processor).
+Kafka: processCompletedReceives of SocketServer.Processor, which blocks on a full queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from barnabas.api.request import Request
+from barnabas.network.connection import Connection
+from barnabas.network.mute_states import MuteState
+from barnabas.network.request_path import RequestPath
+from barnabas.network.request_turn import RequestTurn
+from barnabas.transport.kafka_channel import KafkaChannel
+
+_NOT_MUTED: Final = MuteState.NOT_MUTED
+_PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
+
+
+class RequestIntake:
+    """Takes frames of channels and has them handled."""
+
+    __slots__ = (
+        "_handle",
+        "_last_began_ns",
+        "_now",
+        "_parse",
+        "_path",
+        "_processor_id",
+        "_waiting_requests",
+        "_wake",
+        "postponed",
+        "staged",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        processor_id: int,
+        path: RequestPath,
+        now: Callable[[], int],
+        wake: Callable[[], None],
+    ) -> None:
+        """`now`: nanoseconds. `wake` interrupts the Processor's poll; handler threads call it."""
+        self._processor_id = processor_id
+        self._path = path
+        # Bound once, as they are needed for every request.
+        self._parse = path.parse
+        self._handle = path.handle
+        self._waiting_requests = path.channel.waiting_requests
+        self._now = now
+        self._wake = wake
+        self._last_began_ns = 0  # when the last request began
+        self.turn = RequestTurn(may_run_at_once=path.inline)
+        self.postponed: list[KafkaChannel] = []
+        """Channels whose frame waits for the next turn."""
+        self.staged: deque[Request[Any]] = deque()
+        """Requests for which the RequestChannel had no room yet."""
+
+    def take_requests(self, channel: KafkaChannel, connection: Connection) -> None:
+        """Take the frame that completed, and those buffered behind it, until one is not answered at once.
+
+        Raises InvalidRequest for a frame that is no request, InvalidReceive for an impossible length behind a frame.
+        """
+        reader = channel.reader
+        turn = self.turn
+        frame = channel.receive
+        channel.receive = None
+        while True:
+            if frame is None:
+                # Only what the last receive brought: another receive would starve the other connections.
+                frame = reader.next_frame() if reader.buffered else None
+                if frame is None:
+                    return
+            received_ns = self._now()
+            if received_ns > turn.ends_ns and turn.is_used_up(received_ns, self._last_began_ns):
+                channel.receive = frame
+                self.postponed.append(channel)
+                return
+            self._last_began_ns = received_ns
+            connection.mute_state = _PENDING  # mute, and REQUEST_RECEIVED
+            request = self._parse(
+                frame,
+                connection.context,
+                channel=connection,
+                received_ns=received_ns,
+                processor_id=self._processor_id,
+                release=reader.release,
+            )
+            frame = None
+            # A queued request goes first: it came earlier, and may be of any connection.
+            if not request.brief or not turn.at_once or self._waiting_requests:
+                channel.mute()
+                if channel.memory is not None and reader.release is None:
+                    channel.memory.request_waits(request.request_size)
+                self._queue(request)
+                return
+            request.dequeued_ns = received_ns
+            self._handle(request)
+            if connection.mute_state is not _NOT_MUTED or connection.close_requested:
+                # The request waits in a purgatory, or is throttled, or its client does not read: frames behind it wait.
+                channel.mute()
+                return
+
+    def take_postponed(self) -> list[KafkaChannel]:
+        """Return the channels that waited for this turn."""
+        postponed, self.postponed = self.postponed, []
+        return postponed
+
+    def queue_staged(self) -> None:
+        """Queue staged requests, the oldest first, as far as there is room."""
+        staged = self.staged
+        while staged and self._path.channel.try_send(staged[0], self._wake):
+            staged.popleft()
+
+    def close(self) -> None:
+        """Release the frames of staged requests, and take the Processor off its RequestChannel."""
+        for request in self.staged:
+            request.release_buffer()
+        self._path.channel.remove_processor(self._processor_id)
+
+    def _queue(self, request: Request[Any]) -> None:
+        if self.staged or not self._path.channel.try_send(request, self._wake):
+            self.staged.append(request)

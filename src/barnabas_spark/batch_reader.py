@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from barnabas_spark.broker_connections import connections
+from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.offset_ranges import OffsetRange, ranges_between, split_ranges
 from barnabas_spark.partition_reader import read_range

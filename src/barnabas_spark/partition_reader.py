@@ -17,7 +17,7 @@ from barnabas.clients.arrow import FetchedBatches, Wanted, record_batch_of
 from barnabas.clients.consumer import FetchedRecords, RawFetcher
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.broker_connections import connections
+from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import HEADERS
 from barnabas_spark.data_loss import report_data_loss
 from barnabas_spark.offset_ranges import OffsetRange

@@ -1,7 +1,7 @@
 """Sends one task's rows and waits until the broker has them all.
 
 Called by both writers in the executors' Python workers, on the task's thread. The producer is the worker's own, kept
-between tasks by `broker_connections`; its threads are its own business. No lock.
+between tasks by `client_cache`; its threads are its own business. No lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from barnabas.clients.producer import RecordMetadata
-from barnabas_spark.broker_connections import connections
+from barnabas_spark.client_cache import connections
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.sink_rows import RowAddresser
 

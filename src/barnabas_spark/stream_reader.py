@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from barnabas_spark.batch_reader import RangePartition
-from barnabas_spark.broker_connections import connections
+from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.data_loss import report_data_loss
 from barnabas_spark.offset_ranges import limit_offsets, ranges_between, split_ranges

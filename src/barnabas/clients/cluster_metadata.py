@@ -26,7 +26,7 @@ from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.node import Node
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 INVALID_METADATA_ERRORS = frozenset(
     {
@@ -260,7 +260,7 @@ class ClusterMetadata:
                     topics[name] = old.topics[name]
                 errors[name] = error
                 if error in INVALID_METADATA_ERRORS:
-                    _log.debug("Requesting metadata update for topic %s due to error %s", name, error.name)
+                    logger.debug("Requesting metadata update for topic %s due to error %s", name, error.name)
                     self._need_full_update = True
         return Cluster(
             [Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers],

@@ -15,7 +15,7 @@ from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ClusterMetadataUpdater:
@@ -57,7 +57,7 @@ class ClusterMetadataUpdater:
             self._metadata.rebootstrap()
             node = client.least_loaded_node(now_ms)
         if node is None:
-            _log.debug("Give up sending metadata request since no node is available")
+            logger.debug("Give up sending metadata request since no node is available")
             return self._reconnect_backoff_ms
         return self._update_from(client, node, now_ms)
 
@@ -78,7 +78,7 @@ class ClusterMetadataUpdater:
         """See MetadataUpdater: metadata may be stale; if an update was due, this counts as its failure."""
         cluster = self._metadata.cluster
         if cluster.is_bootstrap and node_id in cluster.nodes:
-            _log.warning("Bootstrap broker %s disconnected", cluster.nodes[node_id])
+            logger.warning("Bootstrap broker %s disconnected", cluster.nodes[node_id])
         if self.is_update_due(now_ms):
             self.handle_failed_request(now_ms, None)
         self._metadata.request_update()

@@ -30,6 +30,7 @@ from barnabas.controller.partition_state_machine import PartitionStateMachine
 from barnabas.controller.replica_state_machine import ReplicaStateMachine
 from barnabas.controller.store_watches import ELECTION_FROM_STORE, StoreWatches
 from barnabas.metadata.producer_ids import new_producer_id_block
+from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -163,7 +164,7 @@ class Controller:
     def elect_leaders(
         self,
         partitions: Collection[TopicPartition],
-        election_type: events.ElectionType,
+        election_type: ElectionType,
         callback: events.ElectLeadersCallback,
     ) -> None:
         """Elect leaders for ElectLeaders; `callback` gets the result by partition on the controller's thread."""

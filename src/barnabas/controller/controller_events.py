@@ -10,6 +10,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.inter_broker import (
     AlterPartitionRequest,
@@ -21,13 +22,6 @@ from barnabas.protocol.messages.inter_broker import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.replica_assignment import ReplicaAssignment
 from barnabas.zk.zk_data import ProducerIdsBlock
-
-
-class ElectionType(enum.IntEnum):
-    """What an ElectLeaders request asks for. Kafka: org.apache.kafka.common.ElectionType."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 class ElectionTrigger(enum.Enum):

@@ -12,12 +12,13 @@ from collections.abc import Callable, Collection
 from barnabas.controller.broker_request_batch import BrokerRequestBatch
 from barnabas.controller.controller_config import ControllerConfig
 from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica, StateChangeFailed
-from barnabas.controller.controller_events import ElectionTrigger, ElectionType
+from barnabas.controller.controller_events import ElectionTrigger
 from barnabas.controller.election import ElectionStrategy, preferred_replica_leader
 from barnabas.controller.partition_state_machine import ElectionOutcomes, PartitionStateMachine
 from barnabas.controller.partition_states import PartitionState
 from barnabas.controller.replica_state_machine import ReplicaStateMachine
 from barnabas.controller.replica_states import ReplicaState
+from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.errors import ControllerMovedError

@@ -14,12 +14,12 @@ from barnabas.controller.controller_events import (
     BrokerModifications,
     ControllerEvent,
     ElectionTrigger,
-    ElectionType,
     PartitionModifications,
     PartitionReassignmentIsrChange,
     ReplicaLeaderElection,
     Signal,
 )
+from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.store import WatchEventType
 from barnabas.zk.zk_data import (

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.config.listeners import EndPoint
 from barnabas.controller.controller import NO_CONTROLLER
-from barnabas.controller.controller_events import ElectionType
+from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import (
     AlterPartitionRequest,

@@ -6,6 +6,7 @@ from barnabas.controller import controller_events as events
 from barnabas.controller.controller_metrics import register_controller_metrics
 from barnabas.controller.controller_state import ControllerState, state_while_handling
 from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.controller_cluster import Cluster, RecordingBroker
 
@@ -70,7 +71,7 @@ def test_an_unclean_election_is_counted() -> None:
     active = cluster.active
     assert shown(active)["ControllerStats.UncleanLeaderElectionsPerSec"] == 0
     orders = [TopicPartition("orders", 0)]
-    active.controller.elect_leaders(orders, events.ElectionType.UNCLEAN, lambda results: None)
+    active.controller.elect_leaders(orders, ElectionType.UNCLEAN, lambda results: None)
     cluster.settle()
     assert cluster.leadership("orders")[0] == 0
     assert shown(active)["ControllerStats.UncleanLeaderElectionsPerSec"] == 1

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
 from barnabas.api.request import Request
-from barnabas.controller.controller_events import ElectionType
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.protocol.topic_partition import TopicPartition

@@ -12,11 +12,12 @@ from barnabas.clients.admin.new_topic import (
     NewTopic,
     TopicDescription,
 )
-from barnabas.clients.admin.partition_changes import ElectionType, NewPartitions, PartitionReassignment
+from barnabas.clients.admin.partition_changes import NewPartitions, PartitionReassignment
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
 from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.config_codes import ConfigOperation
+from barnabas.protocol.election_type import ElectionType
 
 __all__ = [
     "DEFAULT",

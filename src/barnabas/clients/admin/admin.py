@@ -37,7 +37,6 @@ from barnabas.clients.admin.new_topic import (
     TopicDescription,
 )
 from barnabas.clients.admin.partition_changes import (
-    ElectionType,
     NewPartitions,
     PartitionReassignment,
     alter_partition_reassignments,
@@ -54,6 +53,7 @@ from barnabas.clients.leader_calls import by_topic
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.config_codes import ConfigResourceType
+from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.configs import (
     DescribeConfigsRequest,

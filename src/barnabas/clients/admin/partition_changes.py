@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
 from barnabas.clients.leader_calls import by_topic
+from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -27,13 +27,6 @@ from barnabas.protocol.messages.topics import (
     ElectLeadersResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-
-
-class ElectionType(IntEnum):
-    """Who may become leader: the first replica of the assignment, or any that is alive, records be lost or not."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 @dataclass(frozen=True)

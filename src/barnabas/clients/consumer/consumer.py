@@ -39,7 +39,7 @@ from barnabas.clients.consumer.offset_reset import (
     parse_offset_reset,
 )
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
-from barnabas.clients.consumer.subscription_state import SubscriptionState, SubscriptionType
+from barnabas.clients.consumer.subscription_state import SubscriptionMode, SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
@@ -313,7 +313,7 @@ class Consumer:
         is none), CorruptRecord, WokenUp, what the listener raises, RuntimeError if there is nothing to read.
         """
         self._check_usable()
-        if self._subscriptions.type is SubscriptionType.NONE:
+        if self._subscriptions.type is SubscriptionMode.NONE:
             raise RuntimeError("Consumer is not subscribed to any topics or assigned any partitions")
         limit = self.config.max_poll_records if max_records is None else max_records
         deadline_ms = self._client.now_ms() + timeout_ms

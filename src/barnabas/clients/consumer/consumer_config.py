@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
-from barnabas.clients.consumer.group.config import GroupConfig, GroupSettings
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig, GroupSettings
 from barnabas.clients.consumer.offset_reset import parse_offset_reset
 from barnabas.clients.settings import setting
 
@@ -62,9 +62,10 @@ class ConsumerConfig(GroupSettings):
         """The isolation level as requests have it."""
         return _ISOLATION_LEVELS[self.isolation_level]
 
-    def group_config(self) -> GroupConfig | None:
+    def group_config(self) -> GroupRebalanceConfig | None:
         """Return the settings of the group's machinery, or None without a group."""
         if self.group_id is None:
             return None
         shared = {each.name: getattr(self, each.name) for each in fields(GroupSettings)}
-        return GroupConfig(group_id=self.group_id, enable_auto_commit=self.enable_auto_commit is not False, **shared)
+        commits = self.enable_auto_commit is not False
+        return GroupRebalanceConfig(group_id=self.group_id, enable_auto_commit=commits, **shared)

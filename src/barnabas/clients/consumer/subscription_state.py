@@ -20,7 +20,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 _MIXED = "Subscription to topics, partitions and pattern are mutually exclusive"
 
 
-class SubscriptionType(Enum):
+class SubscriptionMode(Enum):
     """How the partitions were chosen."""
 
     NONE = "none"
@@ -29,7 +29,7 @@ class SubscriptionType(Enum):
     ASSIGNED = "assigned by the user"
 
 
-class PartitionState:
+class TopicPartitionState:
     """Where we are in a partition. `reset`: how its offset is to be found; `offset_epoch`: of the record before it."""
 
     __slots__ = (
@@ -74,50 +74,50 @@ class SubscriptionState:
     def __init__(self, reset: OffsetReset, *, has_group: bool) -> None:
         self.default_reset = reset
         self._has_group = has_group
-        self.type = SubscriptionType.NONE
+        self.type = SubscriptionMode.NONE
         self.topics: frozenset[str] = frozenset()
         """Topics subscribed to, or that match the pattern."""
         self.pattern: re.Pattern[str] | None = None
         self.group_topics: frozenset[str] = frozenset()
         """As leader: the topics of all members, whose changes are watched."""
         self.listener: RebalanceListener | None = None
-        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.partitions: dict[TopicPartition, TopicPartitionState] = {}
 
     # -- choosing ----------------------------------------------------------------------------------------------------
 
     @property
     def is_auto_assigned(self) -> bool:
         """Whether the group decides which partitions are read."""
-        return self.type in {SubscriptionType.TOPICS, SubscriptionType.PATTERN}
+        return self.type in {SubscriptionMode.TOPICS, SubscriptionMode.PATTERN}
 
     @property
     def metadata_topics(self) -> frozenset[str]:
         """Topics whose partitions must be known."""
-        if self.type is SubscriptionType.ASSIGNED:
+        if self.type is SubscriptionMode.ASSIGNED:
             return frozenset(each.topic for each in self.partitions)
         return self.topics | self.group_topics
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener | None) -> None:
         """Subscribe to topics. Raises RuntimeError if partitions or a pattern were chosen before."""
-        self._set_type(SubscriptionType.TOPICS)
+        self._set_type(SubscriptionMode.TOPICS)
         self.topics = frozenset(topics)
         self.group_topics &= self.topics
         self.listener = listener
 
     def subscribe_pattern(self, pattern: re.Pattern[str], listener: RebalanceListener | None) -> None:
         """Subscribe to what matches. Raises RuntimeError if partitions or topics were chosen before."""
-        self._set_type(SubscriptionType.PATTERN)
+        self._set_type(SubscriptionMode.PATTERN)
         self.pattern = pattern
         self.listener = listener
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read exactly these. Raises RuntimeError while subscribed."""
-        self._set_type(SubscriptionType.ASSIGNED)
+        self._set_type(SubscriptionMode.ASSIGNED)
         self.set_partitions(partitions)
 
     def unsubscribe(self) -> None:
         """Read nothing."""
-        self.type = SubscriptionType.NONE
+        self.type = SubscriptionMode.NONE
         self.topics = self.group_topics = frozenset()
         self.pattern = None
         self.listener = None
@@ -144,19 +144,19 @@ class SubscriptionState:
         for each in partitions:
             state = old.get(each)
             if state is None:
-                state = PartitionState(needs_committed=self._has_group)
+                state = TopicPartitionState(needs_committed=self._has_group)
                 if not self._has_group:
                     state.request_reset(self.default_reset)
             self.partitions[each] = state
 
-    def _set_type(self, wanted: SubscriptionType) -> None:
-        if self.type not in {SubscriptionType.NONE, wanted}:
+    def _set_type(self, wanted: SubscriptionMode) -> None:
+        if self.type not in {SubscriptionMode.NONE, wanted}:
             raise RuntimeError(_MIXED)
         self.type = wanted
 
     # -- positions ---------------------------------------------------------------------------------------------------
 
-    def state(self, topic_partition: TopicPartition) -> PartitionState:
+    def state(self, topic_partition: TopicPartition) -> TopicPartitionState:
         """Where we are in an assigned partition. Raises LookupError."""
         try:
             return self.partitions[topic_partition]

@@ -22,7 +22,7 @@ from barnabas.records.producer_state import with_producer_state
 from barnabas.records.record_batch import HEADER_SIZE, NO_SEQUENCE, Buffer, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder, estimate_size
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Headers = Sequence[tuple[str, Buffer | None]]
 
@@ -189,11 +189,6 @@ class ProducerBatch:
 
     # -- attempts and time -------------------------------------------------------------------------------------------
 
-    @property
-    def in_retry(self) -> bool:
-        """Whether it has been sent before: a broker may have it although no answer came."""
-        return self.attempts > 0
-
     def waited_ms(self, now_ms: int) -> int:
         """Since it was created, or since the last attempt failed."""
         return max(now_ms - self.last_attempt_ms, 0)
@@ -259,7 +254,7 @@ class ProducerBatch:
 
     def _decide(self, state: FinalState) -> bool:
         if not self._decided.acquire(blocking=False):
-            _log.debug("Batch of %s has ended already (%s), now %s", self.topic_partition, self.final_state, state)
+            logger.debug("Batch of %s has ended already (%s), now %s", self.topic_partition, self.final_state, state)
             return False
         self.final_state = state
         return True
@@ -317,12 +312,12 @@ def _tell(
     if callback is not None:
         try:
             callback(metadata, error)
-        except Exception:  # noqa: BLE001 - the user's function; the other records must be told all the same
-            _log.exception("Error executing user-provided callback on message for %s", metadata)
+        except Exception:
+            logger.exception("Error executing user-provided callback on message for %s", metadata)
     try:
         if error is not None:
             future.set_exception(error)
         elif metadata is not None:
             future.set_result(metadata)
     except InvalidStateError:
-        _log.debug("The future of a record was cancelled")
+        logger.debug("The future of a record was cancelled")

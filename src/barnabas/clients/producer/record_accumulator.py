@@ -30,7 +30,7 @@ from barnabas.records.record_batch import HEADER_SIZE, Buffer
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ReadyResult(NamedTuple):
@@ -298,8 +298,8 @@ class RecordAccumulator:
                         self._ratios.observe(batch.topic_partition.topic, batch.codec, ratio)
             if self._sequences is not None and not batch.has_sequence:
                 self._sequences.assign(batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the records' owners must hear of it
-            _log.exception("A batch of %s cannot be encoded", batch.topic_partition)
+        except Exception as error:
+            logger.exception("A batch of %s cannot be encoded", batch.topic_partition)
             batch.fail(error)
             self.finished(batch)
             return False
@@ -370,11 +370,6 @@ class RecordAccumulator:
             self._incomplete.discard(batch)
         if known and batch.allocated_bytes:
             self._pool.give_back(batch.allocated_bytes)
-
-    def has_undrained(self) -> bool:
-        """Whether anything is queued."""
-        with self._lock:
-            return any(self._queues.values())
 
     def has_incomplete(self) -> bool:
         """Whether anything has not ended, queued or in flight."""

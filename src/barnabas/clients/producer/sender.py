@@ -24,7 +24,7 @@ from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.network_client import NetworkClient
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PRODUCE_VERSIONS = (3, 12)
 """Batches of format v2 need 3; from 13 on requests name topics by id."""
@@ -76,7 +76,7 @@ class Sender:
 
     def run(self) -> None:
         """Run until closed."""
-        _log.debug("Starting Kafka producer I/O thread.")
+        logger.debug("Starting Kafka producer I/O thread.")
         while self._running:
             self._turn()
         while not self._forced and (self._accumulator.has_incomplete() or self._client.in_flight_count()):
@@ -85,14 +85,14 @@ class Sender:
         try:
             self._client.close()
         except OSError:
-            _log.exception("Failed to close network client")
-        _log.debug("Shutdown of Kafka producer I/O thread has completed.")
+            logger.exception("Failed to close network client")
+        logger.debug("Shutdown of Kafka producer I/O thread has completed.")
 
     def _turn(self) -> None:
         try:
             self.run_once()
-        except Exception:  # noqa: BLE001 - the thread must survive whatever one turn meets
-            _log.exception("Uncaught error in kafka producer I/O thread")
+        except Exception:
+            logger.exception("Uncaught error in kafka producer I/O thread")
 
     def run_once(self) -> None:
         """One turn: send what is ready, then wait for answers or for the next thing to do."""
@@ -146,7 +146,7 @@ class Sender:
         for batches in self._in_flight.values():
             expired += [batch for batch in batches if batch.has_reached_delivery_timeout(timeout_ms, now_ms)]
         for batch in expired:
-            _log.debug("Expired batch of %s", batch.topic_partition)
+            logger.debug("Expired batch of %s", batch.topic_partition)
             text = (
                 f"Expiring {batch.record_count} record(s) for {batch.topic_partition}:"
                 f"{now_ms - batch.created_ms} ms has passed since batch creation"
@@ -177,8 +177,8 @@ class Sender:
         )
         try:
             self._client.send(request, now_ms)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the records' owners must hear of it
-            _log.exception("A produce request cannot be sent")
+        except Exception as error:
+            logger.exception("A produce request cannot be sent")
             for batch in batches:
                 self._fail(batch, error)
                 self._accumulator.unmute(batch.topic_partition)
@@ -194,7 +194,7 @@ class Sender:
                 reason += " due to timeout"
             self._complete_all(batches.values(), error, reason, now_ms)
         elif response.version_error is not None:
-            _log.warning("Cancelled request due to a version mismatch: %s", response.version_error)
+            logger.warning("Cancelled request due to a version mismatch: %s", response.version_error)
             self._complete_all(batches.values(), ErrorCode.UNSUPPORTED_VERSION, str(response.version_error), now_ms)
         elif isinstance(response.body, ProduceResponse):
             unanswered = dict(batches)
@@ -230,7 +230,7 @@ class Sender:
         elif completion is Completion.SPLIT:
             self._split(batch)
         elif completion is Completion.RETRY:
-            _log.warning(
+            logger.warning(
                 "Got error produce response on topic-partition %s, retrying (%d attempts left). Error: %s %s",
                 batch.topic_partition,
                 self._config.retries - batch.attempts - 1,
@@ -243,7 +243,7 @@ class Sender:
             self._fail_with_answer(batch, error, answer)
         if error in INVALID_METADATA_ERRORS:
             if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                _log.warning(
+                logger.warning(
                     "Received unknown topic or partition error in produce request on partition %s. The topic-partition"
                     " may not exist or the user may not have Describe access to it",
                     batch.topic_partition,
@@ -270,7 +270,7 @@ class Sender:
 
     def _split(self, batch: ProducerBatch) -> None:
         pieces = self._accumulator.split_and_reenqueue(batch)
-        _log.warning(
+        logger.warning(
             "Got error MESSAGE_TOO_LARGE on topic-partition %s: split %d records into %d batches",
             batch.topic_partition,
             batch.record_count,
@@ -336,7 +336,7 @@ class Sender:
         elif isinstance(body, InitProducerIdResponse):
             error = error_of(body.error_code)
             if error is ErrorCode.NONE:
-                _log.info("ProducerId set to %d with epoch %d", body.producer_id, body.producer_epoch)
+                logger.info("ProducerId set to %d with epoch %d", body.producer_id, body.producer_epoch)
                 sequences.set_producer_id(body.producer_id, body.producer_epoch)
             elif not error.retriable and error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 self._accumulator.abort_undrained(ApiError(error))

@@ -111,11 +111,6 @@ class SequenceNumbers:
             return batch.base_sequence != acked + 1 & MAX_SEQUENCE
         return error.retriable
 
-    @staticmethod
-    def is_about_sequences(error: ErrorCode) -> bool:
-        """Whether the broker disagrees about producer id or sequence."""
-        return error in _RESETTING
-
     def _forget(self, batch: ProducerBatch) -> None:
         in_flight = self._in_flight.get(batch.topic_partition)
         if in_flight is not None and batch in in_flight:

@@ -154,7 +154,7 @@ def test_expiry_by_age() -> None:
     setting.now += 1
     assert {batch.topic_partition for batch in setting.accumulator.expire(setting.now)} == {TP0, TP1}
     assert setting.accumulator.next_expiry_ms(setting.now) == FOREVER_MS
-    assert not setting.accumulator.has_undrained()
+    assert not setting.accumulator.queue_lengths()
 
 
 def test_memory_is_taken_per_batch_and_given_back_once() -> None:
@@ -181,7 +181,7 @@ def test_split_pieces_go_to_the_head_in_order() -> None:
     assert pieces >= 2
     setting.accumulator.finished(batch)
     offset = 0
-    while setting.accumulator.has_undrained():
+    while setting.accumulator.queue_lengths():
         piece = setting.drain_one()
         assert piece.data is not None
         piece.complete(offset, -1)
@@ -249,7 +249,7 @@ def test_flush_waits_for_the_pieces_of_a_split_batch_too() -> None:
     setting.accumulator.split_and_reenqueue(batch)
     setting.accumulator.finished(batch)
     done_at_end = []
-    while setting.accumulator.has_undrained():
+    while setting.accumulator.queue_lengths():
         done_at_end.append(flushing.is_alive())
         piece = setting.drain_one()
         piece.complete(0, -1)

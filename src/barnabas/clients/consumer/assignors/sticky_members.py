@@ -13,7 +13,7 @@ from barnabas.clients.consumer.assignors.partition_assignor import PartitionRack
 from barnabas.protocol.consumer_protocol import Subscription
 from barnabas.protocol.topic_partition import TopicPartition
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DEFAULT_GENERATION = -1
 
@@ -52,7 +52,7 @@ class Ownership:
                     owners[partition] = member_id
                     continue
                 others_generation = subscriptions[other].generation_id
-                _log.warning("Consumers %s and %s claim the same partition %s", member_id, other, partition)
+                logger.warning("Consumers %s and %s claim the same partition %s", member_id, other, partition)
                 if generation >= others_generation:
                     if partition in self.owned[other]:
                         self.owned[other].remove(partition)

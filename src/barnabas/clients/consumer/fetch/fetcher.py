@@ -16,7 +16,7 @@ from barnabas.clients.consumer.consumer_config import READ_COMMITTED, ConsumerCo
 from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
 from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS, FetchLimits, FetchPosition
 from barnabas.clients.consumer.fetch.session_handler import FetchSessionHandler
-from barnabas.clients.consumer.subscription_state import PartitionState, SubscriptionState
+from barnabas.clients.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from barnabas.clients.errors import error_of
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
@@ -27,7 +27,7 @@ from barnabas.rpc.client_request import ClientResponse
 if TYPE_CHECKING:
     from barnabas.clients.consumer.consumer_record import ConsumerRecord
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CLOSING_LIMITS = FetchLimits(0, 0, 0)
 
@@ -196,12 +196,12 @@ class Fetcher:
                     self._completed.append(fetch)
 
     def _handle_error(
-        self, topic_partition: TopicPartition, state: PartitionState, error: ErrorCode, now_ms: int
+        self, topic_partition: TopicPartition, state: TopicPartitionState, error: ErrorCode, now_ms: int
     ) -> None:
         state.retry_ms = now_ms + self._config.retry_backoff_ms
         reset = self._subscriptions.default_reset
         if error is ErrorCode.OFFSET_OUT_OF_RANGE and not reset.is_none:
-            _log.info("Fetch position %s is out of range for %s, resetting offset", state.offset, topic_partition)
+            logger.info("Fetch position %s is out of range for %s, resetting offset", state.offset, topic_partition)
             state.request_reset(reset)
         elif error in INVALID_METADATA_ERRORS or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
             self._client.metadata.request_update()

@@ -21,7 +21,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.runtime.clock import Clock
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _VERSIONS = (1, ListOffsetsRequest.max_version)
 
@@ -115,5 +115,5 @@ class PositionResetter:
         if found.offset < 0:
             state.request_reset(RESET_TO_LATEST)  # by duration, and nothing is that young
             return
-        _log.info("Resetting offset for partition %s to position %d.", topic_partition, found.offset)
+        logger.info("Resetting offset for partition %s to position %d.", topic_partition, found.offset)
         state.seek(found.offset, found.leader_epoch)

@@ -18,7 +18,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -65,7 +65,9 @@ class FetchSessionHandler:
         """
         error = error_of(response.error_code)
         if error is not ErrorCode.NONE:
-            _log.info("Node %d was unable to process the fetch request with %s: %s.", self._node_id, self._next, error)
+            logger.info(
+                "Node %d was unable to process the fetch request with %s: %s.", self._node_id, self._next, error
+            )
             lost = error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             self._next = _INITIAL if lost else self._next._replace(epoch=INITIAL_EPOCH)
             return False
@@ -81,7 +83,9 @@ class FetchSessionHandler:
         extra = answered - self._told.keys()
         omitted = self._told.keys() - answered if is_full else set()
         if extra or omitted:
-            _log.info("Node %d answered a fetch with %s and left out %s", self._node_id, extra or "{}", omitted or "{}")
+            logger.info(
+                "Node %d answered a fetch with %s and left out %s", self._node_id, extra or "{}", omitted or "{}"
+            )
             self._next = _INITIAL if is_full else self._next._replace(epoch=INITIAL_EPOCH)
             return False
         if response.session_id == NO_SESSION:

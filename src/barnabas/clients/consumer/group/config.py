@@ -13,7 +13,7 @@ from barnabas.clients.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSettings(ClientConfig):
-    """The settings that a ConsumerConfig and a GroupConfig have in common."""
+    """The settings that a ConsumerConfig and a GroupRebalanceConfig have in common."""
 
     client_rack: str = setting("", "Where the consumer runs, for assignors that look at racks.")
     group_instance_id: str | None = setting(None, "The id of a static member, which keeps its place when restarted.")
@@ -34,7 +34,7 @@ class GroupSettings(ClientConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupConfig(GroupSettings):
+class GroupRebalanceConfig(GroupSettings):
     """The settings of a consumer that has a group."""
 
     group_id: str = setting("", "The group's name.")

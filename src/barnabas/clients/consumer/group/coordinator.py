@@ -1,6 +1,6 @@
 """A consumer's part in its group: joins when it must, divides partitions as leader, calls the listener.
 
-Owned by the consumer's thread. What it shares with the channel's thread (GroupMember) it touches under the channel's
+Owned by the consumer's thread. What it shares with the channel's thread (MemberSession) it touches under the channel's
 lock, briefly; it waits for answers in the consumer's own network client, so that fetches of partitions
 which stay go on during a rebalance. `poll` never waits: it does what can be done now, and is called again when the
 channel has progressed. Callbacks of the user run here without any lock.
@@ -16,14 +16,14 @@ from typing import Any
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor, RebalanceProtocol
-from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import is_retriable
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel, SharedNodes
+from barnabas.clients.consumer.group.followed_topics import FollowedTopics
 from barnabas.clients.consumer.group.listener_calls import ListenerCalls
-from barnabas.clients.consumer.group.member import GroupMember, Rebalance, RebalancePhase
-from barnabas.clients.consumer.group.membership import MemberState
+from barnabas.clients.consumer.group.member_session import MemberSession, Rebalance, RebalancePhase
+from barnabas.clients.consumer.group.membership import MembershipState
 from barnabas.clients.consumer.group.offsets import GroupOffsets
-from barnabas.clients.consumer.group.topics import GroupTopics
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
@@ -39,7 +39,7 @@ from barnabas.protocol.consumer_protocol import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _EAGER = RebalanceProtocol.EAGER
 
@@ -58,7 +58,7 @@ class ConsumerCoordinator:
 
     def __init__(
         self,
-        config: GroupConfig,
+        config: GroupRebalanceConfig,
         assignors: Sequence[PartitionAssignor],
         subscriptions: SubscriptionState,
         client: BlockingClient,
@@ -72,13 +72,15 @@ class ConsumerCoordinator:
         self._subscriptions = subscriptions
         self._client = client
         self._waiting = waiting
-        self._topics = GroupTopics(client, subscriptions, config.client_rack, exclude_internal=exclude_internal_topics)
+        self._topics = FollowedTopics(
+            client, subscriptions, config.client_rack, exclude_internal=exclude_internal_topics
+        )
         self._listener = ListenerCalls(subscriptions)
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, client.random)
         self.channel = CoordinatorChannel(
             config, client.make_network(SharedNodes(client.metadata)), backoff, client.network.wakeup
         )
-        self._member = GroupMember(config, self.channel, backoff)
+        self._member = MemberSession(config, self.channel, backoff)
         self.offsets = GroupOffsets(config, self.channel, self._member, subscriptions, client, waiting)
         self._metadata = ConsumerGroupMetadata(config.group_id, group_instance_id=config.group_instance_id)
         self._joined_topics: frozenset[str] | None = None
@@ -249,12 +251,12 @@ class ConsumerCoordinator:
         self._assigned_by = self._topics.snapshot
         assignments: dict[str, bytes] = {}
         if answer.skip_assignment:
-            _log.info("Skipped assignment for returning static leader at generation %d.", answer.generation_id)
+            logger.info("Skipped assignment for returning static leader at generation %d.", answer.generation_id)
         else:
             assignor = self._assignor(answer.protocol_name)
             partitions = self._topics.partitions_of(all_topics, self._client.metadata.cluster)
             divided = assignor.assign(partitions, members)
-            _log.info("Finished assignment for group at generation %d: %s", answer.generation_id, divided)
+            logger.info("Finished assignment for group at generation %d: %s", answer.generation_id, divided)
             assignments = {
                 member_id: encode_assignment(Assignment(tuple(assigned))) for member_id, assigned in divided.items()
             }
@@ -289,7 +291,7 @@ class ConsumerCoordinator:
         with self.channel.lock:
             self._member.rebalance = None
             membership = self._member.membership
-            is_current = membership.state is MemberState.STABLE and membership.generation == rebalance.generation
+            is_current = membership.state is MembershipState.STABLE and membership.generation == rebalance.generation
             if not is_current:
                 membership.reset("rebalance failed since the generation/state was modified by heartbeat thread")
                 return
@@ -311,7 +313,7 @@ class ConsumerCoordinator:
         errors = []
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             revoked = owned - set(assigned)
-            _log.info("Updating assignment: assigned %s, owned %s, revoked %s", assigned, sorted(owned), revoked)
+            logger.info("Updating assignment: assigned %s, owned %s, revoked %s", assigned, sorted(owned), revoked)
             if revoked:
                 self.offsets.commit_revoked(revoked)
                 errors.append(self._listener.revoked(revoked))
@@ -393,7 +395,7 @@ class ConsumerCoordinator:
         try:
             self._waiting.until(self._is_rebalance_over, deadline_ms)
         except Exception as error:  # noqa: BLE001 - an assignor's failure, say, must not stop a close
-            _log.warning("Leaving in the middle of a rebalance: %s", error)
+            logger.warning("Leaving in the middle of a rebalance: %s", error)
 
     def _is_rebalance_over(self) -> bool:
         with self.channel.lock:

@@ -5,7 +5,7 @@ NetworkClient, and runs `run_once` until the channel is closed. So a member send
 and the user's fetches and the group's requests never wait for one another's locks or connections.
 
 `lock` guards the queue of calls, the coordinator's address, and everything of the group that both threads touch
-(GroupMember, OffsetCommits). It is held for moments only: never during a poll of the network, never while a callback
+(MemberSession, OffsetCommits). It is held for moments only: never during a poll of the network, never while a callback
 of the user runs. The handler of a call's answer, and the member's periodic duties, run on the channel's thread and hold
 it. The user's thread sleeps in its own network client; whenever an answer was handled, `on_progress` wakes that.
 
@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from barnabas.clients.cluster_metadata import ClusterMetadata
-from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
 from barnabas.clients.consumer.group.requests import RequestTerms, find_coordinator
 from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected, error_of
@@ -40,7 +40,7 @@ from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LONGEST_POLL_MS = 60_000
 _AWAITED_AT_CLOSE = (OffsetCommitRequest, LeaveGroupRequest)
@@ -88,7 +88,7 @@ class CoordinatorCall:
 
 
 class ChannelUser(Protocol):
-    """Whom the channel belongs to (GroupMember). Both run on the channel's thread, under the lock."""
+    """Whom the channel belongs to (MemberSession). Both run on the channel's thread, under the lock."""
 
     def perform_duties(self, now_ms: int) -> int:
         """Do what is due; milliseconds until something else is."""
@@ -131,7 +131,7 @@ class CoordinatorChannel:
 
     def __init__(
         self,
-        config: GroupConfig,
+        config: GroupRebalanceConfig,
         network: NetworkClient,
         backoff: ExponentialBackoff,
         on_progress: Callable[[], None],
@@ -237,19 +237,21 @@ class CoordinatorChannel:
         node = self._coordinator
         if node is None:
             return
-        _log.info("Group coordinator %s is unavailable or invalid due to cause: %s. Rediscovery follows.", node, reason)
+        logger.info(
+            "Group coordinator %s is unavailable or invalid due to cause: %s. Rediscovery follows.", node, reason
+        )
         self._coordinator = None
         self._network.disconnect(node.id)
 
     # -- the channel's thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        _log.debug("Heartbeat thread started")
+        logger.debug("Heartbeat thread started")
         while self._is_running():
             try:
                 self.run_once()
-            except Exception:  # noqa: BLE001 - the thread must survive whatever one turn meets
-                _log.exception("Uncaught error in the coordinator's heartbeat thread")
+            except Exception:
+                logger.exception("Uncaught error in the coordinator's heartbeat thread")
                 self._network.poll(self._config.retry_backoff_ms, self.now_ms())
         with self.lock:
             for call in self._waiting:
@@ -257,7 +259,7 @@ class CoordinatorChannel:
             self._waiting.clear()
         self._network.close()
         self._on_progress()
-        _log.debug("Heartbeat thread has closed")
+        logger.debug("Heartbeat thread has closed")
 
     def _is_running(self) -> bool:
         with self.lock:
@@ -396,7 +398,7 @@ class CoordinatorChannel:
             self._fail_lookup(ApiError(error, f"{found.error_message or error.message} Group: {self._config.group_id}"))
 
     def _found(self, node: Node, response: ClientResponse) -> None:
-        _log.info("Discovered group coordinator %s", node)
+        logger.info("Discovered group coordinator %s", node)
         self._coordinator = node
         self._failed_lookups = 0
         if response.request.node_id != node.id:
@@ -405,7 +407,7 @@ class CoordinatorChannel:
             self._user.coordinator_found(response.received_ms)
 
     def _retry_lookup(self, reason: str) -> None:
-        _log.debug("Group coordinator lookup failed: %s", reason)
+        logger.debug("Group coordinator lookup failed: %s", reason)
         self._next_lookup_ms = self.now_ms() + self._backoff.after(self._failed_lookups)
         self._failed_lookups += 1
 

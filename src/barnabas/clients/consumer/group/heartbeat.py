@@ -6,14 +6,14 @@ Kafka: org.apache.kafka.clients.consumer.internals.Heartbeat.
 
 from __future__ import annotations
 
-from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 
 
 class Heartbeat:
     """Three deadlines, in monotonic milliseconds: of the next heartbeat, the session, and the user's next poll."""
 
-    def __init__(self, config: GroupConfig, backoff: ExponentialBackoff, now_ms: int) -> None:
+    def __init__(self, config: GroupRebalanceConfig, backoff: ExponentialBackoff, now_ms: int) -> None:
         self._config = config
         self._backoff = backoff
         self._failures = 0

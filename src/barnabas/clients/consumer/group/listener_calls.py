@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.protocol.topic_partition import TopicPartition
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ListenerCalls:
@@ -23,14 +23,14 @@ class ListenerCalls:
     def assigned(self, partitions: Iterable[TopicPartition]) -> Exception | None:
         """These are new; called with none, too."""
         ordered = sorted(partitions)
-        _log.info("Adding newly assigned partitions: %s", ", ".join(map(str, ordered)))
+        logger.info("Adding newly assigned partitions: %s", ", ".join(map(str, ordered)))
         listener = self._subscriptions.listener
         return None if listener is None else self._call(listener.on_partitions_assigned, ordered)
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> Exception | None:
         """These go to others."""
         ordered = sorted(partitions)
-        _log.info("Revoke previously assigned partitions %s", ", ".join(map(str, ordered)))
+        logger.info("Revoke previously assigned partitions %s", ", ".join(map(str, ordered)))
         listener = self._subscriptions.listener
         return None if listener is None else self._call(listener.on_partitions_revoked, ordered)
 
@@ -40,7 +40,7 @@ class ListenerCalls:
         listener = self._subscriptions.listener
         if not ordered:
             return None
-        _log.info("Lost previously assigned partitions %s", ", ".join(map(str, ordered)))
+        logger.info("Lost previously assigned partitions %s", ", ".join(map(str, ordered)))
         return None if listener is None else self._call(listener.on_partitions_lost, ordered)
 
     def _call(
@@ -48,7 +48,7 @@ class ListenerCalls:
     ) -> Exception | None:
         try:
             method(partitions)
-        except Exception as error:  # noqa: BLE001 - the user's; raised again when the rebalance is in order
-            _log.exception("User provided listener failed on %s", getattr(method, "__name__", method))
+        except Exception as error:
+            logger.exception("User provided listener failed on %s", getattr(method, "__name__", method))
             return error
         return None

@@ -14,12 +14,12 @@ import logging
 from enum import Enum
 from typing import NamedTuple
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 UNKNOWN_GENERATION_ID = -1
 
 
-class MemberState(Enum):
+class MembershipState(Enum):
     """See the module's text."""
 
     UNJOINED = "unjoined"
@@ -30,7 +30,7 @@ class MemberState(Enum):
     @property
     def has_joined(self) -> bool:
         """Whether the member belongs to a generation, and has to send heartbeats."""
-        return self in {MemberState.COMPLETING_REBALANCE, MemberState.STABLE}
+        return self in {MembershipState.COMPLETING_REBALANCE, MembershipState.STABLE}
 
 
 class Generation(NamedTuple):
@@ -53,7 +53,7 @@ class GroupMembership:
     """See the module's text."""
 
     def __init__(self) -> None:
-        self.state = MemberState.UNJOINED
+        self.state = MembershipState.UNJOINED
         self.generation = NO_GENERATION
         self.rejoin_needed = True
         self.rejoin_reason = ""
@@ -63,22 +63,22 @@ class GroupMembership:
     @property
     def is_rebalancing(self) -> bool:
         """Whether a rebalance has begun and not ended."""
-        return self.state in {MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE}
+        return self.state in {MembershipState.PREPARING_REBALANCE, MembershipState.COMPLETING_REBALANCE}
 
     def preparing(self) -> None:
         """JoinGroup is sent."""
-        self.state = MemberState.PREPARING_REBALANCE
+        self.state = MembershipState.PREPARING_REBALANCE
 
     def completing(self, generation: Generation) -> None:
         """JoinGroup was answered."""
-        _log.info("Successfully joined group with generation %s", generation)
-        self.state = MemberState.COMPLETING_REBALANCE
+        logger.info("Successfully joined group with generation %s", generation)
+        self.state = MembershipState.COMPLETING_REBALANCE
         self.generation = generation
 
     def stable(self) -> None:
         """SyncGroup was answered."""
-        _log.info("Successfully synced group in generation %s", self.generation)
-        self.state = MemberState.STABLE
+        logger.info("Successfully synced group in generation %s", self.generation)
+        self.state = MembershipState.STABLE
         self.rejoin_needed = False
         self.rejoin_reason = ""
 
@@ -89,14 +89,14 @@ class GroupMembership:
 
     def reset(self, reason: str, *, keep_member_id: bool = False) -> None:
         """The member, or only its generation, is no longer part of the group."""
-        _log.info("Resetting generation%s due to: %s", "" if keep_member_id else " and member id", reason)
-        self.state = MemberState.UNJOINED
+        logger.info("Resetting generation%s due to: %s", "" if keep_member_id else " and member id", reason)
+        self.state = MembershipState.UNJOINED
         self.generation = Generation(member_id=self.generation.member_id) if keep_member_id else NO_GENERATION
         self.needs_prepare = True
         self.request_rejoin(reason)
 
     def request_rejoin(self, reason: str) -> None:
         """Join again at the next occasion."""
-        _log.info("Request joining group due to: %s", reason)
+        logger.info("Request joining group due to: %s", reason)
         self.rejoin_reason = reason
         self.rejoin_needed = True

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from barnabas.clients.consumer.group import requests
-from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, is_retriable, reaction_to
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
-from barnabas.clients.consumer.group.membership import Generation, GroupMembership, MemberState
+from barnabas.clients.consumer.group.membership import Generation, GroupMembership, MembershipState
 from barnabas.clients.errors import CommitFailed, RetriableCommitFailed, error_of
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
@@ -24,7 +24,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.offsets import OffsetCommitResponse, OffsetFetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback: TypeAlias = Callable[[Offsets, Exception | None], None]
@@ -67,7 +67,7 @@ class CompletedCommit(NamedTuple):
 class OffsetCommits:
     """See the module's text."""
 
-    def __init__(self, config: GroupConfig, channel: CoordinatorChannel, membership: GroupMembership) -> None:
+    def __init__(self, config: GroupRebalanceConfig, channel: CoordinatorChannel, membership: GroupMembership) -> None:
         self._config = config
         self._channel = channel
         self._membership = membership
@@ -133,9 +133,9 @@ class OffsetCommits:
             deadline_ms,
             on_done=on_done,
         )
-        can_be_sent = membership.state is MemberState.STABLE or (at_last and membership.generation.is_known)
+        can_be_sent = membership.state is MembershipState.STABLE or (at_last and membership.generation.is_known)
         if as_member and not can_be_sent:
-            _log.info("Failing OffsetCommit request since the consumer is not part of an active group")
+            logger.info("Failing OffsetCommit request since the consumer is not part of an active group")
             if membership.is_rebalancing:
                 call.finish(error=ApiError(ErrorCode.REBALANCE_IN_PROGRESS, _UNDERGOING_REBALANCE))
             else:
@@ -154,7 +154,7 @@ class OffsetCommits:
                 if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     unauthorized.add(topic.name)
                 elif error is not ErrorCode.NONE:
-                    _log.warning(
+                    logger.warning(
                         "Offset commit failed on partition %s-%d: %s", topic.name, partition.partition_index, error.name
                     )
                     self._raise_commit_error(error, sent)
@@ -174,7 +174,7 @@ class OffsetCommits:
         elif reaction in {Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION} or (
             error is ErrorCode.FENCED_INSTANCE_ID and is_stale
         ):
-            if is_stale and membership.state is MemberState.PREPARING_REBALANCE:
+            if is_stale and membership.state is MembershipState.PREPARING_REBALANCE:
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, _STALE_GENERATION)
             if reaction is not Reaction.FAIL and not is_stale:
                 keep = reaction is Reaction.FORGET_GENERATION
@@ -210,4 +210,4 @@ class OffsetCommits:
 def log_failed_commit(offsets: Offsets, error: Exception | None) -> None:
     """The callback of those who give none."""
     if error is not None:
-        _log.error("Offset commit with offsets %s failed: %s", offsets, error)
+        logger.error("Offset commit with offsets %s failed: %s", offsets, error)

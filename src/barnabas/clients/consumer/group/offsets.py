@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import is_retriable
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
-from barnabas.clients.consumer.group.member import GroupMember
+from barnabas.clients.consumer.group.member_session import MemberSession
 from barnabas.clients.consumer.group.offset_commits import CommitCallback, OffsetCommits, Offsets
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
@@ -24,7 +24,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def _may_pass(error: Exception) -> bool:
@@ -41,9 +41,9 @@ class GroupOffsets:
 
     def __init__(
         self,
-        config: GroupConfig,
+        config: GroupRebalanceConfig,
         channel: CoordinatorChannel,
-        member: GroupMember,
+        member: MemberSession,
         subscriptions: SubscriptionState,
         client: BlockingClient,
         waiting: ConsumerWaiting,
@@ -121,14 +121,14 @@ class GroupOffsets:
         with self._channel.lock:
             is_done, error = call.done, call.error
         if self._rebalance_until_ms is not None and now_ms >= self._rebalance_until_ms:
-            _log.error("Asynchronous auto-commit of offsets failed: joinPrepare timeout. Will continue to join group")
+            logger.error("Asynchronous auto-commit of offsets failed: joinPrepare timeout. Will continue to join group")
             return True
         if is_done and error is not None and _may_pass(error):
             self._rebalance_commit = None
             self._next_rebalance_commit_ms = now_ms + self._config.retry_backoff_ms
             return False
         if is_done and error is not None:
-            _log.error("Asynchronous auto-commit of offsets failed: %s. Will continue to join group.", error)
+            logger.error("Asynchronous auto-commit of offsets failed: %s. Will continue to join group.", error)
         return is_done
 
     def commit_revoked(self, revoked: Iterable[TopicPartition]) -> None:
@@ -175,7 +175,7 @@ class GroupOffsets:
                     _may_pass,
                 )
         except Exception as error:  # noqa: BLE001 - as other failures of automatic commits, it must not stop a close
-            _log.warning("Synchronous auto-commit of offsets failed: %s", error)
+            logger.warning("Synchronous auto-commit of offsets failed: %s", error)
         self._waiting.until(lambda: not self._has_async_in_flight(), deadline_ms)
 
     # -- the user's commits ------------------------------------------------------------------------------------------
@@ -253,11 +253,11 @@ class GroupOffsets:
 
     def _auto_committed(self, offsets: Offsets, error: Exception | None) -> None:
         if error is None:
-            _log.debug("Completed asynchronous auto-commit of offsets %s", offsets)
+            logger.debug("Completed asynchronous auto-commit of offsets %s", offsets)
         elif isinstance(error, RetriableCommitFailed):
             self._next_auto_commit_ms = self._client.now_ms() + self._config.retry_backoff_ms
         else:
-            _log.warning("Asynchronous auto-commit of offsets %s failed: %s", offsets, error)
+            logger.warning("Asynchronous auto-commit of offsets %s failed: %s", offsets, error)
 
     def _has_async_in_flight(self) -> bool:
         with self._channel.lock:

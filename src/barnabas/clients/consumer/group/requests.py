@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.membership import Generation
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
@@ -57,7 +57,7 @@ def find_coordinator(group_id: str) -> RequestTerms:
 
 
 def join_group(
-    config: GroupConfig, member_id: str, protocols: Iterable[tuple[str, bytes]], reason: str
+    config: GroupRebalanceConfig, member_id: str, protocols: Iterable[tuple[str, bytes]], reason: str
 ) -> RequestTerms:
     """Join, with a name and metadata for each assignor, the preferred first."""
     message = JoinGroupRequest(
@@ -73,7 +73,7 @@ def join_group(
     return _of(message, _JOIN_INSTANCE_SINCE if config.group_instance_id is not None else 0)
 
 
-def sync_group(config: GroupConfig, generation: Generation, assignments: Mapping[str, bytes]) -> RequestTerms:
+def sync_group(config: GroupRebalanceConfig, generation: Generation, assignments: Mapping[str, bytes]) -> RequestTerms:
     """Ask for this member's assignment; the leader brings everybody's."""
     message = SyncGroupRequest(
         group_id=config.group_id,
@@ -89,7 +89,7 @@ def sync_group(config: GroupConfig, generation: Generation, assignments: Mapping
     return _of(message, _INSTANCE_SINCE if config.group_instance_id is not None else 0)
 
 
-def heartbeat(config: GroupConfig, generation: Generation) -> RequestTerms:
+def heartbeat(config: GroupRebalanceConfig, generation: Generation) -> RequestTerms:
     """Still here."""
     message = HeartbeatRequest(
         group_id=config.group_id,
@@ -100,7 +100,7 @@ def heartbeat(config: GroupConfig, generation: Generation) -> RequestTerms:
     return _of(message, _INSTANCE_SINCE if config.group_instance_id is not None else 0)
 
 
-def leave_group(config: GroupConfig, member_id: str, reason: str) -> RequestTerms:
+def leave_group(config: GroupRebalanceConfig, member_id: str, reason: str) -> RequestTerms:
     """Leave; every version."""
 
     def build(version: int) -> Message:
@@ -115,7 +115,7 @@ def leave_group(config: GroupConfig, member_id: str, reason: str) -> RequestTerm
 
 
 def offset_commit(
-    config: GroupConfig, generation: Generation | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    config: GroupRebalanceConfig, generation: Generation | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> RequestTerms:
     """Commit; without a generation as somebody who has assigned himself. Version 9 is the last that names topics."""
     topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
-from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.heartbeat import Heartbeat
 from barnabas.clients.consumer.offset_reset import OffsetReset, parse_offset_reset
 from barnabas.clients.offset_lookup import EARLIEST, LATEST
@@ -43,7 +43,7 @@ def test_a_duration_counts_from_now_and_not_from_before_time() -> None:
 
 
 def test_heartbeats_are_due_in_time_and_soon_after_a_failure() -> None:
-    config = GroupConfig(
+    config = GroupRebalanceConfig(
         group_id="g", session_timeout_ms=10_000, heartbeat_interval_ms=3_000, max_poll_interval_ms=60_000
     )
     heartbeat = Heartbeat(config, ExponentialBackoff(100, 1_000, None), 0)

@@ -21,22 +21,22 @@ from barnabas_spark.starting_offsets import BrokerOffsets
 from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets
 
 
-class Closable(Protocol):
+class _Closable(Protocol):
     """What all clients have in common."""
 
     def close(self) -> None:
         """Give back what it holds."""
 
 
-C = TypeVar("C", bound=Closable)
+C = TypeVar("C", bound=_Closable)
 
 
-class BrokerConnections:
+class ClientCache:
     """The clients of this process, made when they are first asked for."""
 
     def __init__(self) -> None:
         self._process_id = os.getpid()
-        self._clients: dict[tuple[Any, ...], Closable] = {}
+        self._clients: dict[tuple[Any, ...], _Closable] = {}
 
     def offsets(self, options: SourceOptions) -> BrokerOffsets:
         """Answers questions about topics and offsets."""
@@ -78,7 +78,7 @@ class BrokerConnections:
             client = clients[key] = make()
         return cast("C", client)
 
-    def _own(self) -> dict[tuple[Any, ...], Closable]:
+    def _own(self) -> dict[tuple[Any, ...], _Closable]:
         if os.getpid() != self._process_id:
             # Forked: the sockets are the parent's, who goes on using them.
             self._process_id = os.getpid()
@@ -130,4 +130,4 @@ def _producer(options: SinkOptions) -> Producer:
     )
 
 
-connections = BrokerConnections()
+connections = ClientCache()

@@ -16,7 +16,7 @@ from barnabas.clients.consumer.subscription_state import SubscriptionState
 _NO_RACKS: frozenset[str] = frozenset()
 
 
-class GroupTopics:
+class FollowedTopics:
     """See the module's text. `client_rack` "": racks are of no interest, and their changes neither."""
 
     def __init__(

@@ -21,11 +21,11 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from barnabas.clients.consumer.group import requests
-from barnabas.clients.consumer.group.config import GroupConfig
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
 from barnabas.clients.consumer.group.heartbeat import Heartbeat
-from barnabas.clients.consumer.group.membership import Generation, GroupMembership, MemberState
+from barnabas.clients.consumer.group.membership import Generation, GroupMembership, MembershipState
 from barnabas.clients.errors import error_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
@@ -39,7 +39,7 @@ from barnabas.protocol.messages.classic_groups import (
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _JOIN_LAPSE_MS = 5_000
 _AT_ONCE = frozenset({Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION, Reaction.TAKE_MEMBER_ID, Reaction.REJOIN})
@@ -75,10 +75,10 @@ class Rebalance:
         self.phase, self.error = RebalancePhase.FAILED, error
 
 
-class GroupMember:
+class MemberSession:
     """See the module's text."""
 
-    def __init__(self, config: GroupConfig, channel: CoordinatorChannel, backoff: ExponentialBackoff) -> None:
+    def __init__(self, config: GroupRebalanceConfig, channel: CoordinatorChannel, backoff: ExponentialBackoff) -> None:
         self.membership = GroupMembership()
         self.rebalance: Rebalance | None = None
         self._config = config
@@ -98,7 +98,7 @@ class GroupMember:
 
     def begin_join(self, protocols: Sequence[tuple[str, bytes]], now_ms: int) -> None:
         """Send JoinGroup: a name and metadata for each assignor."""
-        _log.info("(Re-)joining group %s", self._config.group_id)
+        logger.info("(Re-)joining group %s", self._config.group_id)
         membership = self.membership
         membership.preparing()
         rebalance = self.rebalance = Rebalance()
@@ -139,7 +139,7 @@ class GroupMember:
         call = None
         # Also without a generation: the others would wait for this member until its session ends. (Kafka's do.)
         if self._config.group_instance_id is None and membership.generation.member_id:
-            _log.info("Member %s sending LeaveGroup request due to %s", membership.generation.member_id, reason)
+            logger.info("Member %s sending LeaveGroup request due to %s", membership.generation.member_id, reason)
             call = CoordinatorCall(
                 requests.leave_group(self._config, membership.generation.member_id, reason),
                 _handle_leave,
@@ -172,7 +172,7 @@ class GroupMember:
             self._channel.want_coordinator()
             return 0
         if heartbeat.is_poll_overdue(now_ms):
-            _log.warning(
+            logger.warning(
                 "consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer"
                 " than the configured max_poll_interval_ms, which typically implies that the poll loop is spending too"
                 " much time processing messages. You can address this either by increasing max_poll_interval_ms or by"
@@ -203,7 +203,7 @@ class GroupMember:
         error = error_of(body.error_code)
         if error is ErrorCode.NONE and body.protocol_type not in {None, PROTOCOL_TYPE}:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if rebalance is not self.rebalance or self.membership.state is not MemberState.PREPARING_REBALANCE:
+        if rebalance is not self.rebalance or self.membership.state is not MembershipState.PREPARING_REBALANCE:
             return  # left, or given up meanwhile
         reaction = self._react(ApiKey.JOIN_GROUP, error, sent, member_id=body.member_id)
         if reaction is not Reaction.ACCEPT:
@@ -228,7 +228,7 @@ class GroupMember:
         if rebalance is not self.rebalance:
             return
         if error is ErrorCode.NONE and (
-            self.membership.state is not MemberState.COMPLETING_REBALANCE or self.membership.generation != sent
+            self.membership.state is not MembershipState.COMPLETING_REBALANCE or self.membership.generation != sent
         ):
             error = ErrorCode.ILLEGAL_GENERATION  # reset by a heartbeat's answer: join again
         reaction = self._react(ApiKey.SYNC_GROUP, error, sent)
@@ -248,7 +248,7 @@ class GroupMember:
 
     def _handle_heartbeat(self, sent: Generation, body: HeartbeatResponse) -> None:
         error = error_of(body.error_code)
-        if error is ErrorCode.REBALANCE_IN_PROGRESS and self.membership.state is not MemberState.STABLE:
+        if error is ErrorCode.REBALANCE_IN_PROGRESS and self.membership.state is not MembershipState.STABLE:
             error = ErrorCode.NONE  # we know: a rebalance is on its way
         is_stale = self.membership.generation != sent
         if error in {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}:
@@ -268,7 +268,7 @@ class GroupMember:
             return
         self._heartbeat.failed(self._channel.now_ms())
         if isinstance(call.error, ApiError) and reaction_to(ApiKey.HEARTBEAT, call.error.code) is Reaction.FAIL:
-            _log.error("Heartbeat of group %s failed: %s", self._config.group_id, call.error)
+            logger.error("Heartbeat of group %s failed: %s", self._config.group_id, call.error)
             self._failure = call.error
 
     def _react(self, api_key: ApiKey, error: ErrorCode, sent: Generation, member_id: str = "") -> Reaction:
@@ -291,11 +291,11 @@ def _handle_leave(body: LeaveGroupResponse) -> None:
     codes = [body.error_code, *(member.error_code for member in body.members)]
     for code in codes:
         if error := error_of(code):
-            _log.error("LeaveGroup request failed with error: %s", error.message)
+            logger.error("LeaveGroup request failed with error: %s", error.message)
             raise ApiError(error)
 
 
-def _join_error_text(error: ErrorCode, config: GroupConfig) -> str:
+def _join_error_text(error: ErrorCode, config: GroupRebalanceConfig) -> str:
     if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
         return f"Consumer group {config.group_id} already has the configured maximum number of members."
     return f"{error.message} Group: {config.group_id}"

@@ -1,0 +1,15 @@
+"""Which replicas an ElectLeaders request lets become leader. A value without state, for clients and controller.
+
+Kafka: ElectionType.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ElectionType(IntEnum):
+    """PREFERRED: the first replica of the assignment. UNCLEAN: any replica that is alive, even if records are lost."""
+
+    PREFERRED = 0
+    UNCLEAN = 1

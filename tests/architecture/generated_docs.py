@@ -34,6 +34,17 @@ TABLES_AND_CHECKS = (
 """Where the name of a setting does not mean that something acts on it."""
 
 
+ACT_BY_CHECKS = {
+    "metadata.store",
+    # Bounds of other settings: with a value outside of them the broker does not start.
+    "group.consumer.min.session.timeout.ms",
+    "group.consumer.max.session.timeout.ms",
+    "group.consumer.min.heartbeat.interval.ms",
+    "group.consumer.max.heartbeat.interval.ms",
+}
+"""Settings that `barnabas.config` itself acts on, in its checks."""
+
+
 def settings_in_use() -> set[str]:
     """Broker settings that code acts on: by their names, or as the default of a topic setting that it acts on."""
     broker = [module for module in modules() if module.path.startswith("barnabas/")]
@@ -53,7 +64,7 @@ def settings_in_use() -> set[str]:
         if field_name(name) in attributes
         for synonym in key.synonyms
     }
-    return {"metadata.store"} | (names & BROKER_CONFIG_KEYS.keys()) | as_defaults
+    return ACT_BY_CHECKS | (names & BROKER_CONFIG_KEYS.keys()) | as_defaults
 
 
 def configuration_page() -> str:

@@ -51,6 +51,9 @@ def test_table_is_complete_and_its_defaults_pass_their_own_validators() -> None:
         ("group.consumer.assignors", "", "must not be empty"),
         ("group.consumer.session.timeout.ms", "6000", "than or equal to group.consumer.min.session.timeout.ms"),
         ("group.consumer.session.timeout.ms", "70000", "than or equal to group.consumer.max.session.timeout.ms"),
+        ("group.consumer.max.session.timeout.ms", "44999", "equal to group.consumer.min.session.timeout.ms"),
+        ("group.consumer.heartbeat.interval.ms", "4999", "than or equal to group.consumer.min.heartbeat.interval.ms"),
+        ("group.consumer.heartbeat.interval.ms", "15001", "than or equal to group.consumer.max.heartbeat.interval.ms"),
         ("group.consumer.max.heartbeat.interval.ms", "100", "equal to group.consumer.min.heartbeat.interval.ms"),
     ],
 )

@@ -87,11 +87,15 @@ GROUP_KEYS = (
         "group.consumer.min.session.timeout.ms",
         ConfigType.INT,
         45_000,
-        "KIP-848: shortest session timeout.",
+        "KIP-848: the shortest session timeout that the broker starts with.",
         AT_LEAST_1,
     ),
     ConfigKey(
-        "group.consumer.max.session.timeout.ms", ConfigType.INT, 60_000, "KIP-848: longest session timeout.", AT_LEAST_1
+        "group.consumer.max.session.timeout.ms",
+        ConfigType.INT,
+        60_000,
+        "KIP-848: the longest session timeout that the broker starts with.",
+        AT_LEAST_1,
     ),
     ConfigKey(
         "group.consumer.heartbeat.interval.ms", ConfigType.INT, 5000, "KIP-848: time between heartbeats.", AT_LEAST_1
@@ -100,14 +104,14 @@ GROUP_KEYS = (
         "group.consumer.min.heartbeat.interval.ms",
         ConfigType.INT,
         5000,
-        "KIP-848: shortest heartbeat interval.",
+        "KIP-848: the shortest heartbeat interval that the broker starts with.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "group.consumer.max.heartbeat.interval.ms",
         ConfigType.INT,
         15_000,
-        "KIP-848: longest heartbeat interval.",
+        "KIP-848: the longest heartbeat interval that the broker starts with.",
         AT_LEAST_1,
     ),
     ConfigKey("group.consumer.max.size", ConfigType.INT, INT_MAX, "KIP-848: members a group may have.", AT_LEAST_1),

@@ -42,14 +42,15 @@ def _in_milliseconds(minutes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupConfig(Settings):
-    """Settings of KIP-848's groups (`group.consumer.` and Kafka's names, dots for underscores)."""
+    """Settings of KIP-848's groups (`group.consumer.` and Kafka's names, dots for underscores).
+
+    The bounds of the session timeout and the heartbeat interval (`group.consumer.min.*`, `group.consumer.max.*`) act
+    when the broker starts: `config.cross_checks` compares them with these values. Kafka has a second use for them, the
+    settings of single groups, which a ZooKeeper cluster refuses, here as there.
+    """
 
     session_timeout_ms: int = setting("group.consumer.session.timeout.ms")
-    min_session_timeout_ms: int = setting("group.consumer.min.session.timeout.ms")
-    max_session_timeout_ms: int = setting("group.consumer.max.session.timeout.ms")
     heartbeat_interval_ms: int = setting("group.consumer.heartbeat.interval.ms")
-    min_heartbeat_interval_ms: int = setting("group.consumer.min.heartbeat.interval.ms")
-    max_heartbeat_interval_ms: int = setting("group.consumer.max.heartbeat.interval.ms")
     max_size: int = setting("group.consumer.max.size")
     assignors: tuple[str, ...] = setting("group.consumer.assignors")
     migration_policy: str = setting("group.consumer.migration.policy", str.lower)

@@ -8,13 +8,14 @@ be an address here. Kafka: ControllerChannelManager.addNewBroker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 from typing import Final
 
+from barnabas.broker.own_listeners import OwnListeners
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
+from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.controller.network_broker_channel import NetworkBrokerChannel
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
@@ -37,14 +38,14 @@ CLIENT_CHANNEL_BUILDERS: Final[dict[str, ChannelBuilder]] = {"PLAINTEXT": plaint
 
 
 class BrokerConnections:
-    """Clients for talking to brokers. bound: this broker's listeners with their ports."""
+    """Clients for talking to brokers. listeners: this broker's own, bound by the time a client is made."""
 
     def __init__(
-        self, config: KafkaConfig, broker_id: int, bound: Sequence[EndPoint], clock: Clock, metrics: MetricsRegistry
+        self, config: KafkaConfig, broker_id: int, listeners: OwnListeners, clock: Clock, metrics: MetricsRegistry
     ) -> None:
         self._config = config
         self._broker_id = broker_id
-        self._bound = {end_point.listener_name: end_point for end_point in bound}
+        self._listeners = listeners
         self._clock = clock
         self._metrics = metrics
         self._random = Random()
@@ -57,7 +58,7 @@ class BrokerConnections:
         ConfigError if it has none of that name.
         """
         if broker_id == self._broker_id:
-            own = self._bound[listener_name]
+            own = self._listeners.bound_end_point(listener_name)
             return Node(broker_id, LOOPBACK.get(own.host, own.host), own.port)
         if listener_name not in addresses:
             raise ConfigError(f"End point with listener name {listener_name} not found for broker {broker_id}")
@@ -66,7 +67,7 @@ class BrokerConnections:
     def client(self, node: Node, listener_name: str) -> NetworkClient:
         """A client for one node, one request at a time, which sends every request in its latest version."""
         config = self._config
-        protocol = self._bound[listener_name].security_protocol
+        protocol = self._listeners.bound_end_point(listener_name).security_protocol
         builder = CLIENT_CHANNEL_BUILDERS.get(protocol)
         if builder is None:
             raise ConfigError(f"The controller can't talk {protocol} to brokers (listener {listener_name})")

@@ -57,8 +57,12 @@ class ShutdownTerms(NamedTuple):
         )
 
 
-class ControlledShutdown:
-    """One broker's. listener_name: the brokers' own, where the controller hears requests; epoch: its registration's."""
+class ControlledShutdownClient:
+    """Asks on behalf of one broker.
+
+    listener_name: the inter-broker listener, on which the controller takes the request. epoch: the broker epoch of this
+    broker's registration.
+    """
 
     def __init__(
         self,

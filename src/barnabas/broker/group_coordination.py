@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.foundations import Foundations
 from barnabas.broker.process_tuning import settle_loaded_groups
-from barnabas.config.kafka_config import KafkaConfig
 from barnabas.coordinator.group.admin import GroupAdminService
 from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
 from barnabas.coordinator.group.classic.delayed_rebalance import DelayedRebalance
@@ -28,16 +28,11 @@ from barnabas.coordinator.group.offsets.service import OffsetService
 from barnabas.coordinator.group.partitions import GroupPartitions
 from barnabas.coordinator.group.table import GroupTable
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.uuid import random_java_uuid
-from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
-from barnabas.purgatory.timer import Timer
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.replica_metrics import register_purgatory
-from barnabas.runtime.clock import Clock
 from barnabas.runtime.made_once import MadeOnce
-from barnabas.runtime.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from barnabas.broker.consumer_group_coordination import ConsumerGroups
@@ -47,24 +42,18 @@ SESSIONS_BETWEEN_PURGES = 100_000
 
 
 def build_group_coordinator(
-    config: KafkaConfig,
-    clock: Clock,
-    timer: Timer,
-    scheduler: Scheduler,
-    actions: ActionQueue,
-    replicas: ReplicaManager,
-    metadata: MetadataCache,
-    registry: MetricsRegistry,
+    foundations: Foundations, replicas: ReplicaManager, metadata: MetadataCache
 ) -> GroupCoordinator:
     """The coordinator, told of leaderships from now on; its `startup` is for when requests come."""
-    group_config = GroupCoordinatorConfig.from_kafka_config(config)
+    clock, timer, registry = foundations.clock, foundations.timer, foundations.metrics
+    group_config = GroupCoordinatorConfig.from_kafka_config(foundations.dynamic.current)
     partitions = GroupPartitions(metadata, group_config.num_partitions)
     environment = GroupEnvironment(
         config=group_config,
         clock=clock,
         timer=timer,
-        scheduler=scheduler,
-        actions=actions,
+        scheduler=foundations.scheduler,
+        actions=foundations.actions,
         metadata=metadata,
         partitions=partitions,
         table=GroupTable(partitions, lambda group_id: ClassicGroup(group_id, clock)),

@@ -1,7 +1,7 @@
 """This broker's entry among the live ones: an ephemeral znode, whose creation gives the broker epoch.
 
-Made by `broker`, which registers before the controller stands for election; the controller registers it again after
-its session expired (thread `controller-event`). `_lock` guards the registration and the epoch.
+Made by `broker`, which registers before the controller stands for election; the controller registers the broker again
+after its session expired (thread `controller-event`). `_lock` guards the registration and the epoch.
 
 Kafka: createBrokerInfo and registerBroker in kafka.server.KafkaServer.
 """
@@ -9,6 +9,7 @@ Kafka: createBrokerInfo and registerBroker in kafka.server.KafkaServer.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from barnabas.config.config_error import ConfigError
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
@@ -19,9 +20,13 @@ NOT_REGISTERED = -1
 
 
 class BrokerRegistration:
-    """Registers `info`: the broker's id, its advertised endpoints with the ports that were bound, its rack."""
+    """The registration of one broker.
 
-    def __init__(self, zk_client: KafkaZkClient, info: BrokerInfo) -> None:
+    info: the broker's id, its advertised endpoints with the ports that were bound, its rack, as they are now. Called by
+    `register` and `update`, not before.
+    """
+
+    def __init__(self, zk_client: KafkaZkClient, info: Callable[[], BrokerInfo]) -> None:
         self._zk = zk_client
         self._lock = threading.Lock()
         self._info = info
@@ -32,32 +37,29 @@ class BrokerRegistration:
         """The broker epoch: the controller fences requests of an earlier one. -1 before `register`."""
         return self._epoch
 
-    @property
-    def info(self) -> BrokerInfo:
-        """What is, or will be, registered."""
-        return self._info
-
     def register(self) -> int:
-        """Register; the broker epoch.
+        """Register the broker, and return its new broker epoch.
 
-        ConfigError if another broker has one of the endpoints; NodeExistsError if one with this id is alive.
+        Raises ConfigError: another broker has one of the endpoints. Raises NodeExistsError: a broker with this id is
+        alive.
         """
         with self._lock:
-            self._check_endpoints()
-            self._epoch = self._zk.register_broker(self._info)
+            info = self._info()
+            self._check_endpoints(info)
+            self._epoch = self._zk.register_broker(info)
             return self._epoch
 
-    def update(self, info: BrokerInfo) -> None:
-        """Change what is registered (endpoints); the epoch stays."""
+    def update(self) -> None:
+        """Replace what is registered by what `info` says now (other endpoints); the epoch stays."""
         with self._lock:
-            self._zk.update_broker_info(info)
-            self._info = info
+            self._zk.update_broker_info(self._info())
 
-    def _check_endpoints(self) -> None:
-        ours = {endpoint.host_and_port for endpoint in self._info.endpoints}
+    def _check_endpoints(self, info: BrokerInfo) -> None:
+        """Raise ConfigError when another broker has registered one of the endpoints."""
+        ours = {endpoint.host_and_port for endpoint in info.endpoints}
         for broker, _ in self._zk.brokers_and_epochs().values():
             common = ours & {endpoint.host_and_port for endpoint in broker.endpoints}
-            if broker.id != self._info.id and common:
+            if broker.id != info.id and common:
                 raise ConfigError(
                     f"Configured end points {','.join(sorted(common))} in advertised listeners are already "
                     f"registered by broker {broker.id}",
@@ -66,5 +68,5 @@ class BrokerRegistration:
 
 
 def get_or_generate_cluster_id(zk_client: KafkaZkClient) -> str:
-    """The cluster's id, a new one in a new store. Kafka: getOrGenerateClusterId."""
+    """Return the cluster's id, a new one in a new store. Kafka: getOrGenerateClusterId."""
     return zk_client.cluster_id() or zk_client.create_or_get_cluster_id(uuid_to_string(random_uuid()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.broker.controlled_shutdown import ControlledShutdown, ShutdownTerms
+from barnabas.broker.controlled_shutdown import ControlledShutdownClient, ShutdownTerms
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import (
@@ -40,7 +40,7 @@ class Stop:
         metadata.update_metadata(UpdateMetadataRequest(controller_id=brokers - 1, live_brokers=live))
         connections: Any = self
         self.started_ms = self.clock.milliseconds()
-        self.succeeded = ControlledShutdown(
+        self.succeeded = ControlledShutdownClient(
             connections, metadata, "PLAINTEXT", 0, lambda: 7, TERMS, sleep=self.slept_seconds.append
         ).run()
 

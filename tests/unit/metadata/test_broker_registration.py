@@ -21,15 +21,20 @@ def client_of(session: InlineSession) -> KafkaZkClient:
     return client
 
 
+def info(broker_id: int, port: int) -> BrokerInfo:
+    return BrokerInfo(broker_id, (EndPoint("h", port, "PLAINTEXT", "PLAINTEXT"),))
+
+
 def registration(zk: KafkaZkClient, broker_id: int, port: int) -> BrokerRegistration:
-    return BrokerRegistration(zk, BrokerInfo(broker_id, (EndPoint("h", port, "PLAINTEXT", "PLAINTEXT"),)))
+    return BrokerRegistration(zk, lambda: info(broker_id, port))
 
 
 def test_registration_gives_the_broker_epoch() -> None:
     store = InlineStore(MockClock())
     session = store.new_session()
     zk = client_of(session)
-    broker = registration(zk, 0, 9092)
+    registered = [info(0, 9092)]
+    broker = BrokerRegistration(zk, lambda: registered[-1])
     assert broker.epoch == -1
     epoch = broker.register()
     assert broker.epoch == epoch == zk.brokers_and_epochs()[0][1]
@@ -37,9 +42,9 @@ def test_registration_gives_the_broker_epoch() -> None:
         registration(client_of(store.new_session()), 0, 9093).register()
     session.expire()
     assert broker.register() > epoch
-    moved = BrokerInfo(0, (EndPoint("h", 1, "PLAINTEXT", "PLAINTEXT"),))
-    broker.update(moved)
-    assert zk.broker(0) == broker.info == moved
+    registered.append(info(0, 1))
+    broker.update()
+    assert zk.broker(0) == info(0, 1)
 
 
 def test_an_endpoint_of_another_broker_is_refused() -> None:

@@ -1,0 +1,60 @@
+"""The fourth stage of a broker's start: its candidate for controller, and its connections to brokers.
+
+Built by BrokerServer on the main thread, before the sockets: requests may ask the controller as soon as they are read.
+The candidate stands for election only when this broker is registered (`BrokerServer.startup`).
+Kafka: the part of KafkaServer.startup about KafkaController.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from barnabas.broker.broker_channels import BrokerConnections
+from barnabas.broker.foundations import Foundations
+from barnabas.broker.storage_stage import StorageStage
+from barnabas.broker.topic_log_configs import on_unclean_election_allowed
+from barnabas.config.listeners import inter_broker_listener_name_of
+from barnabas.controller.controller import Controller
+from barnabas.controller.controller_config import ControllerConfig, ElectionConfig
+from barnabas.controller.controller_metrics import register_controller_metrics
+from barnabas.zk.zk_data import ConfigType
+
+
+@dataclass(frozen=True, slots=True)
+class ControlStage:
+    """This broker's controller, not elected yet, and how brokers are reached."""
+
+    connections: BrokerConnections
+    controller: Controller
+    ready: threading.Event
+    """Set when a controller of this broker was elected and this broker has acted on all it was told."""
+
+
+def build_control(foundations: Foundations, storage: StorageStage) -> ControlStage:
+    """Make the candidate; nothing is started."""
+    config = foundations.dynamic.current
+    broker_id = storage.identity.broker_id
+    connections = BrokerConnections(config, broker_id, foundations.listeners, foundations.clock, foundations.metrics)
+    ready = threading.Event()
+    controller = Controller(
+        ControllerConfig.from_kafka_config(
+            config,
+            broker_id=broker_id,
+            inter_broker_listener_name=inter_broker_listener_name_of(config),
+            unclean_leader_election_enable=lambda: (
+                ElectionConfig.from_kafka_config(foundations.dynamic.current).unclean_leader_election_enable
+            ),
+        ),
+        storage.zk_client,
+        storage.registration.register,
+        connections.new_channel,
+        foundations.scheduler,
+        on_ready=ready.set,
+        clock=foundations.clock,
+    )
+    register_controller_metrics(foundations.metrics, controller)
+    storage.config_changes.register(
+        ConfigType.TOPIC, on_unclean_election_allowed(controller.enable_unclean_leader_election)
+    )
+    return ControlStage(connections, controller, ready)

@@ -1,0 +1,67 @@
+"""The first stage of a broker's start: what every later stage stands on, and knows nothing of Kafka.
+
+Built by BrokerServer on the main thread. The threads that start here run until the broker stops, and are the last to
+stop: whatever is closed before may still schedule work. Kafka: the first lines of KafkaServer.startup.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.lifecycle import BrokerLifecycle
+from barnabas.broker.own_listeners import OwnListeners
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.purgatory.expiration_executor import ExpirationExecutor
+from barnabas.purgatory.timer import SystemTimer
+from barnabas.runtime.clock import SystemClock
+from barnabas.runtime.files import OperatingSystemFiles
+from barnabas.runtime.scheduler import ThreadScheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Foundations:
+    """Settings, time, disk, threads, metrics, and how the broker ends."""
+
+    static: KafkaConfig
+    """The settings of the file and the command line."""
+    dynamic: DynamicBrokerConfig
+    """The settings in force: the static ones until the store has been read."""
+    listeners: OwnListeners
+    metrics: MetricsRegistry
+    lifecycle: BrokerLifecycle
+    clock: SystemClock
+    files: OperatingSystemFiles
+    actions: ActionQueue
+    timer: SystemTimer
+    scheduler: ThreadScheduler
+
+
+def start_foundations(static: KafkaConfig, metrics: MetricsRegistry, lifecycle: BrokerLifecycle) -> Foundations:
+    """Start the threads for expired operations, the timer and the scheduler."""
+    clock = SystemClock()
+    actions = ActionQueue()
+    executor = ExpirationExecutor(actions)
+    executor.start()
+    lifecycle.on_stop("expiration executor", executor.shutdown)
+    timer = SystemTimer(clock, executor.execute)
+    timer.start()
+    lifecycle.on_stop("timer", timer.shutdown)
+    scheduler = ThreadScheduler(static.integer("background.threads"), clock)
+    scheduler.start()
+    lifecycle.on_stop("scheduler", scheduler.shutdown)
+    dynamic = DynamicBrokerConfig(static)
+    return Foundations(
+        static=static,
+        dynamic=dynamic,
+        listeners=OwnListeners(lambda: dynamic.current),
+        metrics=metrics,
+        lifecycle=lifecycle,
+        clock=clock,
+        files=OperatingSystemFiles(),
+        actions=actions,
+        timer=timer,
+        scheduler=scheduler,
+    )

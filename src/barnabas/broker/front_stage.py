@@ -1,0 +1,151 @@
+"""The fifth stage of a broker's start: the table of APIs, the sockets and the request handlers.
+
+Built by BrokerServer on the main thread. From here on clients can connect; their requests are read when the handlers
+have started, and wait at the startup gate until the broker is ready for them.
+Kafka: the part of KafkaServer.startup about SocketServer, KafkaApis and KafkaRequestHandlerPool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from barnabas.api.apis import Apis
+from barnabas.api.authorize import Authorizer
+from barnabas.api.fetch_session_cache import FetchSessionCache
+from barnabas.api.registry import Registry
+from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
+from barnabas.api.request_parser import RequestParser
+from barnabas.api.startup_gate import StartupGate
+from barnabas.api.topic_changes import TopicChanges
+from barnabas.broker.api_table import build_registry
+from barnabas.broker.client_quotas import ClientQuotas
+from barnabas.broker.control_stage import ControlStage
+from barnabas.broker.foundations import Foundations
+from barnabas.broker.handler_families import build_handler_families
+from barnabas.broker.handler_pools import HandlerPools
+from barnabas.broker.replication_stage import ReplicationStage
+from barnabas.broker.storage_stage import StorageStage
+from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
+from barnabas.controller.delayed_elect_leader import LeaderElections
+from barnabas.network.network_config import NetworkConfig
+from barnabas.network.network_metrics import NetworkMetrics, register_network_metrics
+from barnabas.network.request_metrics import RequestMetrics
+from barnabas.network.socket_server import SocketServer
+from barnabas.replica.replica_metrics import register_purgatory
+from barnabas.transport.selector import ChannelBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may connect and what they may do."""
+
+    authorizer: Authorizer | None = None
+    """None: every client may do everything."""
+    channel_builders: Mapping[str, ChannelBuilder] | None = None
+    """How channels are made, by security protocol; those of SocketServer if not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltStages:
+    """The stages below this one."""
+
+    foundations: Foundations
+    storage: StorageStage
+    replication: ReplicationStage
+    control: ControlStage
+
+
+@dataclass(frozen=True, slots=True)
+class FrontStage:
+    """What stands between clients and the stages below; the sockets are bound and nothing is read yet."""
+
+    sockets: SocketServer
+    handlers: HandlerPools
+    startup_gate: StartupGate
+
+
+def bind_front(stages: BuiltStages, access: Access) -> FrontStage:
+    """Build the table of APIs and bind every listener.
+
+    Raises ConfigError or OSError when a listener cannot be bound.
+    """
+    foundations, storage = stages.foundations, stages.storage
+    config, clock, lifecycle = foundations.dynamic.current, foundations.clock, foundations.lifecycle
+    topic_changes = _follow_topic_changes(stages)
+    elections = _follow_elections(stages)
+    registry = _build_registry(stages, topic_changes, elections, access.authorizer)
+    request_log = RequestLog()
+    foundations.scheduler.schedule("request-log-level", request_log.refresh, period_ms=REFRESH_INTERVAL_MS)
+    parser = RequestParser(registry, request_log)
+    apis = Apis(foundations.actions, clock.nanoseconds)
+    startup_gate = StartupGate(parser, registry, apis.handle_moved)
+    requests = RequestMetrics(request_log)
+    sockets = SocketServer(
+        NetworkConfig.from_kafka_config(
+            config,
+            broker_id=storage.identity.broker_id,  # it may have been generated, and names the threads
+            inter_broker_listener=inter_broker_listener_name_of(config),
+        ),
+        listeners_of(config),
+        parser.parse,
+        apis.handle,
+        clock,
+        lifecycle.fail,
+        on_complete=requests.record,
+        channel_builders=access.channel_builders,
+    )
+    quotas = ClientQuotas(config, registry, foundations.timer, foundations.scheduler, foundations.metrics, clock)
+    address_quotas = sockets.connection_quotas
+    quotas.start(storage.zk_client, storage.config_changes, address_quotas.update_ip_connection_rate_quota)
+    handlers = HandlerPools(sockets, apis, registry, clock, config.integer("num.io.threads"), lifecycle.fail)
+    foundations.listeners.bound = sockets.bind()
+    lifecycle.on_stop("sockets", sockets.shutdown)
+    pools = [pool for pool in (handlers.data_plane, handlers.control_plane) if pool is not None]
+    register_network_metrics(foundations.metrics, NetworkMetrics(sockets, pools, requests, clock), requests)
+    lifecycle.on_stop("topic purgatory", topic_changes.purgatory.shutdown)
+    lifecycle.on_stop("election purgatory", elections.purgatory.shutdown)
+    return FrontStage(sockets, handlers, startup_gate)
+
+
+def _follow_topic_changes(stages: BuiltStages) -> TopicChanges:
+    metadata = stages.replication.metadata
+    topic_changes = TopicChanges(metadata, stages.foundations.timer)
+    metadata.subscribe(topic_changes.metadata_changed)
+    register_purgatory(stages.foundations.metrics, topic_changes.purgatory)
+    return topic_changes
+
+
+def _follow_elections(stages: BuiltStages) -> LeaderElections:
+    foundations, metadata = stages.foundations, stages.replication.metadata
+    elections = LeaderElections(stages.control.controller, metadata, foundations.timer, foundations.clock)
+    metadata.subscribe(elections.metadata_changed)
+    register_purgatory(foundations.metrics, elections.purgatory)
+    return elections
+
+
+def _build_registry(
+    stages: BuiltStages, topic_changes: TopicChanges, elections: LeaderElections, authorizer: Authorizer | None
+) -> Registry:
+    foundations, storage, replication = stages.foundations, stages.storage, stages.replication
+    config = foundations.dynamic.current
+    slots = config.integer("max.incremental.fetch.session.cache.slots")
+    fetch_sessions = FetchSessionCache(slots, foundations.clock, Random())
+    fetch_sessions.register(foundations.metrics)
+    families = build_handler_families(
+        foundations.dynamic,
+        storage.identity.broker_id,
+        foundations.clock,
+        replication.replicas,
+        replication.metadata,
+        storage.zk_client,
+        topic_changes,
+        lambda: storage.registration.epoch,
+        stages.control.controller,
+        elections,
+        replication.groups,
+        fetch_sessions=fetch_sessions,
+        authorizer=authorizer,
+    )
+    return build_registry(families, config.optional_string("broker.emulate.version"))

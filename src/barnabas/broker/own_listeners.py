@@ -1,0 +1,61 @@
+"""The listeners of this broker: where they are bound, and what clients and other brokers are told of them.
+
+Made by BrokerServer. `bound` is set by the main thread once the sockets are bound, and replaced when listeners are
+added or removed while the broker runs (a scheduler's thread); any thread reads it, so it is replaced and never changed.
+Kafka: KafkaServer.createBrokerInfo, SocketServer.boundPort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.listeners import EndPoint, advertised_listeners_of
+from barnabas.network.host_name import canonical_host_name
+from barnabas.zk.zk_data import BrokerInfo
+
+UNROUTABLE_HOSTS = ("", "0.0.0.0", "::")
+
+
+class OwnListeners:
+    """The listeners of one broker; `bound` is empty until its sockets are bound.
+
+    current: the settings in force now, the advertised listeners among them.
+    """
+
+    def __init__(self, current: Callable[[], KafkaConfig]) -> None:
+        self._current = current
+        self.bound: Sequence[EndPoint] = ()
+
+    def bound_end_point(self, listener_name: str) -> EndPoint:
+        """Return where a listener is bound, with its real port. Raises KeyError when no such listener is open."""
+        for end_point in self.bound:
+            if end_point.listener_name == listener_name:
+                return end_point
+        raise KeyError(listener_name)
+
+    def advertised(self) -> list[EndPoint]:
+        """Return what clients are told: the advertised listeners, with bound ports and a host that clients can use.
+
+        Only open listeners are advertised. Without `advertised.listeners` an address is the one that is bound, which
+        may differ from the one in `listeners`: a listener may have been added while the broker runs.
+        """
+        bound = {end_point.listener_name: end_point for end_point in self.bound}
+        config = self._current()
+        as_bound = not config.optional_string("advertised.listeners")
+        advertised = []
+        for end_point in advertised_listeners_of(config):
+            listener = bound.get(end_point.listener_name)
+            if listener is None:
+                continue
+            named = listener if as_bound else end_point if end_point.port else end_point.with_port(listener.port)
+            if named.host in UNROUTABLE_HOSTS:
+                named = replace(named, host=canonical_host_name())
+            advertised.append(named)
+        return advertised
+
+    def broker_info(self, broker_id: int) -> BrokerInfo:
+        """Return this broker's entry among the live brokers, as its settings and open listeners are now."""
+        rack = self._current().optional_string("broker.rack")
+        return BrokerInfo(broker_id, tuple(self.advertised()), rack)

@@ -1,0 +1,64 @@
+"""The third stage of a broker's start: the replicas over its logs, and the group coordinator over the replicas.
+
+Built by BrokerServer on the main thread. Nothing is led yet: the controller will say what this broker leads.
+Kafka: the part of KafkaServer.startup about ReplicaManager and GroupCoordinator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.broker.broker_metrics import register_broker_metrics
+from barnabas.broker.foundations import Foundations
+from barnabas.broker.group_coordination import build_group_coordinator
+from barnabas.broker.storage_stage import StorageStage
+from barnabas.coordinator.group.coordinator import GroupCoordinator
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.replica.alter_partition_manager import ZkAlterPartitionManager
+from barnabas.replica.replica_config import ReplicaConfig
+from barnabas.replica.replica_manager import ReplicaManager
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationStage:
+    """The replicas of this broker, what it knows of the cluster, and the groups it coordinates."""
+
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    groups: GroupCoordinator
+    """Told of leaderships from now on; its `startup` is for when requests come."""
+
+
+def start_replication(foundations: Foundations, storage: StorageStage) -> ReplicationStage:
+    """Start the replicas; failed log directories are handled from now on."""
+    lifecycle = foundations.lifecycle
+    broker_id = storage.identity.broker_id
+    metadata = MetadataCache(broker_id, storage.identity.cluster_id)
+    alter_partitions = ZkAlterPartitionManager(storage.zk_client, foundations.scheduler, foundations.clock)
+    alter_partitions.start()
+    replicas = ReplicaManager(
+        ReplicaConfig.from_kafka_config(foundations.dynamic.current, broker_id=broker_id),
+        storage.log_manager,
+        foundations.scheduler,
+        foundations.timer,
+        foundations.actions,
+        foundations.files,
+        metadata,
+        foundations.clock,
+        alter_partitions,
+    )
+    replicas.startup()
+    lifecycle.on_stop("replicas", replicas.shutdown)
+    groups = build_group_coordinator(foundations, replicas, metadata)
+    lifecycle.on_stop("group coordinator", groups.shutdown)
+    register_broker_metrics(
+        foundations.metrics, replicas, storage.log_manager, foundations.scheduler, foundations.clock
+    )
+    storage.log_dir_failures.start(
+        replicas.handle_log_dir_failure,
+        lambda: storage.log_manager.live_log_dirs,
+        lambda: storage.zk_client.propagate_log_dir_event(broker_id),
+        needed_dir=storage.metadata_dir,
+    )
+    lifecycle.on_stop("log directory failures", storage.log_dir_failures.shutdown)
+    return ReplicationStage(metadata, replicas, groups)

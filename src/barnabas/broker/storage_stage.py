@@ -1,0 +1,130 @@
+"""The second stage of a broker's start: its directories, its metadata store, who it is, its settings, its logs.
+
+Built by BrokerServer on the main thread. The order is forced: the directories are locked before anything in them is
+opened; the metadata store lies in one of them; it says who the broker is and how each topic's logs are set, which the
+logs must know when they are loaded. Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
+from barnabas.broker.broker_state import BrokerState
+from barnabas.broker.foundations import Foundations
+from barnabas.broker.log_dir_failures import LogDirFailures
+from barnabas.broker.stray_logs import stray_check
+from barnabas.broker.topic_log_configs import TopicLogConfigs
+from barnabas.config.log_config import LogConfig
+from barnabas.metadata.broker_registration import BrokerRegistration
+from barnabas.metadata.config_change_listener import ConfigChangeListener
+from barnabas.metadata.config_repository import ConfigRepository
+from barnabas.storage.cleaner.config import CleanerConfig
+from barnabas.storage.cleaner.log_cleaner import LogCleaner
+from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
+from barnabas.storage.directories.log_dirs import LogDirectories
+from barnabas.storage.log_manager import LogManager
+from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.zk.embedded_store import EmbeddedStore
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.zk_data import ConfigType
+
+
+@dataclass(frozen=True, slots=True)
+class StorageStage:
+    """The store and the logs, opened and loaded, and what this broker is called."""
+
+    identity: BrokerIdentity
+    zk_client: KafkaZkClient
+    registration: BrokerRegistration
+    """Of this broker among the live ones: made, and used when the broker joins its cluster."""
+    topic_configs: TopicLogConfigs
+    config_changes: ConfigChangeListener
+    log_manager: LogManager
+    log_dir_failures: LogDirFailures
+    """Notes failures already; handles them from the replication stage on."""
+    metadata_dir: str
+
+
+def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
+    """Open the directories and the store, load all logs. open_files: how many files of segments may be open at once.
+
+    Raises OSError when no directory can be used or that of the metadata has failed, LogDirectoryLocked or
+    StoreLockedError when another broker has them, ConfigError or InconsistentMetaProperties when they are another
+    broker's.
+    """
+    lifecycle = foundations.lifecycle
+    timeout_ms = foundations.static.integer("log.dir.failure.timeout.ms")
+    failures = LogDirFailures(lifecycle.fail, foundations.clock, timeout_ms=timeout_ms)
+    directories = LogDirectories(foundations.static.log_dirs, foundations.files, failures.notify)
+    directories.open()
+    lifecycle.on_stop("log directories", directories.release)
+    metadata_dir = _metadata_dir(foundations, directories)
+    zk_client = _open_store(foundations, metadata_dir)
+    identity = establish_identity(foundations.static, zk_client, directories)
+    repository = ConfigRepository(zk_client)
+    foundations.dynamic.load(repository.broker_overrides, identity.broker_id)
+    topic_configs = TopicLogConfigs(repository, lambda: foundations.dynamic.current)
+    registration = BrokerRegistration(zk_client, partial(foundations.listeners.broker_info, identity.broker_id))
+    log_manager = LogManager(
+        directories,
+        foundations.files,
+        foundations.scheduler,
+        foundations.clock,
+        LogManagerConfig.from_kafka_config(foundations.static, open_files=open_files),
+        LogConfig.of(foundations.static),
+        topic_config=topic_configs.log_config,
+    )
+    lifecycle.on_stop("logs", lambda: log_manager.shutdown(registration.epoch))
+    _load_logs(foundations, zk_client, log_manager, topic_configs)
+    config_changes = ConfigChangeListener(zk_client, foundations.scheduler, foundations.clock)
+    config_changes.register(ConfigType.TOPIC, topic_configs.updater(log_manager.update_log_config))
+    config_changes.register(ConfigType.BROKER, foundations.dynamic.entity_changed)
+    config_changes.start()
+    lifecycle.on_stop("settings", config_changes.stop)
+    return StorageStage(
+        identity=identity,
+        zk_client=zk_client,
+        registration=registration,
+        topic_configs=topic_configs,
+        config_changes=config_changes,
+        log_manager=log_manager,
+        log_dir_failures=failures,
+        metadata_dir=metadata_dir,
+    )
+
+
+def _metadata_dir(foundations: Foundations, directories: LogDirectories) -> str:
+    """Return the directory of the metadata store. Raises OSError when it has failed."""
+    config = foundations.static
+    path = os.path.abspath(config.optional_string("metadata.log.dir") or config.log_dirs[0])
+    if path in directories.offline_paths():
+        raise OSError(f"Shutdown broker because the metadata log dir {path} has failed")
+    return path
+
+
+def _open_store(foundations: Foundations, metadata_dir: str) -> KafkaZkClient:
+    store = EmbeddedStore(metadata_dir, foundations.clock, foundations.lifecycle.fail)
+    store.start()
+    foundations.lifecycle.on_stop("metadata store", store.close)
+    zk_client = KafkaZkClient(store.new_session(), foundations.clock)
+    zk_client.make_sure_persistent_paths_exist()
+    return zk_client
+
+
+def _load_logs(
+    foundations: Foundations, zk_client: KafkaZkClient, log_manager: LogManager, topic_configs: TopicLogConfigs
+) -> None:
+    def new_cleaner(log_dirs: Sequence[str], logs: CleanerLogs) -> LogCleaner:
+        config = CleanerConfig.from_kafka_config(foundations.dynamic.current)
+        return LogCleaner(config, log_dirs, logs, foundations.files, foundations.clock)
+
+    is_cleaning = foundations.static.boolean("log.cleaner.enable")
+    topic_configs.begin_loading()
+    is_stray = stray_check(zk_client)
+    foundations.lifecycle.state = BrokerState.RECOVERY
+    log_manager.startup(is_stray, make_cleaner=new_cleaner if is_cleaning else None)
+    topic_configs.end_loading()

@@ -166,7 +166,7 @@ class Consumer:
             self.unsubscribe()
             return
         if self._coordinator is not None:
-            self._coordinator.offsets.auto_commit_now()
+            self._coordinator.offsets.automatic.commit_now()
         self._subscriptions.assign(wanted)
         self._fetcher.drop()
         self._follow_topics()

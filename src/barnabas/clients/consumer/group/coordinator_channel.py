@@ -1,18 +1,40 @@
 """The connection to a group's coordinator: finds it, sends calls in order, loses it and finds it again.
 
-A thread of its own, `kafka-coordinator-heartbeat-thread | <group>`, does the network and nothing else: it owns the
-NetworkClient, and runs `run_once` until the channel is closed. So a member sends heartbeats while its user is busy,
-and the user's fetches and the group's requests never wait for one another's locks or connections.
+Two threads meet here. The channel's own, `kafka-coordinator-heartbeat-thread | <group>`, does the network and nothing
+else: it owns the NetworkClient and runs `run_once` until the channel is closed. The user's thread queues calls and
+waits for them in its own network client. So a member sends heartbeats while its user is busy, and the user's fetches
+and the group's requests never wait for each other's locks or connections.
 
-`lock` guards the queue of calls, the coordinator's address, and everything of the group that both threads touch
-(MemberSession, OffsetCommits). It is held for moments only: never during a poll of the network, never while a callback
-of the user runs. The handler of a call's answer, and the member's periodic duties, run on the channel's thread and hold
-it. The user's thread sleeps in its own network client; whenever an answer was handled, `on_progress` wakes that.
+A commit, from the user's thread and back:
 
-No other lock is taken under it, but the metadata's condition, for moments.
+    user's thread                          channel's thread
+    with channel.lock:                     (asleep in its poll of the network)
+        channel.send(call)   queue it
+    channel.wakeup()         ------------> poll returns
+    client.poll(...)  sleeps               with lock: the member's duties; no coordinator is known:
+                                               FindCoordinator to any node
+                                           poll: sends it, reads the answer into `_answers`
+                                           with lock: lookup.handle_answer -> the node is known
+                                           with lock: connected? then the call leaves the queue, OffsetCommit
+                                           poll: sends it, reads the answer
+                                           with lock: call.handle(body) -> call.result, call.done
+    poll returns             <------------ on_progress() wakes the user's network client
+    with channel.lock:
+        call.done: look at call.result
 
-Kafka: the coordinator look-up and the heartbeat thread of AbstractCoordinator, and ConsumerNetworkClient, whose lock
-both threads share there.
+Three rules keep this simple:
+- `lock` guards the queue, the coordinator's address and everything of the group that both threads touch
+  (MemberSession, OffsetCommits). It is held for moments: never during a poll of the network, never while a callback of
+  the user runs. No other lock is taken under it but the metadata's condition, for moments.
+- Whatever handles an answer runs on the channel's thread and holds the lock, because it changes the membership. The
+  callbacks that the network client calls only collect answers in `_answers`, which no other thread reads.
+- The calls of one group leave in the order in which they were queued, over one connection. The coordinator therefore
+  sees a commit before the JoinGroup or LeaveGroup that follows.
+
+A lost connection fails the calls that are on their way (Disconnected, which their makers retry); the calls that wait
+stay in the queue until the coordinator is found, or until their deadline.
+
+Kafka: ConsumerNetworkClient, and the heartbeat thread of AbstractCoordinator.
 """
 
 from __future__ import annotations
@@ -20,20 +42,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
-from barnabas.clients.cluster_metadata import ClusterMetadata
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
-from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
-from barnabas.clients.consumer.group.requests import RequestTerms, find_coordinator
-from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected, error_of
-from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.classic_groups import LeaveGroupRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse
-from barnabas.protocol.messages.message import Message
-from barnabas.protocol.messages.offsets import OffsetCommitRequest
+from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
+from barnabas.clients.consumer.group.coordinator_lookup import CoordinatorLookup
+from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
@@ -43,91 +58,28 @@ from barnabas.rpc.node import Node
 logger = logging.getLogger(__name__)
 
 _LONGEST_POLL_MS = 60_000
-_AWAITED_AT_CLOSE = (OffsetCommitRequest, LeaveGroupRequest)
-"""What still matters to the group when the consumer has gone."""
-
-
-class CoordinatorCall:
-    """A request to the coordinator, and what came of it. Its fields are guarded by the channel's lock.
-
-    handle(body): reads the answer on the channel's thread under the lock; returns `result`, or raises what becomes
-    `error`. deadline_ms: when it fails if the coordinator was not found by then.
-    """
-
-    __slots__ = ("deadline_ms", "done", "error", "handle", "node", "on_done", "result", "terms", "timeout_ms")
-
-    def __init__(
-        self,
-        terms: RequestTerms,
-        handle: Callable[[Any], Any],
-        deadline_ms: int,
-        *,
-        timeout_ms: int | None = None,
-        on_done: Callable[[CoordinatorCall], None] | None = None,
-    ) -> None:
-        self.terms = terms
-        self.handle = handle
-        self.deadline_ms = deadline_ms
-        self.timeout_ms = timeout_ms
-        self.on_done = on_done
-        self.node: Node | None = None
-        self.done = False
-        self.result: Any = None
-        self.error: Exception | None = None
-
-    @property
-    def is_awaited_at_close(self) -> bool:
-        """Whether a close waits for the answer."""
-        return issubclass(self.terms.message_class, _AWAITED_AT_CLOSE)
-
-    def finish(self, result: Any = None, error: Exception | None = None) -> None:
-        """Once; under the lock."""
-        self.done, self.result, self.error = True, result, error
-        if self.on_done is not None:
-            self.on_done(self)
+_CLOSED = "This consumer has already been closed."
 
 
 class ChannelUser(Protocol):
-    """Whom the channel belongs to (MemberSession). Both run on the channel's thread, under the lock."""
+    """The owner of a channel (MemberSession). The channel's thread calls both methods, under the lock."""
 
     def perform_duties(self, now_ms: int) -> int:
-        """Do what is due; milliseconds until something else is."""
+        """Do what is due. Returns the milliseconds until something else is."""
 
     def coordinator_found(self, now_ms: int) -> None:
-        """There is a coordinator."""
+        """Take note that there is a coordinator."""
 
 
-class SharedNodes:
-    """A MetadataUpdater that asks for nothing: its nodes are those that the consumer's own client knows."""
+class _Answer(NamedTuple):
+    """A response of the network. `call` None: it answers the look-up of the coordinator."""
 
-    def __init__(self, metadata: ClusterMetadata) -> None:
-        self._metadata = metadata
-
-    def nodes(self) -> Sequence[Node]:
-        """See MetadataUpdater."""
-        return tuple(self._metadata.cluster.nodes.values())
-
-    def is_update_due(self, now_ms: int) -> bool:
-        """Never here."""
-        return False
-
-    def maybe_update(self, client: NetworkClient, now_ms: int) -> int:
-        """The consumer's own client updates."""
-        return FOREVER_MS
-
-    def handle_disconnect(self, node_id: int, now_ms: int) -> None:
-        """What is known may be out of date."""
-        self._metadata.request_update()
-
-    def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
-        """No request of this updater exists."""
-
-    def handle_response(self, body: Message, now_ms: int) -> None:
-        """No request of this updater exists."""
+    call: CoordinatorCall | None
+    response: ClientResponse
 
 
 class CoordinatorChannel:
-    """See the module's text. `network` is owned by the channel's thread from `start` on."""
+    """A queue of calls and the thread that sends them. The channel's thread owns `network` from `start` on."""
 
     def __init__(
         self,
@@ -139,18 +91,14 @@ class CoordinatorChannel:
         self.lock = threading.Lock()
         self._config = config
         self._network = network
+        self._lookup = CoordinatorLookup(config, network, backoff)
         self._backoff = backoff
         self._on_progress = on_progress
         self._user: ChannelUser | None = None
         self._waiting: deque[CoordinatorCall] = deque()
         self._awaited_in_flight = 0
-        self._coordinator: Node | None = None
-        self._looking_up = False
-        self._failed_lookups = 0
-        self._next_lookup_ms = 0
-        self._wanted = False
-        self._answers: list[tuple[CoordinatorCall | None, ClientResponse]] = []
-        """What the last poll brought: the channel's thread alone."""
+        self._answers: list[_Answer] = []
+        """The answers of the last poll: the channel's thread alone."""
         self._closing_until_ms: int | None = None
         self._thread: threading.Thread | None = None
 
@@ -168,8 +116,9 @@ class CoordinatorChannel:
         self._thread.start()
 
     def forked(self, network: NetworkClient) -> None:
-        """A child of the process that made the channel, which was not started: the parent's network is not touched."""
+        """Take connections of one's own, in the child of the process that made the channel and did not start it."""
         self._network = network
+        self._lookup = CoordinatorLookup(self._config, network, self._backoff)
 
     @property
     def has_started(self) -> bool:
@@ -177,24 +126,24 @@ class CoordinatorChannel:
         return self._thread is not None
 
     def wakeup(self) -> None:
-        """Have the thread look again; any thread may call it."""
+        """Have the thread look at the queue again. Any thread may call it."""
         self._network.wakeup()
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds."""
+        """Return the monotonic time in milliseconds."""
         return self._network.now_ms()
 
     def close(self, timeout_ms: int) -> None:
-        """Send the commits and LeaveGroup that wait, and await their answers, for so long at most; then end the thread.
+        """Send the commits and the LeaveGroup that wait, await their answers for `timeout_ms`, then end the thread.
 
-        What else waits is dropped: nobody is there any more to join, say. Idempotent.
+        All other calls that wait fail with ClientClosed. Idempotent.
         """
         with self.lock:
             if self._closing_until_ms is None:
                 self._closing_until_ms = self.now_ms() + timeout_ms
                 for call in [each for each in self._waiting if not each.is_awaited_at_close]:
                     self.withdraw(call)
-                    call.finish(error=ClientClosed("This consumer has already been closed."))
+                    call.finish(error=ClientClosed(_CLOSED))
             thread = self._thread
         self._network.wakeup()
         if thread is None:
@@ -205,43 +154,36 @@ class CoordinatorChannel:
     # -- under the lock, any thread ----------------------------------------------------------------------------------
 
     def send(self, call: CoordinatorCall) -> None:
-        """Queue a call. Under the lock; `wakeup` afterwards if this is not the channel's thread."""
+        """Queue a call. A caller on the user's thread calls `wakeup` afterwards, without the lock."""
         if self._closing_until_ms is not None:
-            call.finish(error=ClientClosed("This consumer has already been closed."))
+            call.finish(error=ClientClosed(_CLOSED))
         else:
             self._waiting.append(call)
 
     def send_last(self, call: CoordinatorCall) -> bool:
-        """Queue a call that makes sense only if the coordinator is known; else drop it. Under the lock."""
-        if self._coordinator is None:
+        """Queue a call that makes sense only if the coordinator is known. Returns False if it was dropped."""
+        if self._lookup.node is None:
             return False
         self.send(call)
         return True
 
     def withdraw(self, call: CoordinatorCall) -> None:
-        """Drop a call that has not been sent; who made it does not want to hear of it. Under the lock."""
+        """Drop a call that has not been sent, without finishing it."""
         if call in self._waiting:
             self._waiting.remove(call)
 
     @property
     def coordinator(self) -> Node | None:
-        """Who coordinates, as far as is known."""
-        return self._coordinator
+        """The coordinator, as far as is known."""
+        return self._lookup.node
 
     def want_coordinator(self) -> None:
         """Look for the coordinator, even if no call waits."""
-        self._wanted = True
+        self._lookup.is_wanted = True
 
     def forget_coordinator(self, reason: str) -> None:
-        """It is not, or cannot be reached: on the channel's thread, under the lock. Calls on their way fail."""
-        node = self._coordinator
-        if node is None:
-            return
-        logger.info(
-            "Group coordinator %s is unavailable or invalid due to cause: %s. Rediscovery follows.", node, reason
-        )
-        self._coordinator = None
-        self._network.disconnect(node.id)
+        """Drop the coordinator, on the channel's thread: it is another one, or cannot be reached."""
+        self._lookup.forget(reason)
 
     # -- the channel's thread ----------------------------------------------------------------------------------------
 
@@ -255,7 +197,7 @@ class CoordinatorChannel:
                 self._network.poll(self._config.retry_backoff_ms, self.now_ms())
         with self.lock:
             for call in self._waiting:
-                call.finish(error=ClientClosed("This consumer has already been closed."))
+                call.finish(error=ClientClosed(_CLOSED))
             self._waiting.clear()
         self._network.close()
         self._on_progress()
@@ -269,7 +211,7 @@ class CoordinatorChannel:
             return not is_idle and self.now_ms() < self._closing_until_ms
 
     def run_once(self) -> None:
-        """One turn: what is due, what can be sent, what is answered."""
+        """Take one turn: do what is due, send what can be sent, handle what was answered."""
         with self.lock:
             now_ms = self.now_ms()
             wait_ms = min(self._send_waiting(now_ms, self._perform_duties(now_ms)), _LONGEST_POLL_MS)
@@ -292,20 +234,19 @@ class CoordinatorChannel:
         return self._user.perform_duties(now_ms)
 
     def _send_waiting(self, now_ms: int, wait_ms: int) -> int:
-        """Send what can be sent; milliseconds until something changes that no event tells of."""
+        """Send what can be sent. Returns the milliseconds until something changes that no event announces."""
         self._expire(now_ms)
         if self._waiting:
             wait_ms = min(wait_ms, min(call.deadline_ms for call in self._waiting) - now_ms)
-        if not self._waiting and not self._wanted:
+        if not self._waiting and not self._lookup.is_wanted:
             return max(wait_ms, 0)
-        node = self._coordinator
-        if node is not None and self._network.connection_failed(node, now_ms):
-            self.forget_coordinator("coordinator unavailable")
-            node = None
+        if self._lookup.node is not None and self._network.connection_failed(self._lookup.node, now_ms):
+            self._lookup.forget("coordinator unavailable")
+        node = self._lookup.node
         if node is None:
-            return max(min(wait_ms, self._look_up(now_ms)), 0)
+            return max(min(wait_ms, self._lookup.ask(now_ms, self._collect_lookup)), 0)
         if self._network.ready(node, now_ms):
-            self._wanted = False
+            self._lookup.is_wanted = False
             # One at a time: the next one is taken when this one has left, which ends the poll.
             while self._waiting and self._network.can_send_request(node.id, now_ms):
                 self._send_to(node, self._waiting.popleft(), now_ms)
@@ -329,92 +270,40 @@ class CoordinatorChannel:
             build=call.terms.build,
             versions=call.terms.versions,
             timeout_ms=call.timeout_ms,
-            callback=lambda response: self._answers.append((call, response)),
+            callback=lambda response: self._answers.append(_Answer(call, response)),
         )
         try:
             self._network.send(request, now_ms)
-        except Exception as error:  # noqa: BLE001 - what cannot be written, the user must hear of
+        except Exception as error:  # noqa: BLE001 - the user must learn why a request cannot be written
             call.finish(error=error)
             self._on_progress()
         else:
             self._awaited_in_flight += call.is_awaited_at_close
+
+    # -- answers: the channel's thread, under the lock ---------------------------------------------------------------
+
+    def _collect_lookup(self, response: ClientResponse) -> None:
+        self._answers.append(_Answer(None, response))
+
+    def _handle_lookup(self, response: ClientResponse) -> None:
+        error = self._lookup.handle_answer(response)
+        if error is not None:
+            failed, self._waiting = self._waiting, deque()
+            for call in failed:
+                call.finish(error=error)
+        elif self._lookup.node is not None and self._user is not None:
+            self._user.coordinator_found(response.received_ms)
 
     def _handle_answer(self, call: CoordinatorCall, response: ClientResponse) -> None:
         self._awaited_in_flight -= call.is_awaited_at_close
         if response.version_error is not None:
             call.finish(error=response.version_error)
         elif response.body is None:
-            if call.node is self._coordinator:
-                self.forget_coordinator("disconnected")
+            if call.node is self._lookup.node:
+                self._lookup.forget("disconnected")
             call.finish(error=Disconnected(f"Lost the connection to the group coordinator {call.node}"))
         else:
             try:
                 call.finish(call.handle(response.body))
-            except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits must hear of it
+            except Exception as error:  # noqa: BLE001 - the maker of the call must learn of it, whatever it is
                 call.finish(error=error)
-
-    # -- finding the coordinator -------------------------------------------------------------------------------------
-
-    def _look_up(self, now_ms: int) -> int:
-        """Ask any node, if it is time; milliseconds until it is, or until something may have changed."""
-        if self._looking_up:
-            return FOREVER_MS
-        if now_ms < self._next_lookup_ms:
-            return self._next_lookup_ms - now_ms
-        node = self._network.least_loaded_node(now_ms)
-        if node is None:
-            return self._config.retry_backoff_ms
-        if not self._network.ready(node, now_ms):
-            delay_ms = self._network.poll_delay_ms(node, now_ms)
-            return FOREVER_MS if delay_ms is None else delay_ms
-        terms = find_coordinator(self._config.group_id)
-        request = self._network.new_request(
-            node.id,
-            terms.message_class,
-            build=terms.build,
-            versions=terms.versions,
-            callback=lambda response: self._answers.append((None, response)),
-        )
-        self._looking_up = True
-        self._network.send(request, now_ms)
-        return FOREVER_MS
-
-    def _handle_lookup(self, response: ClientResponse) -> None:
-        self._looking_up = False
-        if response.version_error is not None:
-            self._fail_lookup(response.version_error)
-            return
-        if not isinstance(response.body, FindCoordinatorResponse):
-            self._retry_lookup("disconnected")
-            return
-        body = response.body
-        found = body.coordinators[0] if body.coordinators else body
-        error = error_of(found.error_code)
-        if error is ErrorCode.NONE:
-            self._found(Node(found.node_id, found.host, found.port), response)
-        elif reaction_to(ApiKey.FIND_COORDINATOR, error) is Reaction.RETRY:
-            self._retry_lookup(found.error_message or error.name)
-        else:
-            self._fail_lookup(ApiError(error, f"{found.error_message or error.message} Group: {self._config.group_id}"))
-
-    def _found(self, node: Node, response: ClientResponse) -> None:
-        logger.info("Discovered group coordinator %s", node)
-        self._coordinator = node
-        self._failed_lookups = 0
-        if response.request.node_id != node.id:
-            self._network.close_connection(response.request.node_id)  # of no more use
-        if self._user is not None:
-            self._user.coordinator_found(response.received_ms)
-
-    def _retry_lookup(self, reason: str) -> None:
-        logger.debug("Group coordinator lookup failed: %s", reason)
-        self._next_lookup_ms = self.now_ms() + self._backoff.after(self._failed_lookups)
-        self._failed_lookups += 1
-
-    def _fail_lookup(self, error: Exception) -> None:
-        """Nobody can be asked: all that wait are told, and nobody asks again until there is another call."""
-        self._retry_lookup(str(error))
-        self._wanted = False
-        failed, self._waiting = self._waiting, deque()
-        for call in failed:
-            call.finish(error=error)

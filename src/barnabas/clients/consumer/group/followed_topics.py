@@ -1,7 +1,7 @@
-"""Which topics a group's consumer has to know, and whether they have changed since something was decided by them.
+"""The topics that a group's consumer has to know, and whether they have changed since a decision was based on them.
 
-Owned by the consumer's thread. The pattern of a subscription is matched here, whenever metadata is new.
-Kafka: ConsumerMetadata, and MetadataSnapshot of ConsumerCoordinator.
+Owned by the consumer's thread. It matches the pattern of a subscription whenever metadata is new.
+Kafka: ConsumerMetadata.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.cluster import Cluster
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionRacks
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 
@@ -17,7 +16,7 @@ _NO_RACKS: frozenset[str] = frozenset()
 
 
 class FollowedTopics:
-    """See the module's text. `client_rack` "": racks are of no interest, and their changes neither."""
+    """`client_rack` "": the snapshot leaves racks out, so that a change of racks causes no rebalance."""
 
     def __init__(
         self, client: BlockingClient, subscriptions: SubscriptionState, client_rack: str, *, exclude_internal: bool
@@ -27,17 +26,19 @@ class FollowedTopics:
         self._client_rack = client_rack
         self._exclude_internal = exclude_internal
         self._version = -1
+        self._awaited_version: int | None = None
+        """`is_fresh` waits for an update of metadata after this one."""
         self.snapshot: PartitionRacks = {}
-        """The partitions of all topics of interest, as of the last metadata."""
+        """The partitions of all followed topics, as of the last metadata."""
 
     def follow(self) -> None:
-        """The subscription has changed: fetch what is not known of its topics, or all topics for a pattern."""
+        """Fetch what is not known of the subscription's topics, or all topics for a pattern."""
         topic_filter = self._filter if self._subscriptions.pattern is not None else None
         self._client.metadata.follow(self._subscriptions.metadata_topics, self._client.now_ms(), topic_filter)
         self._version = -1
 
     def refresh(self) -> None:
-        """Look at metadata that is new: what matches the pattern, and the snapshot."""
+        """Match the pattern and renew the snapshot, if metadata is new."""
         metadata = self._client.metadata
         version, cluster = metadata.update_version, metadata.cluster
         if version == self._version:
@@ -49,10 +50,27 @@ class FollowedTopics:
                 subscriptions.set_matched_topics(matched)
                 self.follow()
         self._version = version
-        self.snapshot = self.partitions_of(subscriptions.metadata_topics, cluster, with_racks=bool(self._client_rack))
+        self.snapshot = self.partitions_of(subscriptions.metadata_topics, with_racks=bool(self._client_rack))
 
-    def partitions_of(self, topics: Iterable[str], cluster: Cluster, *, with_racks: bool = True) -> PartitionRacks:
-        """Those of the topics that exist, with the racks of each partition's replicas."""
+    def is_fresh(self, *, always: bool) -> bool:
+        """Return whether metadata was updated since the first call. Called again until it returns True.
+
+        With `always` an update is requested; without it, only an update that is requested already is waited for.
+        """
+        metadata = self._client.metadata
+        if self._awaited_version is None:
+            if not always and not metadata.update_requested():
+                return True
+            self._awaited_version = metadata.request_update() if always else metadata.update_version
+        if metadata.update_version <= self._awaited_version:
+            return False
+        self._awaited_version = None
+        self.refresh()
+        return True
+
+    def partitions_of(self, topics: Iterable[str], *, with_racks: bool = True) -> PartitionRacks:
+        """Return the partitions of those topics that exist, each as the racks of its replicas."""
+        cluster = self._client.metadata.cluster
         return {
             topic: tuple(
                 frozenset(

@@ -23,7 +23,8 @@ from enum import Enum
 from barnabas.clients.consumer.group import requests
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
-from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
+from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
+from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
 from barnabas.clients.consumer.group.heartbeat import Heartbeat
 from barnabas.clients.consumer.group.membership import Generation, GroupMembership, MembershipState
 from barnabas.clients.errors import error_of

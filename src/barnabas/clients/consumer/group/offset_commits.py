@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeAlias
 from barnabas.clients.consumer.group import requests
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, is_retriable, reaction_to
-from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
+from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
+from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
 from barnabas.clients.consumer.group.membership import Generation, GroupMembership, MembershipState
 from barnabas.clients.errors import CommitFailed, RetriableCommitFailed, error_of
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata

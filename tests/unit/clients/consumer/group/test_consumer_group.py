@@ -332,7 +332,7 @@ def test_a_callback_that_fails_keeps_nothing_else_from_its_turn() -> None:
     consumer.commit_async({TP0: OffsetAndMetadata(2)}, lambda offsets, error: told.append(2))
     consumer._client.poll(0)  # both are answered
     consumer.seek(TP0, 3)
-    consumer._coordinator.offsets.commit_revoked({TP0})  # type: ignore[union-attr] # in the middle of a rebalance
+    consumer._coordinator.offsets.automatic.commit_revoked({TP0})  # type: ignore[union-attr] # in the middle of a rebalance
     assert not told
     with pytest.raises(ZeroDivisionError):
         consumer.poll(0)

@@ -1,0 +1,58 @@
+"""One request to a group's coordinator, from the queue to its result.
+
+Made by `MemberSession` and `OffsetCommits`, on either thread of the consumer; sent and finished by the
+`CoordinatorChannel`. Every field is guarded by the channel's lock. Kafka: RequestFuture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.clients.consumer.group.requests import RequestTerms
+from barnabas.protocol.messages.classic_groups import LeaveGroupRequest
+from barnabas.protocol.messages.offsets import OffsetCommitRequest
+from barnabas.rpc.node import Node
+
+_AWAITED_AT_CLOSE = (OffsetCommitRequest, LeaveGroupRequest)
+"""What still matters to the group when the consumer has gone."""
+
+
+class CoordinatorCall:
+    """A request to the coordinator, and its result or error once it is `done`.
+
+    handle(body): reads the answer on the channel's thread under the lock. Its return value becomes `result`, what it
+    raises becomes `error`. deadline_ms: when the call fails if the coordinator was not found by then.
+    """
+
+    __slots__ = ("deadline_ms", "done", "error", "handle", "node", "on_done", "result", "terms", "timeout_ms")
+
+    def __init__(
+        self,
+        terms: RequestTerms,
+        handle: Callable[[Any], Any],
+        deadline_ms: int,
+        *,
+        timeout_ms: int | None = None,
+        on_done: Callable[[CoordinatorCall], None] | None = None,
+    ) -> None:
+        self.terms = terms
+        self.handle = handle
+        self.deadline_ms = deadline_ms
+        self.timeout_ms = timeout_ms
+        self.on_done = on_done
+        self.node: Node | None = None
+        self.done = False
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    @property
+    def is_awaited_at_close(self) -> bool:
+        """Whether a consumer that closes waits for the answer."""
+        return issubclass(self.terms.message_class, _AWAITED_AT_CLOSE)
+
+    def finish(self, result: Any = None, error: Exception | None = None) -> None:
+        """Set the result or the error, and call `on_done`. Called once, under the lock."""
+        self.done, self.result, self.error = True, result, error
+        if self.on_done is not None:
+            self.on_done(self)

@@ -1,0 +1,106 @@
+"""Which node coordinates the group, and the search for it.
+
+Owned by the `CoordinatorChannel`: every method is called under the channel's lock, and all but `node` on its thread.
+At most one FindCoordinator request is on its way. Kafka: the coordinator look-up of AbstractCoordinator.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig
+from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
+from barnabas.clients.consumer.group.requests import find_coordinator
+from barnabas.clients.errors import error_of
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse
+from barnabas.rpc.client_request import ClientResponse, ResponseCallback
+from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.metadata_updater import FOREVER_MS
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.node import Node
+
+logger = logging.getLogger(__name__)
+
+
+class CoordinatorLookup:
+    """`node` is the coordinator, or None while it is not known. `is_wanted`: look for it even if no call waits."""
+
+    def __init__(self, config: GroupRebalanceConfig, network: NetworkClient, backoff: ExponentialBackoff) -> None:
+        self.node: Node | None = None
+        self.is_wanted = False
+        self._config = config
+        self._network = network
+        self._backoff = backoff
+        self._is_asked = False
+        self._failures = 0
+        self._next_attempt_ms = 0
+
+    def ask(self, now_ms: int, on_answer: ResponseCallback) -> int:
+        """Ask any node, if it is time. Returns the milliseconds until something may have changed."""
+        if self._is_asked:
+            return FOREVER_MS
+        if now_ms < self._next_attempt_ms:
+            return self._next_attempt_ms - now_ms
+        node = self._network.least_loaded_node(now_ms)
+        if node is None:
+            return self._config.retry_backoff_ms
+        if not self._network.ready(node, now_ms):
+            delay_ms = self._network.poll_delay_ms(node, now_ms)
+            return FOREVER_MS if delay_ms is None else delay_ms
+        terms = find_coordinator(self._config.group_id)
+        request = self._network.new_request(
+            node.id, terms.message_class, build=terms.build, versions=terms.versions, callback=on_answer
+        )
+        self._is_asked = True
+        self._network.send(request, now_ms)
+        return FOREVER_MS
+
+    def handle_answer(self, response: ClientResponse) -> Exception | None:
+        """Take in the answer to `ask`. Returns the error, if asking again would not help."""
+        self._is_asked = False
+        if response.version_error is not None:
+            return self._fail(response.version_error)
+        if not isinstance(response.body, FindCoordinatorResponse):
+            self._retry("disconnected")
+            return None
+        # v4 and later answer for several groups; earlier versions have one answer in the body itself.
+        found = response.body.coordinators[0] if response.body.coordinators else response.body
+        error = error_of(found.error_code)
+        if error is ErrorCode.NONE:
+            self._found(Node(found.node_id, found.host, found.port), response.request.node_id)
+        elif reaction_to(ApiKey.FIND_COORDINATOR, error) is Reaction.RETRY:
+            self._retry(found.error_message or error.name)
+        else:
+            text = f"{found.error_message or error.message} Group: {self._config.group_id}"
+            return self._fail(ApiError(error, text))
+        return None
+
+    def forget(self, reason: str) -> None:
+        """Drop the coordinator and its connection, on which calls fail. The next call that waits looks for it anew."""
+        node = self.node
+        if node is None:
+            return
+        logger.info(
+            "Group coordinator %s is unavailable or invalid due to cause: %s. Rediscovery follows.", node, reason
+        )
+        self.node = None
+        self._network.disconnect(node.id)
+
+    def _found(self, node: Node, asked_node_id: int) -> None:
+        logger.info("Discovered group coordinator %s", node)
+        self.node = node
+        self._failures = 0
+        if asked_node_id != node.id:
+            self._network.close_connection(asked_node_id)  # it was made for this question only
+
+    def _retry(self, reason: str) -> None:
+        logger.debug("Group coordinator lookup failed: %s", reason)
+        self._next_attempt_ms = self._network.now_ms() + self._backoff.after(self._failures)
+        self._failures += 1
+
+    def _fail(self, error: Exception) -> Exception:
+        self._retry(str(error))
+        self.is_wanted = False
+        return error

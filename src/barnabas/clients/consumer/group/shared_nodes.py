@@ -1,0 +1,44 @@
+"""The nodes of the consumer's own client, for the coordinator channel's NetworkClient.
+
+Called on the channel's thread. No state of its own: the ClusterMetadata is shared with the consumer's thread, under
+that class's condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.clients.cluster_metadata import ClusterMetadata
+from barnabas.protocol.messages.message import Message
+from barnabas.rpc.metadata_updater import FOREVER_MS
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.node import Node
+
+
+class SharedNodes:
+    """A MetadataUpdater that sends no requests: the consumer's own client keeps the metadata fresh."""
+
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
+
+    def nodes(self) -> Sequence[Node]:
+        """Return the nodes that the consumer's client knows now."""
+        return tuple(self._metadata.cluster.nodes.values())
+
+    def is_update_due(self, now_ms: int) -> bool:
+        """Return False: the consumer's client updates."""
+        return False
+
+    def maybe_update(self, client: NetworkClient, now_ms: int) -> int:
+        """Return that nothing is ever due here."""
+        return FOREVER_MS
+
+    def handle_disconnect(self, node_id: int, now_ms: int) -> None:
+        """Ask the consumer's client for an update: the lost node may have gone for good."""
+        self._metadata.request_update()
+
+    def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
+        """Do nothing: this updater sends no requests."""
+
+    def handle_response(self, body: Message, now_ms: int) -> None:
+        """Do nothing: this updater sends no requests."""

@@ -16,7 +16,7 @@ Source of the facts: the message definitions of Apache Kafka 3.9 and 4.x (`commo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -99,7 +99,11 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class FieldDeclaration:
-    """What `field` was told; the type comes from the annotation beside it."""
+    """What `field` was told; the type comes from the annotation beside it.
+
+    repeated: the fields of the request that this field of the response repeats. error_value: its value in an answer
+    that is an error. `error_answers` reads both.
+    """
 
     versions: VersionRange
     nullable: VersionRange
@@ -107,6 +111,20 @@ class FieldDeclaration:
     tagged: VersionRange
     ignorable: bool
     default: Any
+    repeated: tuple[str, ...] = ()
+    error_value: Any = KAFKA_DEFAULT
+
+    def repeats(self, *names: str) -> Any:
+        """Declare a response's field that repeats a field of the request: of those called `names` the one it has.
+
+        A list answers the request's list item for item; the first field that repeats something in an item takes the
+        whole value where the request's items are plain strings or numbers.
+        """
+        return replace(self, repeated=names)
+
+    def on_error(self, value: Any) -> Any:
+        """Declare a value that an error answer has here instead of the default; None is "" before it is allowed."""
+        return replace(self, error_value=value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class CreateAclsRequest(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexibl
 
 class CreateAclsResponse(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
-    results: list[CreateAclsResponse.AclCreationResult] = field("0+")
+    results: list[CreateAclsResponse.AclCreationResult] = field("0+").repeats("creations")
 
     class AclCreationResult(Struct):
         error_code: Int16 = field("0+")
@@ -76,7 +76,7 @@ class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexibl
 
 class DeleteAclsResponse(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
-    filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult] = field("0+")
+    filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult] = field("0+").repeats("filters")
 
     class DeleteAclsFilterResult(Struct):
         error_code: Int16 = field("0+")

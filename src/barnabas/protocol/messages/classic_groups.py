@@ -30,7 +30,7 @@ class JoinGroupResponse(Message, api=ApiKey.JOIN_GROUP, versions="0-9", flexible
     error_code: Int16 = field("0+")
     generation_id: Int32 = field("0+", default=-1)
     protocol_type: str | None = field("7+", nullable="7+", ignorable=True, default=None)
-    protocol_name: str | None = field("0+", nullable="7+")
+    protocol_name: str | None = field("0+", nullable="7+").on_error(None)
     leader: str = field("0+")
     skip_assignment: bool = field("9+")
     member_id: str = field("0+")

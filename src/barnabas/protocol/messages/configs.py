@@ -23,13 +23,13 @@ class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4
 
 class DescribeConfigsResponse(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+"):
     throttle_time_ms: Int32 = field("0+")
-    results: list[DescribeConfigsResponse.DescribeConfigsResult] = field("0+")
+    results: list[DescribeConfigsResponse.DescribeConfigsResult] = field("0+").repeats("resources")
 
     class DescribeConfigsResult(Struct):
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+")
-        resource_type: Int8 = field("0+")
-        resource_name: str = field("0+")
+        resource_type: Int8 = field("0+").repeats("resource_type")
+        resource_name: str = field("0+").repeats("resource_name")
         configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = field("0+")
 
     class DescribeConfigsResourceResult(Struct):
@@ -65,13 +65,13 @@ class AlterConfigsRequest(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2", fle
 
 class AlterConfigsResponse(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
-    responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = field("0+")
+    responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = field("0+").repeats("resources")
 
     class AlterConfigsResourceResponse(Struct):
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+")
-        resource_type: Int8 = field("0+")
-        resource_name: str = field("0+")
+        resource_type: Int8 = field("0+").repeats("resource_type")
+        resource_name: str = field("0+").repeats("resource_name")
 
 
 class IncrementalAlterConfigsRequest(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"):
@@ -91,13 +91,13 @@ class IncrementalAlterConfigsRequest(Message, api=ApiKey.INCREMENTAL_ALTER_CONFI
 
 class IncrementalAlterConfigsResponse(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"):
     throttle_time_ms: Int32 = field("0+")
-    responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = field("0+")
+    responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = field("0+").repeats("resources")
 
     class AlterConfigsResourceResponse(Struct):
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+")
-        resource_type: Int8 = field("0+")
-        resource_name: str = field("0+")
+        resource_type: Int8 = field("0+").repeats("resource_type")
+        resource_name: str = field("0+").repeats("resource_name")
 
 
 class ListConfigResourcesRequest(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+"):

@@ -53,12 +53,12 @@ class ConsumerGroupDescribeRequest(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, 
 
 class ConsumerGroupDescribeResponse(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
-    groups: list[ConsumerGroupDescribeResponse.DescribedGroup] = field("0+")
+    groups: list[ConsumerGroupDescribeResponse.DescribedGroup] = field("0+").repeats("group_ids")
 
     class DescribedGroup(Struct):
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+", default=None)
-        group_id: str = field("0+")
+        group_id: str = field("0+").repeats("group_id")
         group_state: str = field("0+")
         group_epoch: Int32 = field("0+")
         assignment_epoch: Int32 = field("0+")

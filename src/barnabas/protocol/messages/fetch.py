@@ -53,13 +53,13 @@ class FetchResponse(Message, api=ApiKey.FETCH, versions="0-18", flexible="12+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("7+", ignorable=True)
     session_id: Int32 = field("7+")
-    responses: list[FetchResponse.FetchableTopicResponse] = field("0+")
+    responses: list[FetchResponse.FetchableTopicResponse] = field("0+").repeats("topics")
     node_endpoints: list[FetchResponse.NodeEndpoint] = field("16+", tag=0, tagged="16+")
 
     class FetchableTopicResponse(Struct):
-        topic: str = field("0-12", ignorable=True)
-        topic_id: Uuid = field("13+", ignorable=True)
-        partitions: list[FetchResponse.PartitionData] = field("0+")
+        topic: str = field("0-12", ignorable=True).repeats("topic")
+        topic_id: Uuid = field("13+", ignorable=True).repeats("topic_id")
+        partitions: list[FetchResponse.PartitionData] = field("0+").repeats("partitions")
 
     class NodeEndpoint(Struct):
         node_id: Int32 = field("16+")
@@ -68,9 +68,9 @@ class FetchResponse(Message, api=ApiKey.FETCH, versions="0-18", flexible="12+"):
         rack: str | None = field("16+", nullable="16+", default=None)
 
     class PartitionData(Struct):
-        partition_index: Int32 = field("0+")
+        partition_index: Int32 = field("0+").repeats("partition")
         error_code: Int16 = field("0+")
-        high_watermark: Int64 = field("0+")
+        high_watermark: Int64 = field("0+").on_error(-1)
         last_stable_offset: Int64 = field("4+", ignorable=True, default=-1)
         log_start_offset: Int64 = field("5+", ignorable=True, default=-1)
         diverging_epoch: FetchResponse.EpochEndOffset | None = field("12+", tag=0, tagged="12+", default=None)

@@ -17,12 +17,12 @@ class DescribeGroupsRequest(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6",
 
 class DescribeGroupsResponse(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
-    groups: list[DescribeGroupsResponse.DescribedGroup] = field("0+")
+    groups: list[DescribeGroupsResponse.DescribedGroup] = field("0+").repeats("groups")
 
     class DescribedGroup(Struct):
         error_code: Int16 = field("0+")
-        error_message: str | None = field("6+", nullable="6+", default=None)
-        group_id: str = field("0+")
+        error_message: str | None = field("6+", nullable="6+", default=None).on_error(None)
+        group_id: str = field("0+").repeats("group_id")
         group_state: str = field("0+")
         protocol_type: str = field("0+")
         protocol_data: str = field("0+")
@@ -61,8 +61,8 @@ class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", fle
 
 class DeleteGroupsResponse(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
-    results: list[DeleteGroupsResponse.DeletableGroupResult] = field("0+")
+    results: list[DeleteGroupsResponse.DeletableGroupResult] = field("0+").repeats("groups_names")
 
     class DeletableGroupResult(Struct):
-        group_id: str = field("0+")
+        group_id: str = field("0+").repeats("group_id")
         error_code: Int16 = field("0+")

@@ -29,14 +29,14 @@ class ListOffsetsRequest(Message, api=ApiKey.LIST_OFFSETS, versions="0-11", flex
 
 class ListOffsetsResponse(Message, api=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+"):
     throttle_time_ms: Int32 = field("2+", ignorable=True)
-    topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = field("0+")
+    topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = field("0+").repeats("topics")
 
     class ListOffsetsTopicResponse(Struct):
-        name: str = field("0+")
-        partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = field("0+")
+        name: str = field("0+").repeats("name")
+        partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = field("0+").repeats("partitions")
 
     class ListOffsetsPartitionResponse(Struct):
-        partition_index: Int32 = field("0+")
+        partition_index: Int32 = field("0+").repeats("partition_index")
         error_code: Int16 = field("0+")
         old_style_offsets: list[Int64] = field("0")
         timestamp: Int64 = field("1+", default=-1)
@@ -60,14 +60,14 @@ class OffsetForLeaderEpochRequest(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, v
 
 class OffsetForLeaderEpochResponse(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+"):
     throttle_time_ms: Int32 = field("2+", ignorable=True)
-    topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = field("0+")
+    topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = field("0+").repeats("topics")
 
     class OffsetForLeaderTopicResult(Struct):
-        topic: str = field("0+")
-        partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = field("0+")
+        topic: str = field("0+").repeats("topic")
+        partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = field("0+").repeats("partitions")
 
     class EpochEndOffset(Struct):
         error_code: Int16 = field("0+")
-        partition: Int32 = field("0+")
+        partition: Int32 = field("0+").repeats("partition")
         leader_epoch: Int32 = field("1+", ignorable=True, default=-1)
         end_offset: Int64 = field("0+", default=-1)

@@ -69,12 +69,12 @@ class DescribeTopicPartitionsRequest(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIO
 
 class DescribeTopicPartitionsResponse(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
-    topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = field("0+")
+    topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = field("0+").repeats("topics")
     next_cursor: DescribeTopicPartitionsResponse.Cursor | None = field("0+", nullable="0+", default=None)
 
     class DescribeTopicPartitionsResponseTopic(Struct):
         error_code: Int16 = field("0+")
-        name: str | None = field("0+", nullable="0+")
+        name: str | None = field("0+", nullable="0+").repeats("name")
         topic_id: Uuid = field("0+")
         is_internal: bool = field("0+")
         partitions: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition] = field("0+")

@@ -33,15 +33,15 @@ class OffsetCommitRequest(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10", fl
 
 class OffsetCommitResponse(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+"):
     throttle_time_ms: Int32 = field("3+", ignorable=True)
-    topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = field("0+")
+    topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = field("0+").repeats("topics")
 
     class OffsetCommitResponseTopic(Struct):
-        name: str = field("0-9", ignorable=True)
-        topic_id: Uuid = field("10+", ignorable=True)
-        partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = field("0+")
+        name: str = field("0-9", ignorable=True).repeats("name")
+        topic_id: Uuid = field("10+", ignorable=True).repeats("topic_id")
+        partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = field("0+").repeats("partitions")
 
     class OffsetCommitResponsePartition(Struct):
-        partition_index: Int32 = field("0+")
+        partition_index: Int32 = field("0+").repeats("partition_index")
         error_code: Int16 = field("0+")
 
 

@@ -27,14 +27,14 @@ class ProduceRequest(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"
 
 
 class ProduceResponse(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
-    responses: list[ProduceResponse.TopicProduceResponse] = field("0+")
+    responses: list[ProduceResponse.TopicProduceResponse] = field("0+").repeats("topic_data")
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     node_endpoints: list[ProduceResponse.NodeEndpoint] = field("10+", tag=0, tagged="10+")
 
     class TopicProduceResponse(Struct):
-        name: str = field("0-12", ignorable=True)
-        topic_id: Uuid = field("13+", ignorable=True)
-        partition_responses: list[ProduceResponse.PartitionProduceResponse] = field("0+")
+        name: str = field("0-12", ignorable=True).repeats("name")
+        topic_id: Uuid = field("13+", ignorable=True).repeats("topic_id")
+        partition_responses: list[ProduceResponse.PartitionProduceResponse] = field("0+").repeats("partition_data")
 
     class NodeEndpoint(Struct):
         node_id: Int32 = field("10+")
@@ -43,9 +43,9 @@ class ProduceResponse(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+
         rack: str | None = field("10+", nullable="10+", default=None)
 
     class PartitionProduceResponse(Struct):
-        index: Int32 = field("0+")
+        index: Int32 = field("0+").repeats("index")
         error_code: Int16 = field("0+")
-        base_offset: Int64 = field("0+")
+        base_offset: Int64 = field("0+").on_error(-1)
         log_append_time_ms: Int64 = field("2+", ignorable=True, default=-1)
         log_start_offset: Int64 = field("5+", ignorable=True, default=-1)
         record_errors: list[ProduceResponse.BatchIndexAndErrorMessage] = field("8+", ignorable=True)

@@ -24,7 +24,7 @@ class DescribeClientQuotasResponse(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, v
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
-    entries: list[DescribeClientQuotasResponse.EntryData] | None = field("0+", nullable="0+")
+    entries: list[DescribeClientQuotasResponse.EntryData] | None = field("0+", nullable="0+").on_error(None)
 
     class EntryData(Struct):
         entity: list[DescribeClientQuotasResponse.EntityData] = field("0+")
@@ -59,16 +59,16 @@ class AlterClientQuotasRequest(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions
 
 class AlterClientQuotasResponse(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
     throttle_time_ms: Int32 = field("0+")
-    entries: list[AlterClientQuotasResponse.EntryData] = field("0+")
+    entries: list[AlterClientQuotasResponse.EntryData] = field("0+").repeats("entries")
 
     class EntryData(Struct):
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+")
-        entity: list[AlterClientQuotasResponse.EntityData] = field("0+")
+        entity: list[AlterClientQuotasResponse.EntityData] = field("0+").repeats("entity")
 
     class EntityData(Struct):
-        entity_type: str = field("0+")
-        entity_name: str | None = field("0+", nullable="0+")
+        entity_type: str = field("0+").repeats("entity_type")
+        entity_name: str | None = field("0+", nullable="0+").repeats("entity_name")
 
 
 class DescribeUserScramCredentialsRequest(
@@ -86,10 +86,10 @@ class DescribeUserScramCredentialsResponse(
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
-    results: list[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = field("0+")
+    results: list[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = field("0+").repeats("users")
 
     class DescribeUserScramCredentialsResult(Struct):
-        user: str = field("0+")
+        user: str = field("0+").repeats("name")
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+")
         credential_infos: list[DescribeUserScramCredentialsResponse.CredentialInfo] = field("0+")

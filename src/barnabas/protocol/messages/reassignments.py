@@ -30,7 +30,7 @@ class AlterPartitionReassignmentsResponse(
     Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"
 ):
     throttle_time_ms: Int32 = field("0+")
-    allow_replication_factor_change: bool = field("1+", ignorable=True, default=True)
+    allow_replication_factor_change: bool = field("1+", ignorable=True, default=True).repeats("allow_replication_factor_change")
     error_code: Int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
     responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = field("0+")

@@ -33,10 +33,10 @@ class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS, versions="0-7", fle
 
 class CreateTopicsResponse(Message, api=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+"):
     throttle_time_ms: Int32 = field("2+", ignorable=True)
-    topics: list[CreateTopicsResponse.CreatableTopicResult] = field("0+")
+    topics: list[CreateTopicsResponse.CreatableTopicResult] = field("0+").repeats("topics")
 
     class CreatableTopicResult(Struct):
-        name: str = field("0+")
+        name: str = field("0+").repeats("name")
         topic_id: Uuid = field("7+", ignorable=True)
         error_code: Int16 = field("0+")
         error_message: str | None = field("1+", nullable="1+", ignorable=True)
@@ -65,11 +65,11 @@ class DeleteTopicsRequest(Message, api=ApiKey.DELETE_TOPICS, versions="0-6", fle
 
 class DeleteTopicsResponse(Message, api=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
-    responses: list[DeleteTopicsResponse.DeletableTopicResult] = field("0+")
+    responses: list[DeleteTopicsResponse.DeletableTopicResult] = field("0+").repeats("topics", "topic_names")
 
     class DeletableTopicResult(Struct):
-        name: str | None = field("0+", nullable="6+")
-        topic_id: Uuid = field("6+", ignorable=True)
+        name: str | None = field("0+", nullable="6+").repeats("name")
+        topic_id: Uuid = field("6+", ignorable=True).repeats("topic_id")
         error_code: Int16 = field("0+")
         error_message: str | None = field("5+", nullable="5+", ignorable=True, default=None)
 
@@ -89,15 +89,15 @@ class DeleteRecordsRequest(Message, api=ApiKey.DELETE_RECORDS, versions="0-2", f
 
 class DeleteRecordsResponse(Message, api=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
-    topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult] = field("0+")
+    topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult] = field("0+").repeats("topics")
 
     class DeleteRecordsTopicResult(Struct):
-        name: str = field("0+")
-        partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = field("0+")
+        name: str = field("0+").repeats("name")
+        partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = field("0+").repeats("partitions")
 
     class DeleteRecordsPartitionResult(Struct):
-        partition_index: Int32 = field("0+")
-        low_watermark: Int64 = field("0+")
+        partition_index: Int32 = field("0+").repeats("partition_index")
+        low_watermark: Int64 = field("0+").on_error(-1)
         error_code: Int16 = field("0+")
 
 
@@ -117,10 +117,10 @@ class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS, versions="0
 
 class CreatePartitionsResponse(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
-    results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = field("0+")
+    results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = field("0+").repeats("topics")
 
     class CreatePartitionsTopicResult(Struct):
-        name: str = field("0+")
+        name: str = field("0+").repeats("name")
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+", default=None)
 

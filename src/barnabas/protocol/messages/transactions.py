@@ -23,7 +23,7 @@ class InitProducerIdResponse(Message, api=ApiKey.INIT_PRODUCER_ID, versions="0-6
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     producer_id: Int64 = field("0+", default=-1)
-    producer_epoch: Int16 = field("0+")
+    producer_epoch: Int16 = field("0+").on_error(-1)
     ongoing_txn_producer_id: Int64 = field("6+", default=-1)
     ongoing_txn_producer_epoch: Int16 = field("6+", default=-1)
 
@@ -136,16 +136,16 @@ class DescribeProducersRequest(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions=
 
 class DescribeProducersResponse(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
-    topics: list[DescribeProducersResponse.TopicResponse] = field("0+")
+    topics: list[DescribeProducersResponse.TopicResponse] = field("0+").repeats("topics")
 
     class TopicResponse(Struct):
-        name: str = field("0+")
-        partitions: list[DescribeProducersResponse.PartitionResponse] = field("0+")
+        name: str = field("0+").repeats("name")
+        partitions: list[DescribeProducersResponse.PartitionResponse] = field("0+").repeats("partition_indexes")
 
     class PartitionResponse(Struct):
-        partition_index: Int32 = field("0+")
+        partition_index: Int32 = field("0+").repeats("partition_index")
         error_code: Int16 = field("0+")
-        error_message: str | None = field("0+", nullable="0+", default=None)
+        error_message: str | None = field("0+", nullable="0+", default=None).on_error(None)
         active_producers: list[DescribeProducersResponse.ProducerState] = field("0+")
 
     class ProducerState(Struct):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from unittest.mock import MagicMock
 
 from barnabas.api.control_plane import CONTROLLER_APIS
-from barnabas.api.registry import Handler
+from barnabas.api.request import Handler
 from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.kept_settings import KEPT_KEYS
@@ -148,7 +148,7 @@ def _api_row(handler: Handler) -> str:
         versions,
         "" if listed == versions else listed,
         "control" if handler.api_key in CONTROLLER_APIS else "",
-        f"v{handler.brief_from}" if handler.brief else "",
+        f"v{handler.brief_from}" if handler.brief_bytes >= 0 else "",
         handler.throttled_by.value,
     ]
     return f"| {' | '.join(cells)} |"

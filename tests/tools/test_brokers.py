@@ -49,7 +49,7 @@ def test_an_emulated_release_has_its_versions(
     tool = ("kafka-broker-api-versions", *patience)
     kafkas = api_lines(same_steps.tools.run(same_steps.theirs, *tool).stdout)
     ours = api_lines(same_steps.tools.run(emulating, *tool).stdout)
-    assert ours == {key: kafkas[key] for key in build_registry(MagicMock(), "3.9").handlers}
+    assert ours == {key: kafkas[key] for key in build_registry(MagicMock(), emulated_release="3.9").handlers}
 
 
 def test_our_own_versions_are_understood(tools: KafkaTools, ours: Server, patience: tuple[str, str]) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.message_index import MESSAGES, request_class, response_class
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import FieldSchema, WireType
 
 _RANGES = {

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.api.request import Request, WorksLong
+from barnabas.api.brief import NeedsHandlerThread
+from barnabas.api.request import Request
 from barnabas.purgatory.action_queue import ActionQueue
 
 
@@ -29,7 +30,7 @@ class Apis:
         moved = False
         try:
             request.handler.handle(request)
-        except WorksLong:
+        except NeedsHandlerThread:
             moved = True
             request.brief = False
             request.channel.resume(lambda: self.handle_moved(request))

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from barnabas.api.registry import Handler, Registry
+from barnabas.api.registry import Registry
 from barnabas.api.request import Request
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -29,9 +29,7 @@ class ControlPlaneApis:
         self._handle = handle
         self._warned_of = ""  # the connection that was last refused something: one line each is enough
         self._refused = {
-            handler.api_key: Handler(
-                handler.api_key, handler.min_version, handler.max_version, self._refuse, handler.error_response
-            )
+            handler.api_key: handler.redirected(self._refuse)
             for handler in registry
             if handler.api_key not in CONTROLLER_APIS
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.api.registry import Handler
+from barnabas.api.request import Handler
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.kafka_releases import VersionRange, listed_versions, served_versions
 

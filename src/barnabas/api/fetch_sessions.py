@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
+from barnabas.api.brief import SESSION_PARTITION_US, check_cost
 from barnabas.api.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -22,7 +23,6 @@ from barnabas.api.fetch_session import (
     SessionPartition,
 )
 from barnabas.api.fetch_session_cache import FetchSessionCache
-from barnabas.api.request import WorksLong
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -30,10 +30,6 @@ from barnabas.replica.partition_fetch import PartitionFetch
 
 TOPIC_IDS: Final = 13
 """Fetch names topics by their ids from this version on."""
-
-BRIEF_PARTITIONS: Final = 250
-"""A short request may stand for any number of partitions; with more than a brief request could name (8 KiB of them)
-a request handler reads them."""
 
 
 class FullFetch:
@@ -138,7 +134,7 @@ class FetchSessions:
         """What the request is in terms of sessions; None: nothing, it names all its partitions and wants no session.
 
         Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR; and
-        WorksLong, before anything is done, for a `brief` request that stands for many partitions.
+        NeedsHandlerThread, before anything is done, for a `brief` request that stands for many partitions.
         """
         cache = self._cache
         by_id = version >= TOPIC_IDS
@@ -151,8 +147,8 @@ class FetchSessions:
         session = cache.find(body.session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if brief and len(session.partitions) > BRIEF_PARTITIONS:
-            raise WorksLong
+        if brief:
+            check_cost(len(session.partitions) * SESSION_PARTITION_US)
         epoch = session.begin(body, by_id=by_id)
         if epoch == FINAL_EPOCH:
             cache.remove(session.id)

@@ -14,8 +14,9 @@ from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.protocol.config_codes import ConfigResourceType
+from barnabas.protocol.message_struct import Struct
 from barnabas.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import FieldSchema, WireType
 from barnabas.protocol.uuid import uuid_to_string
 

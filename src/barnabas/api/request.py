@@ -1,11 +1,13 @@
-"""A request on its way through the broker, and the channel its answer goes back by.
+"""A request on its way through the broker, the table line that handles it, and the channel its answer goes back by.
 
 Made by `api.request_parser` on the Processor's thread, owned by whichever thread runs the handler, then by the
-delayed operation that waits for it, then by the Processor that sends the answer. It changes hands through queues
-only, so no lock guards its fields; `_answered` alone is contended, and is a test-and-set lock.
+delayed operation that waits for it, then by the Processor that sends the answer. A request changes hands through
+queues only, so no lock guards its fields; `_answered` alone is contended, and is a test-and-set lock.
 
-Kafka: RequestChannel.Request, RequestContext. The network layer implements `ResponseChannel`, so this package
-imports nothing of it.
+`Request`, `Handler` and the two Protocols name each other, so they share this module. The network layer implements
+`ResponseChannel` and `api.throttle` implements `Throttle`; this package imports nothing of the network.
+
+Kafka: RequestChannel.Request, RequestContext.
 """
 
 from __future__ import annotations
@@ -13,15 +15,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from barnabas.api.brief import NOT_BRIEF, Brief
 from barnabas.api.encoded_answers import EncodedAnswer
+from barnabas.api.throttled_by import THROTTLED_BY, ThrottledBy
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.error_answers import error_answer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import RequestHeader, response_frame
+from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.message import Message
-
-if TYPE_CHECKING:
-    from barnabas.api.registry import Handler
+from barnabas.quota.controller_mutation_quota import ControllerMutationQuota
 
 logger = logging.getLogger(__name__)
 
@@ -69,11 +74,6 @@ class ConnectionContext:
         self.client_software_version = "unknown"
 
 
-class WorksLong(Exception):
-    """Raised by a brief API's handler that finds much work in a request, before it has begun: a handler thread shall
-    do it, not the network thread. `Apis.handle` sees to that; the request comes again with `brief` unset."""
-
-
 class RequestNotes:
     """What few requests have (Kafka: messageConversionsTimeNanos, temporaryMemoryBytes, requestLog).
 
@@ -108,6 +108,99 @@ class ResponseChannel(Protocol):
 
     def resume(self, continuation: Callable[[], None]) -> None:
         """Run `continuation` on a request handler thread, before any queued request."""
+
+
+class Throttle(Protocol):
+    """Charges requests to their clients, and mutes the connections of those that exceed a quota (`api.throttle`).
+
+    Any thread that answers a request may call it.
+    """
+
+    def charge(self, request: Request[Any], response: Message | None) -> None:
+        """Charge `request`, unless its handler did, before it is answered; None: it gets no answer."""
+
+    def charge_nobody(self, request: Request[Any]) -> None:
+        """Count the time that a broker's request took, without charging a client for it."""
+
+    def charge_fetch(self, request: Request[Any], size: int) -> int:
+        """Charge a consumer for the request's time and for `size` bytes about to be sent; return the throttle time.
+
+        Unless the throttle time (milliseconds) is 0, the answer must be empty and say that time.
+        """
+
+    def max_fetch_bytes(self, request: Request[Any]) -> int | None:
+        """Return the most that a consumer may fetch at once; more would be throttled whatever it fetched before."""
+
+    def mutation_quota(self, request: Request[Any], strict_since: int) -> ControllerMutationQuota:
+        """Return what `request` may create and delete. From version `strict_since` on it may be refused."""
+
+    def charge_mutations(self, request: Request[Any], quota: ControllerMutationQuota, response: Message) -> None:
+        """Charge a request that changed topics, before it is answered by `response`."""
+
+
+Handle: TypeAlias = Callable[["Request[Any]"], None]
+ErrorAnswer: TypeAlias = Callable[["Request[Any]", ApiError], Message | None]
+
+
+def described_error_answer(request: Request[Any], error: ApiError) -> Message:
+    """Build the error answer that the API's messages describe (`protocol.error_answers`)."""
+    return error_answer(request.body, request.api_version, error)
+
+
+class Handler:
+    """One line of the table of APIs: a key, its versions, what handles it, and marks.
+
+    handle: answers a request, now or later, through `request.respond`. Raises ApiError to have `error_answer` sent,
+    NeedsHandlerThread to be called again on a request handler's thread.
+    versions: first and last; those of the message unless the handler serves fewer.
+    error_answer: the answer when the whole request failed with one error, where Kafka's answer is another than the one
+    the messages describe. Returns None when the client waits for no answer, which closes the connection.
+    brief: which requests may run at once on a network thread (`api.brief`).
+    listed: whether ApiVersions names the API.
+    """
+
+    __slots__ = (
+        "api_key",
+        "brief_bytes",
+        "brief_from",
+        "decoders",
+        "error_answer",
+        "handle",
+        "listed",
+        "max_version",
+        "min_version",
+        "throttle",
+        "throttled_by",
+    )
+
+    def __init__(
+        self,
+        api_key: ApiKey,
+        handle: Handle,
+        *,
+        versions: tuple[int, int] | None = None,
+        error_answer: ErrorAnswer = described_error_answer,
+        brief: Brief = NOT_BRIEF,
+        listed: bool = True,
+    ) -> None:
+        message = request_class(api_key)
+        self.api_key = api_key
+        self.handle = handle
+        self.min_version, self.max_version = versions or (message.min_version, message.max_version)
+        self.error_answer = error_answer
+        self.brief_from, self.brief_bytes = brief
+        self.throttled_by = THROTTLED_BY.get(api_key, ThrottledBy.REQUEST)
+        self.listed = (self.min_version, self.max_version) if listed else None
+        """The versions that ApiVersions names."""
+        self.throttle: Throttle | None = None
+        """Set, by one assignment, while a quota is in force that the API's requests are charged to."""
+        self.decoders = message.decoders
+        """The body decoder of each version, compiled when first asked for."""
+
+    def redirected(self, handle: Handle, brief: Brief = NOT_BRIEF) -> Handler:
+        """Return a line of the same API that leads to `handle`, outside of quotas."""
+        versions = self.min_version, self.max_version
+        return Handler(self.api_key, handle, versions=versions, error_answer=self.error_answer, brief=brief)
 
 
 class Request(Generic[M]):
@@ -252,9 +345,7 @@ class Request(Generic[M]):
         ApiError: its code and message. Everything else is a defect, logged here and UNKNOWN_SERVER_ERROR to the client.
         A client that waits for no answer, or whose error answer cannot be made, loses its connection.
         """
-        if isinstance(error, ApiError):
-            code, message = error.code, error.message
-        else:
+        if not isinstance(error, ApiError):
             logger.error(
                 "handling %s v%d of client %r on connection %s failed",
                 self.handler.api_key.name,
@@ -263,9 +354,9 @@ class Request(Generic[M]):
                 self.connection.connection_id,
                 exc_info=error,
             )
-            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+            error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         try:
-            answer = self.handler.error_response(self, code, message)
+            answer = self.handler.error_answer(self, error)
             if answer is None:
                 self.close_connection()
             else:
@@ -275,11 +366,10 @@ class Request(Generic[M]):
             self.close_connection()
 
     def deferred(self, answer: Callable[..., None]) -> Callable[..., None]:
-        """`answer`, which answers this request later and elsewhere, made so that its failure is answered as well.
+        """Wrap `answer`, which answers this request later and elsewhere, so that its failure is answered as well.
 
-        What a handler raises ends in `Apis.handle`; what runs when a delayed operation completes, or as a continuation
-        on another thread, has nobody above it who knows whose request it was. Whatever is handed to a purgatory, to
-        the controller or to `ResponseChannel.resume` goes through here.
+        An exception in a handler ends in `Apis.handle`. A callback of a delayed operation, of the controller or of
+        `ResponseChannel.resume` has no caller that knows the request, so each of them goes through here.
         """
 
         def guarded(*results: Any) -> None:
@@ -292,12 +382,12 @@ class Request(Generic[M]):
 
     def _respond_with_error(self) -> None:
         try:
-            error = self.handler.error_response(self, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-            if error is None:
+            answer = self.handler.error_answer(self, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            if answer is None:
                 self.channel.close(self)
                 return
-            self.response = error
-            frame, self.response_size = response_frame(self.header, error)
+            self.response = answer
+            frame, self.response_size = response_frame(self.header, answer)
         except Exception:
             logger.exception("nor can its error answer; closing the connection")
             self.channel.close(self)

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from barnabas.api.registry import Handler, Registry
-from barnabas.api.request import ConnectionContext, Request, ResponseChannel
+from barnabas.api.registry import Registry
+from barnabas.api.request import ConnectionContext, Handler, Request, ResponseChannel
 from barnabas.api.request_log import RequestLog
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, InvalidRequest
@@ -83,7 +83,7 @@ class RequestParser:
             channel,
             received_ns=received_ns,
             processor_id=processor_id,
-            brief=handler.brief and version >= handler.brief_from and size <= handler.brief_limit_bytes,
+            brief=size <= handler.brief_bytes and version >= handler.brief_from,
             request_size=size,
             release=release,
         )

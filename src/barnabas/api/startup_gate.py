@@ -17,14 +17,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
+from barnabas.api.brief import BRIEF_OF_ANY_SIZE
 from barnabas.api.control_plane import CONTROLLER_APIS
-from barnabas.api.registry import Handler, Registry
-from barnabas.api.request import Request
+from barnabas.api.registry import Registry
+from barnabas.api.request import Handler, Request
 from barnabas.api.request_parser import RequestParser
-
-MAX_FRAME_BYTES: Final = 2**31 - 1
 
 
 class StartupGate:
@@ -73,12 +72,4 @@ class StartupGate:
         """Brief, however long its requests are: holding one takes no time."""
         if handler.api_key in CONTROLLER_APIS:
             return handler
-        return Handler(
-            handler.api_key,
-            handler.min_version,
-            handler.max_version,
-            self.hold,
-            handler.error_response,
-            brief=True,
-            brief_limit_bytes=MAX_FRAME_BYTES,
-        )
+        return handler.redirected(self.hold, BRIEF_OF_ANY_SIZE)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from barnabas.api.registry import Handler, ThrottledBy
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
+from barnabas.api.throttled_by import ThrottledBy
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.purgatory.timer import Timer
@@ -31,7 +31,7 @@ NO_BROKER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 class QuotaThrottle:
-    """See `registry.Throttle`. clock: the one of the requests' time stamps."""
+    """The `request.Throttle` of a broker. clock: the one of the requests' time stamps."""
 
     def __init__(self, quotas: QuotaManagers, timer: Timer, clock: Clock) -> None:
         self._quotas = quotas
@@ -59,7 +59,7 @@ class QuotaThrottle:
             managers = self._charged[handler.throttled_by]
             handler.throttle = self if any(manager.is_enabled for manager in managers) else None
 
-    # -- registry.Throttle -------------------------------------------------------------------------------------------
+    # -- request.Throttle -------------------------------------------------------------------------------------------
 
     def charge(self, request: Request[Any], response: Message | None) -> None:
         """See Throttle. Kafka: sendResponseMaybeThrottle, sendResponseExemptThrottle, handleProduceRequest."""

@@ -19,11 +19,10 @@ from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.startup_gate import StartupGate
 from barnabas.api.topic_changes import TopicChanges
-from barnabas.broker.api_table import build_registry
+from barnabas.broker.api_table import ServedParts, build_registry
 from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.control_stage import ControlStage
 from barnabas.broker.foundations import Foundations
-from barnabas.broker.handler_families import build_handler_families
 from barnabas.broker.handler_pools import HandlerPools
 from barnabas.broker.replication_stage import ReplicationStage
 from barnabas.broker.storage_stage import StorageStage
@@ -133,19 +132,18 @@ def _build_registry(
     slots = config.integer("max.incremental.fetch.session.cache.slots")
     fetch_sessions = FetchSessionCache(slots, foundations.clock, Random())
     fetch_sessions.register(foundations.metrics)
-    families = build_handler_families(
-        foundations.dynamic,
-        storage.identity.broker_id,
-        foundations.clock,
-        replication.replicas,
-        replication.metadata,
-        storage.zk_client,
-        topic_changes,
-        lambda: storage.registration.epoch,
-        stages.control.controller,
-        elections,
-        replication.groups,
+    parts = ServedParts(
+        dynamic=foundations.dynamic,
+        broker_id=storage.identity.broker_id,
+        broker_epoch=lambda: storage.registration.epoch,
+        clock=foundations.clock,
+        replicas=replication.replicas,
+        metadata=replication.metadata,
+        zk_client=storage.zk_client,
+        topic_changes=topic_changes,
+        controller=stages.control.controller,
+        elections=elections,
+        groups=replication.groups,
         fetch_sessions=fetch_sessions,
-        authorizer=authorizer,
     )
-    return build_registry(families, config.optional_string("broker.emulate.version"))
+    return build_registry(parts, authorizer, config.optional_string("broker.emulate.version"))

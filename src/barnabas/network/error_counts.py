@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 
 ErrorCounter = Callable[[Any, list[int]], None]
 """Adds to a list: item n is the number of errors with code n; -1, the unknown server error, is the last item."""

@@ -21,8 +21,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from barnabas.api.registry import Handler
-from barnabas.api.request import ConnectionContext, Request, RequestNotes
+from barnabas.api.request import ConnectionContext, Handler, Request, RequestNotes
 from barnabas.api.request_log import RequestLog
 from barnabas.metrics.buckets import DURATION_SHIFT, INDEX, bucket_of
 from barnabas.metrics.metrics_registry import Sample

@@ -12,13 +12,11 @@ from __future__ import annotations
 import linecache
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from barnabas.protocol.decoder_source import DecoderSource
 from barnabas.protocol.encoder_source import EncoderSource
-
-if TYPE_CHECKING:
-    from barnabas.protocol.messages.message import Versioned
+from barnabas.protocol.message_struct import VersionedStruct
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 _compile_lock = threading.Lock()
@@ -30,7 +28,7 @@ class _CodecTable(dict[int, Callable[..., Any]]):
     __slots__ = ("_message",)
     _function_name = ""
 
-    def __init__(self, message: type[Versioned]) -> None:
+    def __init__(self, message: type[VersionedStruct]) -> None:
         super().__init__()
         self._message = message
 
@@ -76,7 +74,7 @@ class EncoderTable(_CodecTable):
         return EncoderSource(self._message, version).text()
 
 
-def compile_function(source: str, name: str, file_name: str, message: type[Versioned]) -> Callable[..., Any]:
+def compile_function(source: str, name: str, file_name: str, message: type[VersionedStruct]) -> Callable[..., Any]:
     """Execute generated source with the message's class in scope; returns the function called `name` in it."""
     namespace: dict[str, Any] = {message.__name__: message}
     exec(compile(source, file_name, "exec"), namespace)  # noqa: S102  our own text, made from our own declarations

@@ -11,8 +11,7 @@ so that no byte is decoded twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from barnabas.protocol.message_struct import Struct, VersionedStruct
 from barnabas.protocol.schema import FieldSchema, WireType
 from barnabas.protocol.source_writer import SourceWriter
 from barnabas.protocol.wire_layout import (
@@ -23,9 +22,6 @@ from barnabas.protocol.wire_layout import (
     tagged_fields,
     untagged_fields,
 )
-
-if TYPE_CHECKING:
-    from barnabas.protocol.messages.message import Struct, Versioned
 
 _IMPORTS = """\
 from struct import Struct, error as StructError
@@ -48,7 +44,7 @@ class DecoderSource:
     (ends), `a1`... (arrays), `t1`... (tags).
     """
 
-    def __init__(self, message: type[Versioned], version: int) -> None:
+    def __init__(self, message: type[VersionedStruct], version: int) -> None:
         self._message = message
         self._version = version
         self._flexible = message.is_flexible(version)

@@ -10,14 +10,10 @@ refused otherwise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from barnabas.protocol.message_struct import Struct, VersionedStruct
 from barnabas.protocol.schema import UNSET, FieldSchema, WireType
 from barnabas.protocol.source_writer import SourceWriter
 from barnabas.protocol.wire_layout import fields_of, has_records, tagged_fields, untagged_fields
-
-if TYPE_CHECKING:
-    from barnabas.protocol.messages.message import Struct, Versioned
 
 _IMPORTS = """\
 from struct import Struct, error as StructError
@@ -38,7 +34,7 @@ class EncoderSource:
     where there are records), `x1`... (values), `n1`... (lengths; one more than that when compact).
     """
 
-    def __init__(self, message: type[Versioned], version: int) -> None:
+    def __init__(self, message: type[VersionedStruct], version: int) -> None:
         self._message = message
         self._version = version
         self._flexible = message.is_flexible(version)

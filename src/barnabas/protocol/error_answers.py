@@ -25,7 +25,8 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.message_index import response_class
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import KAFKA_DEFAULT, FieldSchema, WireType
 
 _ERROR_CODE: Final = "error_code"
@@ -63,12 +64,11 @@ class _Plan(NamedTuple):
 
 def error_answer(request: Message, version: int, error: ApiError) -> Message:
     """Build the response of `request`'s API in `version` that says `error` of the whole and of each item."""
-    response = _fill(_plan(response_class(request.api_key), type(request), version), request, error)
-    assert isinstance(response, Message)
+    response: Message = _fill(_plan(response_class(request.api_key), type(request), version), request, error)
     return response
 
 
-def _fill(plan: _Plan, source: Any, error: ApiError) -> Struct:
+def _fill(plan: _Plan, source: Any, error: ApiError) -> Any:
     answer = plan.struct()
     if plan.has_code:
         setattr(answer, _ERROR_CODE, error.code)
@@ -88,7 +88,7 @@ def _fill(plan: _Plan, source: Any, error: ApiError) -> Struct:
     return answer
 
 
-def _fill_plain(items: _Items, item: Any, error: ApiError) -> Struct:
+def _fill_plain(items: _Items, item: Any, error: ApiError) -> Any:
     """Answer an item of the request that is a name or a number."""
     answer = _fill(items.plan, item, error)
     setattr(answer, str(items.plain_items_go_to), item)
@@ -114,7 +114,7 @@ def _plan(struct: type[Struct], source: type[Struct] | None, version: int) -> _P
             if repeated is None:
                 continue
             if field.is_array and field.struct is not None:
-                items.append(_items_plan(field, asked[repeated], version))
+                items.append(_items_plan(field, field.struct, asked[repeated], version))
             else:
                 copies.append(_Copy(field.name, repeated, _allowed(field, None, version)))
     return _Plan(
@@ -122,11 +122,10 @@ def _plan(struct: type[Struct], source: type[Struct] | None, version: int) -> _P
     )
 
 
-def _items_plan(field: FieldSchema, asked: FieldSchema, version: int) -> _Items:
-    assert field.struct is not None
-    repeating = [each.name for each in field.struct.field_schemas() if each.declaration.repeated]
-    goes_to = repeating[0] if asked.struct is None else None
-    return _Items(field.name, asked.name, _plan(field.struct, asked.struct, version), goes_to)
+def _items_plan(field: FieldSchema, struct: type[Struct], asked: FieldSchema, version: int) -> _Items:
+    repeating = [each.name for each in struct.field_schemas() if each.declaration.repeated]
+    source: Any = asked.struct
+    return _Items(field.name, asked.name, _plan(struct, source, version), repeating[0] if source is None else None)
 
 
 def _allowed(field: FieldSchema, value: Any, version: int) -> Any:

@@ -5,12 +5,8 @@ Pure functions on the classes of `messages/`; called while a codec is compiled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from barnabas.protocol.message_struct import Struct
 from barnabas.protocol.schema import UNSET, FieldSchema, WireType
-
-if TYPE_CHECKING:
-    from barnabas.protocol.messages.message import Struct
 
 
 def fields_of(struct: type[Struct]) -> tuple[FieldSchema, ...]:

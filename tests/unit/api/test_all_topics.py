@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.api.handlers.metadata import MANY_PARTITIONS, MetadataApi
-from barnabas.api.registry import Handler
-from barnabas.api.request import ConnectionContext, Request, WorksLong
+from barnabas.api.brief import BUDGET_US, METADATA_PARTITION_US, NeedsHandlerThread
+from barnabas.api.handlers.metadata import MetadataApi
+from barnabas.api.request import ConnectionContext, Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import BrokerMetadata, MetadataImage, PartitionMetadata, TopicMetadata
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import RequestHeader, request_header_version
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.recording_channel import RecordingChannel
@@ -40,7 +39,7 @@ class Metadata:
         self.cache = MetadataCache(0)
         self.cache.image = image
         self.api = MetadataApi(self.cache, None, lambda: False, None)  # type: ignore[arg-type]  # nothing is created here
-        self.handler = Handler(ApiKey.METADATA, 0, 13, self.api.metadata, self.api.error, brief=True)
+        (self.handler,) = self.api.handlers()
         self.channel = RecordingChannel()
 
     def ask(self, version: int, listener: str = "PLAINTEXT", *, brief: bool = False, **body: Any) -> MetadataResponse:
@@ -102,11 +101,11 @@ def test_another_image_has_another_answer() -> None:
 
 
 def test_much_is_told_by_a_handler() -> None:
-    metadata = Metadata(image_of("a", "b", partitions=MANY_PARTITIONS // 2 + 1))
+    metadata = Metadata(image_of("a", "b", partitions=BUDGET_US // METADATA_PARTITION_US // 2 + 1))
     names = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("a", "b")]
-    with pytest.raises(WorksLong):
+    with pytest.raises(NeedsHandlerThread):
         metadata.ask(12, brief=True)
-    with pytest.raises(WorksLong):
+    with pytest.raises(NeedsHandlerThread):
         metadata.ask(12, brief=True, topics=names)
     assert len(metadata.ask(12, brief=True, topics=names[:1]).topics) == 1
     assert len(metadata.ask(12, topics=names).topics) == 2

@@ -8,12 +8,11 @@ import pytest
 
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import AclOperation, Action, ResourceType
+from barnabas.api.brief import BUDGET_US, JOINING_MEMBER_US
 from barnabas.api.handlers.classic_groups import ClassicGroupsApi
-from barnabas.api.registry import Handler, Registry
+from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
-from barnabas.coordinator.group.classic.service import LARGE
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.classic_groups import (
@@ -64,15 +63,9 @@ class CountingChannel(RecordingChannel):
 
 def ask(coordinator: ClassicCoordinator, request: Message, authorizer: Refusal | None = None) -> CountingChannel:
     api = ClassicGroupsApi(coordinator.service, authorizer)
-    handlers = [
-        Handler(ApiKey.JOIN_GROUP, 0, 9, api.join_group, api.join_error, brief=True),
-        Handler(ApiKey.SYNC_GROUP, 0, 5, api.sync_group, api.sync_error, brief=True),
-        Handler(ApiKey.HEARTBEAT, 0, 4, api.heartbeat, api.heartbeat_error, brief=True),
-        Handler(ApiKey.LEAVE_GROUP, 0, 5, api.leave_group, api.leave_error, brief=True),
-    ]
     channel, version = CountingChannel(), 4
     frame = encode_request_header(request.api_key, version, 1, "client") + b"".join(map(bytes, request.encode(version)))
-    parsed = RequestParser(Registry(handlers)).parse(frame, connection(), channel=channel, received_ns=1)
+    parsed = RequestParser(Registry(api.handlers())).parse(frame, connection(), channel=channel, received_ns=1)
     Apis(ActionQueue(), lambda: 1).handle(parsed)
     return channel
 
@@ -81,7 +74,7 @@ def ask(coordinator: ClassicCoordinator, request: Message, authorizer: Refusal |
 def test_requests_to_a_large_group_are_left_to_a_handler(request_: Message, is_long: bool) -> None:
     coordinator = ClassicCoordinator(initial_rebalance_delay_ms=1)
     assert ask(coordinator, request_).resumed == 0
-    for _ in range(LARGE + 1):
+    for _ in range(BUDGET_US // JOINING_MEMBER_US + 1):
         coordinator.join()
     channel = ask(coordinator, request_)
     assert channel.resumed == is_long

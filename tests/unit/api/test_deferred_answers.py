@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.api.handlers.topics import TopicsApi
-from barnabas.api.registry import Handler, Registry
-from barnabas.api.request import Request
+from barnabas.api.registry import Registry
+from barnabas.api.request import Handler, Request
 from barnabas.api.request_parser import RequestParser
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -70,7 +69,7 @@ def test_what_fails_when_a_delayed_operation_completes_is_answered(
     def wait(request: Request[Any]) -> None:
         purgatory.try_complete_else_watch(Waiting(request.deferred(answer)), ["key"])
 
-    handler = Handler(ApiKey.CREATE_TOPICS, 0, 7, wait, TopicsApi.creation_error)
+    handler = Handler(ApiKey.CREATE_TOPICS, wait)
     request = request_for(channel, handler)
     request.handler.handle(request)
     assert not channel.frames
@@ -84,7 +83,7 @@ def test_what_fails_when_a_delayed_operation_completes_is_answered(
 
 def test_a_client_that_waits_for_no_answer_loses_its_connection() -> None:
     channel = RecordingChannel()
-    handler = Handler(ApiKey.CREATE_TOPICS, 0, 7, lambda request: None, lambda request, code, message: None)
+    handler = Handler(ApiKey.CREATE_TOPICS, lambda request: None, error_answer=lambda request, error: None)
     request = request_for(channel, handler)
 
     def answer(result: int) -> None:
@@ -96,7 +95,7 @@ def test_a_client_that_waits_for_no_answer_loses_its_connection() -> None:
 
 def test_a_client_that_cannot_be_charged_is_answered() -> None:
     channel = RecordingChannel()
-    handler = Handler(ApiKey.CREATE_TOPICS, 0, 7, lambda request: None, TopicsApi.creation_error)
+    handler = Handler(ApiKey.CREATE_TOPICS, lambda request: None)
     handler.throttle = Throttle()  # type: ignore[assignment]  # as far as it is called
     request_for(channel, handler).respond(CreateTopicsResponse())
     assert channel.answer().topics[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import AclOperation, Action, Authorizer, ResourceType
 from barnabas.api.handlers.describe_topic_partitions import DescribeTopicPartitionsApi
-from barnabas.api.registry import Handler, Registry
+from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
@@ -67,7 +66,7 @@ class Broker:
             Update(live_brokers=[Update.UpdateMetadataBroker(id=0, endpoints=[endpoint])], topic_states=states)
         )
         api = DescribeTopicPartitionsApi(metadata, authorizer or None, limit)
-        handler = Handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, api.describe_topic_partitions, api.error)
+        (handler,) = api.handlers()
         self._parser = RequestParser(Registry([handler]))
         self._apis = Apis(ActionQueue(), lambda: 1)
 

@@ -37,7 +37,7 @@ def test_what_a_release_has(release: str, api_key: ApiKey, versions: tuple[int, 
 @pytest.mark.parametrize("release", RELEASES)
 def test_nothing_is_left_that_the_release_has_not(release: str) -> None:
     whole = build_registry(MagicMock()).handlers
-    narrowed = build_registry(MagicMock(), release).handlers
+    narrowed = build_registry(MagicMock(), emulated_release=release).handlers
     served = served_versions(release)
     clients = narrowed.keys() - BETWEEN_BROKERS
     assert clients == (served.keys() & whole.keys()) - BETWEEN_BROKERS, "what both have stays"
@@ -52,13 +52,13 @@ def test_nothing_is_left_that_the_release_has_not(release: str) -> None:
 def test_the_controller_is_understood_whatever_clients_see(release: str) -> None:
     for api_key in (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA):
         whole = build_registry(MagicMock()).handlers[api_key]
-        narrowed = build_registry(MagicMock(), release).handlers[api_key]
+        narrowed = build_registry(MagicMock(), emulated_release=release).handlers[api_key]
         assert (narrowed.min_version, narrowed.max_version) == (whole.min_version, whole.max_version)
         assert narrowed.listed == served_versions(release).get(api_key)
 
 
 def test_librdkafka_finds_codecs_by_a_version_that_is_not_accepted() -> None:
-    produce = build_registry(MagicMock(), "4.0").handlers[ApiKey.PRODUCE]
+    produce = build_registry(MagicMock(), emulated_release="4.0").handlers[ApiKey.PRODUCE]
     assert (produce.listed, produce.min_version) == ((0, 12), 3)
 
 

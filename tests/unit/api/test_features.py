@@ -10,11 +10,10 @@ import pytest
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import AclOperation, Action, Authorizer, ResourceType
 from barnabas.api.handlers.features import FeaturesApi
-from barnabas.api.registry import Handler, Registry
+from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateMetadataRequest
@@ -41,7 +40,7 @@ def update_features(authorizer: Authorizer | None, controller_id: int) -> Any:
     metadata = MetadataCache(0)
     metadata.update_metadata(UpdateMetadataRequest(controller_id=controller_id))
     api = FeaturesApi(0, metadata, authorizer)
-    parser = RequestParser(Registry([Handler(ApiKey.UPDATE_FEATURES, 0, 2, api.update_features, api.error)]))
+    parser = RequestParser(Registry(api.handlers()))
     body = UpdateFeaturesRequest(1_000, [UpdateFeaturesRequest.FeatureUpdateKey("foo", 1)])
     frame = encode_request_header(body.api_key, 1, 1, "me") + b"".join(map(bytes, body.encode(1)))
     channel = RecordingChannel()

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.api.apis import Apis
 from barnabas.api.handlers.fetch import FetchApi
-from barnabas.api.registry import Handler, Registry
+from barnabas.api.registry import Registry
 from barnabas.api.request import Request
 from barnabas.api.request_parser import RequestParser
 from barnabas.protocol.api_keys import ApiKey
@@ -54,7 +54,7 @@ class Broker:
             self.replicas.append(("topic", partition, batch(3, codec=codec)))
             self.replicas.announce("topic", partition, 0)
         self.api = FetchApi(self.replicas.manager, self.replicas.metadata, fetch_sessions(), 1 << 20, MockClock(), None)
-        registry = Registry([Handler(ApiKey.FETCH, 0, 18, self.api.fetch, self.api.error, brief=True)])
+        registry = Registry(self.api.handlers())
         self.parser = RequestParser(registry)
         self.apis = Apis(self.replicas.actions, lambda: 1)
         self.channel = HoldingChannel()

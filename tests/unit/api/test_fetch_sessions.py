@@ -11,10 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from hypothesis.strategies import booleans, integers, sampled_from
 
 from barnabas.api.apis import Apis
+from barnabas.api.brief import BUDGET_US, SESSION_PARTITION_US
 from barnabas.api.fetch_session import LAST_EPOCH, next_epoch
-from barnabas.api.fetch_sessions import BRIEF_PARTITIONS, IncrementalFetch
+from barnabas.api.fetch_sessions import IncrementalFetch
 from barnabas.api.handlers.fetch import FetchApi
-from barnabas.api.registry import Handler, Registry
+from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -44,7 +45,7 @@ class Broker:
         fetch = FetchApi(
             self.replicas.manager, self.replicas.metadata, self.sessions, 1 << 20, self.replicas.clock, None
         )
-        self.handler = Handler(ApiKey.FETCH, 0, 18, fetch.fetch, fetch.error, brief=True)
+        (self.handler,) = fetch.handlers()
         self.parser = RequestParser(Registry([self.handler]))
         self.apis = Apis(self.replicas.actions, lambda: 1)
         self.version = BY_NAME
@@ -347,7 +348,7 @@ def test_a_session_that_is_evicted_while_its_fetch_waits() -> None:
 
 def test_many_partitions_are_not_read_on_the_network_thread() -> None:
     broker = Broker()
-    broker.begin(*(("topic", number, 0) for number in range(BRIEF_PARTITIONS + 1)))
+    broker.begin(*(("topic", number, 0) for number in range(BUDGET_US // SESSION_PARTITION_US + 1)))
     resumed: list[Callable[[], None]] = []
     channel = RecordingChannel()
     channel.resume = resumed.append  # type: ignore[method-assign, assignment]

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.api.apis import Apis
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
-from barnabas.api.registry import Handler, Registry
+from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -30,7 +30,7 @@ class Broker:
         self.replicas.lead(isr=(US, ANOTHER))
         self.replicas.append(("topic", 0, batch(3)))
         api = ListOffsetsApi(self.replicas.manager, self.replicas.clock, None)
-        registry = Registry([Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets, api.error, brief=True)])
+        registry = Registry(api.handlers())
         self.parser = RequestParser(registry)
         self.apis = Apis(self.replicas.actions, lambda: 1)
         self.channel = RecordingChannel()

@@ -13,9 +13,8 @@ from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.offsets import OffsetsApi
 from barnabas.api.handlers.produce import LARGE_BYTES, ProduceApi
-from barnabas.api.registry import Handler, Registry
+from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.broker.api_table import MAX_REQUEST_BYTES
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -67,10 +66,7 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
     replicas.lead()
     replicas.announce("topic", 0, 0)
     api = ProduceApi(replicas.manager, replicas.metadata, None)
-    handler = Handler(
-        ApiKey.PRODUCE, 0, 13, api.produce, api.error, brief=True, brief_from=3, brief_limit_bytes=MAX_REQUEST_BYTES
-    )
-    registry = Registry([handler])
+    registry = Registry(api.handlers())
     channel, released = WaitingChannel(), []
     data = ProduceRequest.TopicProduceData(
         name="topic", partition_data=[ProduceRequest.PartitionProduceData(0, produced)]
@@ -93,7 +89,7 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
 def test_an_old_version_is_never_brief() -> None:
     replicas = Replicas()
     api = ProduceApi(replicas.manager, replicas.metadata, None)
-    registry = Registry([Handler(ApiKey.PRODUCE, 0, 13, api.produce, api.error, brief=True, brief_from=3)])
+    registry = Registry(api.handlers())
     for version, brief in ((2, False), (3, True)):
         body = ProduceRequest(None, 1, 1000, [])
         frame = encode_request_header(ApiKey.PRODUCE, version, 1, "t") + b"".join(map(bytes, body.encode(version)))
@@ -106,7 +102,7 @@ def test_a_request_for_very_many_partitions_is_not_brief(partitions: int, brief:
     """It would hold up every connection of the network thread for seconds."""
     replicas = Replicas()
     api = ListOffsetsApi(replicas.manager, replicas.clock, None)
-    registry = Registry([Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets, api.error, brief=True)])
+    registry = Registry(api.handlers())
     asked = [ListOffsetsRequest.ListOffsetsPartition(partition_index=number) for number in range(partitions)]
     body = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("topic", asked)])
     frame = encode_request_header(ApiKey.LIST_OFFSETS, 4, 1, "tester") + b"".join(map(bytes, body.encode(4)))
@@ -120,7 +116,7 @@ def test_a_look_up_by_time_is_left_to_a_handler(timestamp: int, is_long: bool) -
     replicas = Replicas()
     replicas.lead()
     api = ListOffsetsApi(replicas.manager, replicas.clock, None)
-    registry = Registry([Handler(ApiKey.LIST_OFFSETS, 0, 11, api.list_offsets, api.error, brief=True)])
+    registry = Registry(api.handlers())
     asked = ListOffsetsRequest.ListOffsetsPartition(timestamp=timestamp)
     body = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("topic", [asked])])
     frame = encode_request_header(ApiKey.LIST_OFFSETS, 8, 1, "tester") + b"".join(map(bytes, body.encode(8)))
@@ -145,40 +141,40 @@ _FetchGroup, _FetchTopics = OffsetFetchRequest.OffsetFetchRequestGroup, OffsetFe
 
 
 @pytest.mark.parametrize(
-    ("handler", "version", "body"),
+    ("family", "version", "body"),
     [
         (
-            Handler(ApiKey.OFFSET_COMMIT, 0, 10, _offsets.offset_commit, _offsets.commit_error, brief=True),
+            _offsets,
             8,
             OffsetCommitRequest("group", topics=[_CommitTopic("topic", partitions=[_CommitPartition()] * 400)]),
         ),
         (
-            Handler(ApiKey.OFFSET_FETCH, 0, 10, _offsets.offset_fetch, _offsets.fetch_error, brief=True),
+            _offsets,
             8,
             OffsetFetchRequest(groups=[_FetchGroup("group", topics=[_FetchTopics("t", partition_indexes=[1] * 1900)])]),
         ),
         (
-            Handler(ApiKey.OFFSET_FETCH, 0, 10, _offsets.offset_fetch, _offsets.fetch_error, brief=True),
+            _offsets,
             8,
             OffsetFetchRequest(groups=[_FetchGroup(str(number), topics=[]) for number in range(1000)]),
         ),
         (
-            Handler(ApiKey.FIND_COORDINATOR, 0, 6, _coordinators.find_coordinator, _coordinators.error, brief=True),
+            _coordinators,
             4,
             FindCoordinatorRequest(coordinator_keys=["group"] * 1000),
         ),
         (
-            Handler(ApiKey.LEAVE_GROUP, 0, 5, _members.leave_group, _members.leave_error, brief=True),
+            _members,
             4,
             LeaveGroupRequest("group", members=[LeaveGroupRequest.MemberIdentity("member")] * 600),
         ),
     ],
 )
-def test_a_short_request_of_groups_may_be_much_work(handler: Handler, version: int, body: Message) -> None:
+def test_a_short_request_of_groups_may_be_much_work(family: HandlerFamily, version: int, body: Message) -> None:
     """Each of these took 2 to 8 ms, and every connection of the network thread waited."""
     frame = encode_request_header(body.api_key, version, 1, "tester") + b"".join(map(bytes, body.encode(version)))
     channel = WaitingChannel()
-    request = RequestParser(Registry([handler])).parse(frame, connection(), channel=channel, received_ns=1)
+    request = RequestParser(Registry(family.handlers())).parse(frame, connection(), channel=channel, received_ns=1)
     assert request.brief, "else this shows nothing"
     Apis(Replicas().actions, lambda: 1).handle(request)
     assert (len(channel.continuations), channel.frames) == (1, [])

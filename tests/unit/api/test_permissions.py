@@ -24,7 +24,7 @@ from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.producers import ProducersApi
 from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
-from barnabas.api.registry import Handler, Registry
+from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.topic_changes import TopicChanges
@@ -33,7 +33,6 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.topic_admin import CreateTopicResult, NewTopic
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -128,27 +127,13 @@ class Broker:
         log_dirs = LogDirsApi(manager, self.permissions)
         producers = ProducersApi(manager, metadata, self.permissions)
         self.topics = Topics()
-        registry = Registry(
-            [
-                Handler(ApiKey.LEADER_AND_ISR, 0, 7, orders.leader_and_isr, orders.leader_and_isr_error),
-                Handler(ApiKey.STOP_REPLICA, 0, 4, orders.stop_replica, orders.stop_replica_error),
-                Handler(ApiKey.UPDATE_METADATA, 0, 8, orders.update_metadata, orders.update_metadata_error),
-                Handler(ApiKey.DELETE_RECORDS, 0, 2, records.delete_records, records.error),
-                Handler(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, epochs.offset_for_leader_epoch, epochs.error),
-                Handler(ApiKey.DESCRIBE_CONFIGS, 0, 4, describe.describe_configs, describe.error),
-                Handler(ApiKey.ALTER_CONFIGS, 0, 2, alter.alter_configs, alter.error),
-                Handler(
-                    ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, alter.incremental_alter_configs, alter.incremental_error
-                ),
-                Handler(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, log_dirs.describe_log_dirs, log_dirs.error),
-                Handler(ApiKey.DESCRIBE_PRODUCERS, 0, 0, producers.describe_producers, producers.error),
-                *self._for_clients(dynamic),
-            ]
-        )
+        families: list[HandlerFamily] = [orders, alter, describe, records, epochs, log_dirs, producers]
+        families += self._for_clients(dynamic)
+        registry = Registry(handler for family in families for handler in family.handlers())
         self._parser = RequestParser(registry)
         self._apis = Apis(self.replicas.actions, lambda: 1)
 
-    def _for_clients(self, dynamic: DynamicBrokerConfig) -> list[Handler]:
+    def _for_clients(self, dynamic: DynamicBrokerConfig) -> list[HandlerFamily]:
         metadata, manager, clock = self.replicas.metadata, self.replicas.manager, self.replicas.clock
         admin: Any = self.topics
         produce = ProduceApi(manager, metadata, self.permissions)
@@ -161,17 +146,7 @@ class Broker:
         ids = InitProducerIdApi(admin, self.permissions)
         cluster = ClusterApi(metadata, self.permissions)
         topics = TopicsApi(admin, metadata, changes, lambda: dynamic.settings, self.permissions, deletion_enabled=True)
-        return [
-            Handler(ApiKey.PRODUCE, 0, 13, produce.produce, produce.error),
-            Handler(ApiKey.FETCH, 0, 18, fetch.fetch, fetch.error),
-            Handler(ApiKey.LIST_OFFSETS, 0, 11, offsets.list_offsets, offsets.error),
-            Handler(ApiKey.METADATA, 0, 13, known.metadata, known.error),
-            Handler(ApiKey.FIND_COORDINATOR, 0, 6, coordinator.find_coordinator, coordinator.error),
-            Handler(ApiKey.INIT_PRODUCER_ID, 0, 5, ids.init_producer_id, ids.error),
-            Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, cluster.describe_cluster, cluster.describe_error),
-            Handler(ApiKey.CREATE_TOPICS, 0, 7, topics.create_topics, topics.creation_error),
-            Handler(ApiKey.DELETE_TOPICS, 0, 6, topics.delete_topics, topics.deletion_error),
-        ]
+        return [produce, fetch, offsets, known, coordinator, ids, cluster, topics]
 
     def _tell_of(self, topic: str) -> None:
         state = UpdateMetadataRequest.UpdateMetadataPartitionState(leader=0, isr=[0], replicas=[0])

@@ -11,7 +11,7 @@ import pytest
 from barnabas.api.apis import Apis
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.produce import ProduceApi
-from barnabas.api.registry import Handler, Registry
+from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -38,12 +38,7 @@ class Broker:
         self.replicas.announce("topic", 0, 0)
         produce = ProduceApi(self.replicas.manager, self.replicas.metadata, None)
         fetch = FetchApi(self.replicas.manager, self.replicas.metadata, fetch_sessions(), 1 << 20, MockClock(), None)
-        registry = Registry(
-            [
-                Handler(ApiKey.PRODUCE, 0, 13, produce.produce, produce.error, brief=True),
-                Handler(ApiKey.FETCH, 0, 18, fetch.fetch, fetch.error, brief=True),
-            ]
-        )
+        registry = Registry([*produce.handlers(), *fetch.handlers()])
         self.parser = RequestParser(registry)
         self.apis = Apis(self.replicas.actions, lambda: 1)
         self.channel = RecordingChannel()

@@ -11,8 +11,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from barnabas.api.message_json import message_json
-from barnabas.api.registry import Handler, Registry
-from barnabas.api.request import ConnectionContext, RequestNotes
+from barnabas.api.registry import Registry
+from barnabas.api.request import ConnectionContext, Handler, RequestNotes
 from barnabas.api.request_log import LOGGER_NAME, RequestLog, description
 from barnabas.api.request_parser import RequestParser
 from barnabas.network.request_metrics import RequestMetrics
@@ -41,7 +41,7 @@ def produce_frame(version: int) -> bytes:
 
 
 def run(log: RequestLog, version: int) -> None:
-    handler = Handler(ApiKey.PRODUCE, 0, 12, lambda request: None, lambda *_: None)
+    handler = Handler(ApiKey.PRODUCE, lambda request: None)
     context = ConnectionContext("127.0.0.1:9092-127.0.0.1:5-0", "127.0.0.1", "PLAINTEXT", "PLAINTEXT")
     context.client_software_name, context.client_software_version = "raw", "2"
     parser = RequestParser(Registry([handler]), log)

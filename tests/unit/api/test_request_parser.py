@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.api.apis import Apis
 from barnabas.api.handlers.api_versions import ApiVersionsApi
-from barnabas.api.registry import Handler, Registry
-from barnabas.api.request import Request
+from barnabas.api.registry import Registry
+from barnabas.api.request import Handler, Request
 from barnabas.api.request_parser import RequestParser
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode, InvalidRequest
@@ -29,17 +29,13 @@ def break_down(request: Request[Any]) -> None:
     raise ValueError("a defect")
 
 
-def describe_error(request: Request[Any], code: ErrorCode, message: str | None) -> Message:
-    return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])
-
-
 def make(handle: Any = refuse) -> tuple[RequestParser, Apis, ActionQueue]:
     registry: Registry
     api_versions = ApiVersionsApi(lambda: registry)
     registry = Registry(
         [
-            Handler(ApiKey.API_VERSIONS, 0, 4, api_versions.api_versions, api_versions.error, brief=True),
-            Handler(ApiKey.DESCRIBE_CLUSTER, 0, 1, handle, describe_error),
+            *api_versions.handlers(),
+            Handler(ApiKey.DESCRIBE_CLUSTER, handle, versions=(0, 1)),
         ]
     )
     actions = ActionQueue()
@@ -139,8 +135,8 @@ def test_a_request_is_answered_once() -> None:
     parser, _, _ = make()
     channel = RecordingChannel()
     request = parse(parser, frame(60, 0, encoded(DescribeClusterRequest(), 0)), channel)
-    request.respond(describe_error(request, ErrorCode.NONE, None))
+    request.respond(DescribeClusterResponse())
     request.no_response()
     request.close_connection()
-    request.respond(describe_error(request, ErrorCode.NONE, None))
+    request.respond(DescribeClusterResponse())
     assert channel.events == ["send"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.api.apis import Apis
-from barnabas.api.registry import Handler, Registry
-from barnabas.api.request import ConnectionContext, Request
+from barnabas.api.brief import BRIEF
+from barnabas.api.registry import Registry
+from barnabas.api.request import ConnectionContext, Handler, Request
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.startup_gate import StartupGate
 from barnabas.protocol.api_keys import ApiKey
@@ -29,17 +30,13 @@ class Broker:
         self.now_ns = 1
         registry = Registry(
             [
-                Handler(ApiKey.API_VERSIONS, 0, 4, lambda r: r.respond(ApiVersionsResponse()), self.error, brief=True),
-                Handler(ApiKey.UPDATE_METADATA, 0, 8, lambda r: r.respond(UpdateMetadataResponse()), self.error),
+                Handler(ApiKey.API_VERSIONS, lambda r: r.respond(ApiVersionsResponse()), brief=BRIEF),
+                Handler(ApiKey.UPDATE_METADATA, lambda r: r.respond(UpdateMetadataResponse())),
             ]
         )
         self.parser = RequestParser(registry)
         self.apis = Apis(ActionQueue(), lambda: self.now_ns)
         self.gate = StartupGate(self.parser, registry, self.apis.handle_moved)
-
-    @staticmethod
-    def error(request: Request[Any], code: Any, message: str | None) -> None:
-        return None
 
     def parse(self, message: Message, version: int, name: str) -> Request[Any]:
         header = encode_request_header(message.api_key, version, 1, "client")

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from barnabas.api.apis import Apis
-from barnabas.api.registry import THROTTLED_BY, Handler, Registry
-from barnabas.api.request import ConnectionContext, Request
+from barnabas.api.registry import Registry
+from barnabas.api.request import ConnectionContext, Handler, Request
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.throttle import QuotaThrottle, mutation_quota, respond_with_quota
+from barnabas.api.throttled_by import THROTTLED_BY
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -47,7 +48,7 @@ class Broker:
         self.clock = MockClock()
         self.timer = SystemTimer(self.clock, lambda task: task())
         self.quotas = QuotaManagers(WINDOWS, WINDOWS, self.clock)
-        self.registry = Registry([Handler(key, 0, APIS[key], self.handle, lambda *_: None) for key in APIS])
+        self.registry = Registry([Handler(key, self.handle, versions=(0, APIS[key])) for key in APIS])
         QuotaThrottle(self.quotas, self.timer, self.clock).guard(self.registry)
         self.apis = Apis(ActionQueue(), self.clock.nanoseconds)
         self.parser = RequestParser(self.registry)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.api.registry import Handler
-from barnabas.api.request import ConnectionContext, Request
+from barnabas.api.request import ConnectionContext, Handler, Request
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.network.request_metrics import RequestMetrics, request_name
 from barnabas.protocol.api_keys import ApiKey
@@ -27,7 +26,7 @@ START = 10**15
 
 
 def handler(api_key: ApiKey, max_version: int = 12) -> Handler:
-    return Handler(api_key, 0, max_version, lambda request: None, lambda *_: None)
+    return Handler(api_key, lambda request: None, versions=(0, max_version))
 
 
 PRODUCE, FETCH, METADATA = handler(ApiKey.PRODUCE), handler(ApiKey.FETCH, 17), handler(ApiKey.METADATA)

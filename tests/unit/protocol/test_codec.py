@@ -10,7 +10,8 @@ import pytest
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, EncodeError
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.schema import Float64, Int8, Int32, Int64, Records, Uuid, field
 

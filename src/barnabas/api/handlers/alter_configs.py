@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.broker_loggers import alter_logger_levels
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.metadata.config_admin import ConfigAdmin, ConfigChange
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import (
@@ -48,6 +49,13 @@ class AlterConfigsApi:
         self._broker_id = broker_id
         self._config_admin = config_admin
         self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.ALTER_CONFIGS, self.alter_configs),
+            Handler(ApiKey.INCREMENTAL_ALTER_CONFIGS, self.incremental_alter_configs),
+        )
 
     def alter_configs(self, request: Request[AlterConfigsRequest]) -> None:
         """Replace the settings of resources."""
@@ -88,18 +96,6 @@ class AlterConfigsApi:
 
         errors = _each(body.resources, change)
         request.respond(_incremental_response(body, errors))
-
-    @staticmethod
-    def error(request: Request[AlterConfigsRequest], code: ErrorCode, message: str | None) -> AlterConfigsResponse:
-        """The same error for every resource."""
-        return _response(request.body, [ApiError(code, message)] * len(request.body.resources))
-
-    @staticmethod
-    def incremental_error(
-        request: Request[IncrementalAlterConfigsRequest], code: ErrorCode, message: str | None
-    ) -> IncrementalAlterConfigsResponse:
-        """The same error for every resource."""
-        return _incremental_response(request.body, [ApiError(code, message)] * len(request.body.resources))
 
     def _checked(
         self, request: Request[Any], resource: Replacement | Change, types: Collection[ConfigResourceType]

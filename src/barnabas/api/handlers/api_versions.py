@@ -6,12 +6,14 @@ v3: flexible body, client software name. v4: supported features with a zero mini
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from barnabas.api.brief import BRIEF
 from barnabas.api.registry import Registry
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.api.request_parser import valid_software
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
@@ -21,24 +23,21 @@ class ApiVersionsApi:
     def __init__(self, registry: Callable[[], Registry]) -> None:
         self._registry = registry
 
-    def api_versions(self, request: Request[ApiVersionsRequest]) -> None:
-        """The whole table; in an unknown version error 35 with ApiVersions' own range, in the layout of v0."""
-        if not request.handler.min_version <= request.api_version <= request.handler.max_version:
-            request.respond(self.error(request, ErrorCode.UNSUPPORTED_VERSION, None))
-        elif request.api_version >= 3 and not valid_software(request.body):
-            request.respond(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
-        else:
-            request.respond(ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._supported()))
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.API_VERSIONS, self.api_versions, error_answer=_error_answer, brief=BRIEF),)
 
-    @staticmethod
-    def error(request: Request[ApiVersionsRequest], code: ErrorCode, message: str | None) -> ApiVersionsResponse:
-        """UNSUPPORTED_VERSION names the versions of ApiVersions itself, so that the client can ask again (KIP-511)."""
-        own = ApiVersionsResponse.ApiVersion(
-            api_key=request.handler.api_key,
-            min_version=request.handler.min_version,
-            max_version=request.handler.max_version,
-        )
-        return ApiVersionsResponse(error_code=code, api_keys=[own] if code is ErrorCode.UNSUPPORTED_VERSION else [])
+    def api_versions(self, request: Request[ApiVersionsRequest]) -> None:
+        """Answer with the whole table.
+
+        Raises ApiError: UNSUPPORTED_VERSION when the version is unknown, which is answered in the layout of v0;
+        INVALID_REQUEST when the client's software name or version is malformed.
+        """
+        if not request.handler.min_version <= request.api_version <= request.handler.max_version:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        if request.api_version >= 3 and not valid_software(request.body):
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        request.respond(ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._supported()))
 
     def _supported(self) -> list[ApiVersionsResponse.ApiVersion]:
         return [
@@ -47,3 +46,13 @@ class ApiVersionsApi:
             if handler.listed is not None
             for lowest, highest in (handler.listed,)
         ]
+
+
+def _error_answer(request: Request[ApiVersionsRequest], error: ApiError) -> ApiVersionsResponse:
+    """Name, with UNSUPPORTED_VERSION, the versions of ApiVersions itself: the client asks again (KIP-511)."""
+    handler = request.handler
+    own = ApiVersionsResponse.ApiVersion(
+        api_key=handler.api_key, min_version=handler.min_version, max_version=handler.max_version
+    )
+    is_unsupported = error.code is ErrorCode.UNSUPPORTED_VERSION
+    return ApiVersionsResponse(error_code=error.code, api_keys=[own] if is_unsupported else [])

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed
-from barnabas.api.request import Request, WorksLong
+from barnabas.api.brief import BRIEF, JOINING_MEMBER_US, LEAVING_MEMBER_US, check_cost
+from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.classic.service import ClassicGroupService
 from barnabas.coordinator.group.classic.terms import (
-    UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,
     LeaveAnswer,
@@ -29,6 +29,7 @@ from barnabas.coordinator.group.classic.terms import (
     SyncAnswer,
     SyncTerms,
 )
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.classic_groups import (
     HeartbeatRequest,
@@ -47,8 +48,6 @@ NULLABLE_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
 PROTOCOL_IN_SYNC_SINCE = 5
 SEVERAL_LEAVE_SINCE = 3
-MANY_LEAVE = 200
-"""So many leaving members take about a millisecond: a handler's work, not the network thread's."""
 
 
 class ClassicGroupsApi:
@@ -58,13 +57,22 @@ class ClassicGroupsApi:
         self._groups = groups
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.JOIN_GROUP, self.join_group, brief=BRIEF),
+            Handler(ApiKey.SYNC_GROUP, self.sync_group, brief=BRIEF),
+            Handler(ApiKey.HEARTBEAT, self.heartbeat, brief=BRIEF),
+            Handler(ApiKey.LEAVE_GROUP, self.leave_group, brief=BRIEF),
+        )
+
     # JoinGroup
 
     def join_group(self, request: Request[JoinGroupRequest]) -> None:
         """Join; answered when the group has agreed on a generation."""
         body, version = request.body, request.api_version
         self._require_permission(request, body.group_id)
-        self._leave_long_work(request, body.group_id)
+        self._check_cost(request, body.group_id)
 
         def answer(joined: JoinAnswer) -> None:
             request.respond(_join_response(joined, version))
@@ -87,11 +95,6 @@ class ClassicGroupsApi:
         )
         self._groups.join_group(terms, request.deferred(answer))
 
-    @staticmethod
-    def join_error(request: Request[JoinGroupRequest], code: ErrorCode, message: str | None) -> JoinGroupResponse:
-        """Nobody, of no generation."""
-        return _join_response(JoinAnswer(code, UNKNOWN_MEMBER_ID), request.api_version)
-
     # SyncGroup
 
     def sync_group(self, request: Request[SyncGroupRequest]) -> None:
@@ -100,7 +103,7 @@ class ClassicGroupsApi:
         if request.api_version >= PROTOCOL_IN_SYNC_SINCE and (body.protocol_type is None or body.protocol_name is None):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self._require_permission(request, body.group_id)
-        self._leave_long_work(request, body.group_id)
+        self._check_cost(request, body.group_id)
 
         def answer(synced: SyncAnswer) -> None:
             request.respond(
@@ -123,11 +126,6 @@ class ClassicGroupsApi:
         )
         self._groups.sync_group(terms, request.deferred(answer))
 
-    @staticmethod
-    def sync_error(request: Request[SyncGroupRequest], code: ErrorCode, message: str | None) -> SyncGroupResponse:
-        """No assignment."""
-        return SyncGroupResponse(error_code=code)
-
     # Heartbeat
 
     def heartbeat(self, request: Request[HeartbeatRequest]) -> None:
@@ -137,35 +135,25 @@ class ClassicGroupsApi:
         error = self._groups.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
         request.respond(HeartbeatResponse(error_code=error))
 
-    @staticmethod
-    def heartbeat_error(request: Request[HeartbeatRequest], code: ErrorCode, message: str | None) -> HeartbeatResponse:
-        """The error."""
-        return HeartbeatResponse(error_code=code)
-
     # LeaveGroup
 
     def leave_group(self, request: Request[LeaveGroupRequest]) -> None:
         """Members leave, or an administrator removes them."""
         body = request.body
         self._require_permission(request, body.group_id)
-        if request.brief and request.api_version >= SEVERAL_LEAVE_SINCE and len(body.members) > MANY_LEAVE:
-            raise WorksLong
-        self._leave_long_work(request, body.group_id)
+        if request.brief:
+            check_cost(len(body.members) * LEAVING_MEMBER_US)
+        self._check_cost(request, body.group_id)
 
         def answer(left: LeaveAnswer) -> None:
             request.respond(_leave_response(left, request.api_version))
 
         self._groups.leave_group(body.group_id, _leaving(request), request.deferred(answer))
 
-    @staticmethod
-    def leave_error(request: Request[LeaveGroupRequest], code: ErrorCode, message: str | None) -> LeaveGroupResponse:
-        """The error of the whole."""
-        return LeaveGroupResponse(error_code=code)
-
-    def _leave_long_work(self, request: Request[Any], group_id: str) -> None:
-        """WorksLong: not on a network thread."""
-        if request.brief and self._groups.is_large(group_id):
-            raise WorksLong
+    def _check_cost(self, request: Request[Any], group_id: str) -> None:
+        """Raise NeedsHandlerThread when very many members of the group may have to be answered at once."""
+        if request.brief:
+            check_cost(self._groups.member_count(group_id) * JOINING_MEMBER_US)
 
     def _require_permission(self, request: Request[Any], group_id: str) -> None:
         if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, group_id):

@@ -9,17 +9,19 @@ Kafka: KafkaApis.handleDescribeCluster, AuthHelper.computeDescribeClusterRespons
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from barnabas.api.authorize import NOT_REQUESTED, Authorizer, authorized_cluster_operations
-from barnabas.api.request import Request
+from barnabas.api.brief import BRIEF
+from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
     UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
 )
 
 BROKER_ENDPOINTS: Final = 1
@@ -33,6 +35,13 @@ class ClusterApi:
     def __init__(self, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._metadata = metadata
         self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.DESCRIBE_CLUSTER, self.describe_cluster, brief=BRIEF),
+            Handler(ApiKey.UNREGISTER_BROKER, self.unregister_broker, brief=BRIEF),
+        )
 
     def describe_cluster(self, request: Request[DescribeClusterRequest]) -> None:
         """List the brokers that can be reached through the listener the request came by."""
@@ -72,17 +81,3 @@ class ClusterApi:
             "Should always be forwarded to the Active Controller when using a Raft-based metadata quorum: "
             "UNREGISTER_BROKER",
         )
-
-    @staticmethod
-    def describe_error(
-        request: Request[DescribeClusterRequest], code: ErrorCode, message: str | None
-    ) -> DescribeClusterResponse:
-        """A top-level error."""
-        return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])
-
-    @staticmethod
-    def unregister_error(
-        request: Request[UnregisterBrokerRequest], code: ErrorCode, message: str | None
-    ) -> UnregisterBrokerResponse:
-        """A top-level error."""
-        return UnregisterBrokerResponse(error_code=code, error_message=message)

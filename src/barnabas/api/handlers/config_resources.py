@@ -8,11 +8,12 @@ Kafka: KafkaApis.handleListConfigResources, ListConfigResourcesRequest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import ListConfigResourcesRequest, ListConfigResourcesResponse
@@ -29,6 +30,10 @@ class ConfigResourcesApi:
         self._metadata = metadata
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.LIST_CONFIG_RESOURCES, self.list_config_resources),)
+
     def list_config_resources(self, request: Request[ListConfigResourcesRequest]) -> None:
         """Every resource of the wanted types, once."""
         require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE_CONFIGS)
@@ -42,13 +47,6 @@ class ConfigResourcesApi:
             for name in self._names(resource_type)
         ]
         request.respond(ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources))
-
-    @staticmethod
-    def error(
-        request: Request[ListConfigResourcesRequest], code: ErrorCode, message: str | None
-    ) -> ListConfigResourcesResponse:
-        """A top-level error."""
-        return ListConfigResourcesResponse(error_code=code, config_resources=[])
 
     def _names(self, resource_type: int) -> Iterable[str]:
         image = self._metadata.image

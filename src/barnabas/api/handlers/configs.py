@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.config_entries import ConfigEntry, Wanted, broker_entries, default_broker_entries, topic_entries
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_codes import ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -47,6 +48,10 @@ class ConfigsApi:
         self._metadata = metadata
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.DESCRIBE_CONFIGS, self.describe_configs),)
+
     def describe_configs(self, request: Request[DescribeConfigsRequest]) -> None:
         """Answer every resource on its own; a type of resource that doesn't exist fails the whole request."""
         for resource in request.body.resources:
@@ -55,23 +60,6 @@ class ConfigsApi:
                 raise ApiError(ErrorCode.INVALID_REQUEST, message)
         request.respond(
             DescribeConfigsResponse(results=[self._result(request, resource) for resource in request.body.resources])
-        )
-
-    @staticmethod
-    def error(
-        request: Request[DescribeConfigsRequest], code: ErrorCode, message: str | None
-    ) -> DescribeConfigsResponse:
-        """The same error for every resource."""
-        return DescribeConfigsResponse(
-            results=[
-                Result(
-                    error_code=code,
-                    error_message=message,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-                for resource in request.body.resources
-            ]
         )
 
     def _result(

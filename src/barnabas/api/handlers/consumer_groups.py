@@ -10,13 +10,15 @@ Kafka: KafkaApis.handleConsumerGroupHeartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
-from barnabas.api.request import Request, WorksLong
+from barnabas.api.brief import BRIEF, hand_over
+from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from barnabas.runtime.made_once import MadeOnce
@@ -34,6 +36,10 @@ class ConsumerGroupsApi:
         self._groups = groups
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.CONSUMER_GROUP_HEARTBEAT, self.heartbeat, brief=BRIEF),)
+
     def heartbeat(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
         """Join, stay or leave; answered when what that changed is stored."""
         if self._groups is None:
@@ -41,19 +47,12 @@ class ConsumerGroupsApi:
         self._check_permission(request)
         terms = self._terms(request)
         if request.brief and (not self._groups.is_made or self._groups().may_take_long(terms)):
-            raise WorksLong
+            hand_over()
 
         def answer(told: HeartbeatAnswer) -> None:
             request.respond(_response(told))
 
         self._groups().heartbeat(terms, request.deferred(answer))
-
-    @staticmethod
-    def heartbeat_error(
-        request: Request[ConsumerGroupHeartbeatRequest], code: ErrorCode, message: str | None
-    ) -> ConsumerGroupHeartbeatResponse:
-        """The error, of no member."""
-        return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
 
     def _check_permission(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
         body = request.body

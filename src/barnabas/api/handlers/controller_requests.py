@@ -9,15 +9,17 @@ Kafka: KafkaApis.handleControlledShutdownRequest, handleAlterPartitionRequest, h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.controller.controller import Controller
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.inter_broker import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
-    AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
@@ -34,13 +36,21 @@ class ControllerRequestsApi:
         self._controller = controller
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.CONTROLLED_SHUTDOWN, self.controlled_shutdown),
+            Handler(ApiKey.ALTER_PARTITION, self.alter_partition),
+            Handler(ApiKey.ALLOCATE_PRODUCER_IDS, self.allocate_producer_ids),
+        )
+
     def controlled_shutdown(self, request: Request[ControlledShutdownRequest]) -> None:
         """Lead a broker's partitions elsewhere; answer with those that it still leads."""
         require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
 
         def answer(result: set[TopicPartition] | ApiError) -> None:
             if isinstance(result, ApiError):
-                request.respond(self.controlled_shutdown_error(request, result.code, result.message))
+                request.fail(result)
             else:
                 remaining = [RemainingPartition(left.topic, left.partition) for left in sorted(result)]
                 request.respond(ControlledShutdownResponse(remaining_partitions=remaining))
@@ -60,7 +70,7 @@ class ControllerRequestsApi:
 
         def answer(result: ProducerIdsBlock | ApiError) -> None:
             if isinstance(result, ApiError):
-                request.respond(self.allocate_producer_ids_error(request, result.code, result.message))
+                request.fail(result)
             else:
                 block = AllocateProducerIdsResponse(
                     producer_id_start=result.first_producer_id, producer_id_len=result.size
@@ -70,24 +80,3 @@ class ControllerRequestsApi:
         self._controller.allocate_producer_ids(
             request.body.broker_id, request.body.broker_epoch, request.deferred(answer)
         )
-
-    @staticmethod
-    def controlled_shutdown_error(
-        request: Request[ControlledShutdownRequest], code: ErrorCode, message: str | None
-    ) -> ControlledShutdownResponse:
-        """A top-level error."""
-        return ControlledShutdownResponse(error_code=code)
-
-    @staticmethod
-    def alter_partition_error(
-        request: Request[AlterPartitionRequest], code: ErrorCode, message: str | None
-    ) -> AlterPartitionResponse:
-        """A top-level error."""
-        return AlterPartitionResponse(error_code=code)
-
-    @staticmethod
-    def allocate_producer_ids_error(
-        request: Request[AllocateProducerIdsRequest], code: ErrorCode, message: str | None
-    ) -> AllocateProducerIdsResponse:
-        """A top-level error."""
-        return AllocateProducerIdsResponse(error_code=code)

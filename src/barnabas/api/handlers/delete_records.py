@@ -8,11 +8,12 @@ Kafka: KafkaApis.handleDeleteRecordsRequest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -27,6 +28,10 @@ class DeleteRecordsApi:
         self._replicas = replicas
         self._metadata = metadata
         self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.DELETE_RECORDS, self.delete_records),)
 
     def delete_records(self, request: Request[DeleteRecordsRequest]) -> None:
         """Delete what lies below an offset, in the partitions this broker leads and the caller may delete from."""
@@ -52,19 +57,6 @@ class DeleteRecordsApi:
             offsets,
             timeout_ms=body.timeout_ms,
             on_complete=request.deferred(lambda results: request.respond(_response(body, {**results, **refused}))),
-        )
-
-    @staticmethod
-    def error(request: Request[DeleteRecordsRequest], code: ErrorCode, message: str | None) -> DeleteRecordsResponse:
-        """The same error for every partition."""
-        return DeleteRecordsResponse(
-            topics=[
-                DeleteRecordsResponse.DeleteRecordsTopicResult(
-                    topic.name,
-                    [_result(partition.partition_index, _failed(code)) for partition in topic.partitions],
-                )
-                for topic in request.body.topics
-            ]
         )
 
 

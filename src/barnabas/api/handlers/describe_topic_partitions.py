@@ -8,7 +8,7 @@ Kafka: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.getTopicMetadat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from barnabas.api.authorize import (
@@ -19,10 +19,11 @@ from barnabas.api.authorize import (
     authorized_operations,
     permitted,
 )
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
 from barnabas.metadata.topic_name import invalid_reason, is_internal
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from barnabas.protocol.uuid import ZERO_UUID
@@ -40,6 +41,10 @@ class DescribeTopicPartitionsApi:
         self._metadata = metadata
         self._authorizer = authorizer
         self._max_partitions = max_partitions
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, self.describe_topic_partitions, error_answer=_error_answer),)
 
     def describe_topic_partitions(self, request: Request[DescribeTopicPartitionsRequest]) -> None:
         """Partitions from the cursor on, up to the limit; then a cursor to go on from. No topics asked for: all."""
@@ -71,13 +76,6 @@ class DescribeTopicPartitionsApi:
             refused = (name for name in wanted if name not in allowed)
             answer.topics += [_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused]
         request.respond(answer)
-
-    @staticmethod
-    def error(
-        request: Request[DescribeTopicPartitionsRequest], code: ErrorCode, message: str | None
-    ) -> DescribeTopicPartitionsResponse:
-        """The same error for every topic."""
-        return DescribeTopicPartitionsResponse(topics=[_error(topic.name, code) for topic in request.body.topics])
 
 
 def _from_the_cursor_on(body: DescribeTopicPartitionsRequest, names: Iterable[str]) -> list[str]:
@@ -154,6 +152,11 @@ def _described(
         ],
         topic_authorized_operations=NOT_REQUESTED,
     )
+
+
+def _error_answer(request: Request[DescribeTopicPartitionsRequest], error: ApiError) -> DescribeTopicPartitionsResponse:
+    """Say the error of every topic, and which of them are internal."""
+    return DescribeTopicPartitionsResponse(topics=[_error(topic.name, error.code) for topic in request.body.topics])
 
 
 def _error(name: str, code: ErrorCode) -> _Topic:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import ElectLeadersRequest, ElectLeadersResponse
@@ -31,6 +32,10 @@ class ElectionsApi:
         self._elections = elections
         self._metadata = metadata
         self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.ELECT_LEADERS, self.elect_leaders, error_answer=_error_answer),)
 
     def elect_leaders(self, request: Request[ElectLeadersRequest]) -> None:
         """Elect; answer when this broker knows the new leaders."""
@@ -49,18 +54,17 @@ class ElectionsApi:
 
         self._elections.elect(partitions, election_type, request.body.timeout_ms, request.deferred(answer))
 
-    @staticmethod
-    def error(request: Request[ElectLeadersRequest], code: ErrorCode, message: str | None) -> ElectLeadersResponse:
-        """The same error for every partition named and, from v1 on, for the whole."""
-        failed = ApiError(code, message)
-        response = _response(dict.fromkeys(_partitions(request.body) or (), failed))
-        if request.api_version >= 1:
-            response.error_code = code
-        return response
-
     def _all_partitions(self) -> Sequence[TopicPartition]:
         topics = self._metadata.image.topics.values()
         return [TopicPartition(topic.name, found.partition) for topic in topics for found in topic.partitions]
+
+
+def _error_answer(request: Request[ElectLeadersRequest], error: ApiError) -> ElectLeadersResponse:
+    """Say the error of every partition named, once, and from v1 on of the whole."""
+    response = _response(dict.fromkeys(_partitions(request.body) or (), error))
+    if request.api_version >= 1:
+        response.error_code = error.code
+    return response
 
 
 def _partitions(body: ElectLeadersRequest) -> Sequence[TopicPartition] | None:

@@ -8,11 +8,13 @@ Kafka: KafkaApis.handleUpdateFeatures, KafkaController.validateFeatureUpdate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -29,6 +31,10 @@ class FeaturesApi:
         self._broker_id = broker_id
         self._metadata = metadata
         self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.UPDATE_FEATURES, self.update_features),)
 
     def update_features(self, request: Request[UpdateFeaturesRequest]) -> None:
         """Refuse each update with its reason; an empty request succeeds."""
@@ -47,11 +53,6 @@ class FeaturesApi:
             for feature, reason in reasons.items()
         ]
         request.respond(UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results))
-
-    @staticmethod
-    def error(request: Request[UpdateFeaturesRequest], code: ErrorCode, message: str | None) -> UpdateFeaturesResponse:
-        """A top-level error."""
-        return UpdateFeaturesResponse(error_code=code, error_message=message, results=[])
 
 
 def _reason_against(update: UpdateFeaturesRequest.FeatureUpdateKey, version: int) -> str:

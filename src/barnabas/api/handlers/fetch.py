@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.brief import Brief
 from barnabas.api.current_leader import CurrentLeaders
 from barnabas.api.fetch_session import FINAL_EPOCH, NO_SESSION, Refused
 from barnabas.api.fetch_sessions import TOPIC_IDS, FetchSessions, FullFetch, IncrementalFetch
-from barnabas.api.registry import Throttle
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request, Throttle
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.records.errors import CorruptRecord, UnsupportedCodec
@@ -78,6 +79,10 @@ class FetchApi:
         self._max_bytes = max_bytes
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.FETCH, self.fetch, brief=Brief(since=LAST_CONVERTED + 1)),)
+
     def fetch(self, request: Request[FetchRequest]) -> None:
         """Read the partitions asked for; a long poll is answered by whoever completes it.
 
@@ -128,24 +133,6 @@ class FetchApi:
                 request.respond(response)
 
         self._replicas.fetch_records(terms, fetches, answer)
-
-    @staticmethod
-    def error(request: Request[FetchRequest], code: ErrorCode, message: str | None) -> FetchResponse:
-        """A top-level error; before v7, which has none, the same error for every partition."""
-        return FetchResponse(
-            error_code=code,
-            responses=[
-                TopicAnswer(
-                    topic=topic.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        PartitionAnswer(partition_index=partition.partition, error_code=code, high_watermark=-1)
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.body.topics
-            ],
-        )
 
     def _terms(self, body: FetchRequest, version: int) -> FetchTerms:
         state = body.replica_state

@@ -11,16 +11,18 @@ Kafka: KafkaApis.handleFindCoordinatorRequest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
-from barnabas.api.request import Request, WorksLong
+from barnabas.api.brief import BRIEF, COORDINATOR_KEY_US, check_cost
+from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -31,8 +33,6 @@ SHARE_SINCE: Final = 6
 CREATION_TIMEOUT_MS: Final = 1000
 NEVER_REFUSED: Final = 1 << 15
 """No version has the creation of the topic refused for a quota: it is only counted."""
-MANY_KEYS: Final = 200
-"""To find so many coordinators takes about a millisecond: a handler's work, not the network thread's."""
 
 
 class _Found(NamedTuple):
@@ -64,12 +64,16 @@ class FindCoordinatorApi:
         self._topic_changes = topic_changes
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.FIND_COORDINATOR, self.find_coordinator, brief=BRIEF),)
+
     def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> None:
         """Answer from the image; create the topic first if there is none."""
         body = request.body
         keys = [body.key] if request.api_version < 4 else body.coordinator_keys
-        if request.brief and len(keys) > MANY_KEYS:
-            raise WorksLong
+        if request.brief:
+            check_cost(len(keys) * COORDINATOR_KEY_US)
         found = [self._find(request, key) for key in keys]
         if (
             GROUP_METADATA_TOPIC not in self._metadata.image.topics
@@ -121,24 +125,6 @@ class FindCoordinatorApi:
             return _NOT_AVAILABLE
         endpoint = image.endpoint(leader.leader, request.connection.listener_name)
         return _NOT_AVAILABLE if endpoint is None else _Found(ErrorCode.NONE, leader.leader, *endpoint)
-
-    @staticmethod
-    def error(
-        request: Request[FindCoordinatorRequest], code: ErrorCode, message: str | None
-    ) -> FindCoordinatorResponse:
-        """The same error for every key."""
-        if request.api_version < 4:
-            return FindCoordinatorResponse(
-                error_code=code, error_message=message, node_id=NO_NODE, host="", port=NO_NODE
-            )
-        return FindCoordinatorResponse(
-            coordinators=[
-                FindCoordinatorResponse.Coordinator(
-                    key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=code, error_message=message
-                )
-                for key in request.body.coordinator_keys
-            ]
-        )
 
 
 def _answer(request: Request[FindCoordinatorRequest], keys: list[str], found: list[_Found]) -> FindCoordinatorResponse:

@@ -11,7 +11,7 @@ handleConsumerGroupDescribe (4.3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.api.authorize import (
@@ -23,8 +23,9 @@ from barnabas.api.authorize import (
     is_allowed,
     permitted,
 )
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.admin import GroupAdminService
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.group_admin import (
@@ -51,6 +52,15 @@ class GroupAdminApi:
         self._groups = groups
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.LIST_GROUPS, self.list_groups),
+            Handler(ApiKey.DESCRIBE_GROUPS, self.describe_groups),
+            Handler(ApiKey.CONSUMER_GROUP_DESCRIBE, self.consumer_group_describe),
+            Handler(ApiKey.DELETE_GROUPS, self.delete_groups, error_answer=_deletion_error),
+        )
+
     # -- ListGroups
 
     def list_groups(self, request: Request[ListGroupsRequest]) -> None:
@@ -70,11 +80,6 @@ class GroupAdminApi:
             )
             groups = [group for group in groups if group.group_id in visible]
         request.respond(ListGroupsResponse(error_code=error, groups=groups))
-
-    @staticmethod
-    def listing_error(request: Request[ListGroupsRequest], code: ErrorCode, message: str | None) -> ListGroupsResponse:
-        """A top-level error."""
-        return ListGroupsResponse(error_code=code)
 
     # -- DescribeGroups
 
@@ -97,15 +102,6 @@ class GroupAdminApi:
                     group.authorized_operations = self._operations(request, group.group_id)
         request.respond(DescribeGroupsResponse(groups=[*refused, *described]))
 
-    @staticmethod
-    def description_error(
-        request: Request[DescribeGroupsRequest], code: ErrorCode, message: str | None
-    ) -> DescribeGroupsResponse:
-        """The same error for every group."""
-        return DescribeGroupsResponse(
-            groups=[Described(group_id=group_id, error_code=code) for group_id in request.body.groups]
-        )
-
     # -- ConsumerGroupDescribe
 
     def consumer_group_describe(self, request: Request[ConsumerGroupDescribeRequest]) -> None:
@@ -127,18 +123,6 @@ class GroupAdminApi:
                 if group.error_code == ErrorCode.NONE:
                     group.authorized_operations = self._operations(request, group.group_id)
         request.respond(ConsumerGroupDescribeResponse(groups=self._without_hidden_topics(request, refused + described)))
-
-    @staticmethod
-    def consumer_group_error(
-        request: Request[ConsumerGroupDescribeRequest], code: ErrorCode, message: str | None
-    ) -> ConsumerGroupDescribeResponse:
-        """The same error for every group."""
-        return ConsumerGroupDescribeResponse(
-            groups=[
-                DescribedConsumerGroup(group_id=group_id, error_code=code, error_message=message)
-                for group_id in request.body.group_ids
-            ]
-        )
 
     def _without_hidden_topics(
         self, request: Request[Any], groups: list[DescribedConsumerGroup]
@@ -178,17 +162,6 @@ class GroupAdminApi:
 
         self._groups.delete_groups([name for name in names if name in allowed], request.deferred(answer))
 
-    @staticmethod
-    def deletion_error(
-        request: Request[DeleteGroupsRequest], code: ErrorCode, message: str | None
-    ) -> DeleteGroupsResponse:
-        """The same error for every group."""
-        return DeleteGroupsResponse(
-            results=[
-                Deleted(group_id=group_id, error_code=code) for group_id in dict.fromkeys(request.body.groups_names)
-            ]
-        )
-
     # -- both
 
     def _permitted(
@@ -198,6 +171,12 @@ class GroupAdminApi:
 
     def _operations(self, request: Request[Any], group_id: str) -> int:
         return authorized_operations(self._authorizer, request, ResourceType.GROUP, group_id)
+
+
+def _deletion_error(request: Request[DeleteGroupsRequest], error: ApiError) -> DeleteGroupsResponse:
+    """Say the error of every group, once."""
+    names = dict.fromkeys(request.body.groups_names)
+    return DeleteGroupsResponse(results=[Deleted(group_id=group_id, error_code=error.code) for group_id in names])
 
 
 def _topics_of(group: DescribedConsumerGroup) -> Iterable[str]:

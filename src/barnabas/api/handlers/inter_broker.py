@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.config.listeners import SECURITY_PROTOCOLS
 from barnabas.metadata.topic_name import validate_topic_name
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
@@ -56,19 +57,26 @@ class InterBrokerApi:
         self._authorizer = authorizer
         self._broker_epoch = broker_epoch
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.LEADER_AND_ISR, self.leader_and_isr, error_answer=_leader_and_isr_error),
+            Handler(ApiKey.STOP_REPLICA, self.stop_replica, error_answer=_stop_replica_error),
+            Handler(ApiKey.UPDATE_METADATA, self.update_metadata),
+        )
+
     def leader_and_isr(self, request: Request[LeaderAndIsrRequest]) -> None:
         """Become leader or follower of partitions."""
         require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
         body = request.body
         if self._is_stale(request):
-            request.respond(self.leader_and_isr_error(request, ErrorCode.STALE_BROKER_EPOCH, None))
-            return
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
         body.topic_states = _leader_and_isr_by_topic(body)
         _check_partitions(body.topic_states)
         response = self._replicas.apply_leader_and_isr(body)
         if response.error_code != ErrorCode.NONE:
-            response = self.leader_and_isr_error(request, ErrorCode(response.error_code), None)
-        elif request.api_version < 5:
+            raise ApiError(ErrorCode(response.error_code))
+        if request.api_version < 5:
             response.partition_errors = [
                 LeaderAndIsrResponse.LeaderAndIsrPartitionError(
                     topic_name=topic_state.topic_name,
@@ -103,45 +111,6 @@ class InterBrokerApi:
             validate_topic_name(name)
         request.respond(self._replicas.update_metadata(request.body))
 
-    @staticmethod
-    def leader_and_isr_error(
-        request: Request[LeaderAndIsrRequest], code: ErrorCode, message: str | None
-    ) -> LeaderAndIsrResponse:
-        """The same error at the top and for every partition."""
-        response = LeaderAndIsrResponse(error_code=code)
-        for topic_state in _leader_and_isr_by_topic(request.body):
-            errors = [
-                LeaderAndIsrResponse.LeaderAndIsrPartitionError(topic_state.topic_name, state.partition_index, code)
-                for state in topic_state.partition_states
-            ]
-            if request.api_version < 5:
-                response.partition_errors.extend(errors)
-            else:
-                topic_error = LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_state.topic_id, errors)
-                response.topics.append(topic_error)
-        return response
-
-    @staticmethod
-    def stop_replica_error(
-        request: Request[StopReplicaRequest], code: ErrorCode, message: str | None
-    ) -> StopReplicaResponse:
-        """The same error at the top and for every partition."""
-        return StopReplicaResponse(
-            error_code=code,
-            partition_errors=[
-                StopReplicaResponse.StopReplicaPartitionError(topic_state.topic_name, state.partition_index, code)
-                for topic_state in _stop_replica_by_topic(request.body)
-                for state in topic_state.partition_states
-            ],
-        )
-
-    @staticmethod
-    def update_metadata_error(
-        request: Request[UpdateMetadataRequest], code: ErrorCode, message: str | None
-    ) -> UpdateMetadataResponse:
-        """A top-level error."""
-        return UpdateMetadataResponse(error_code=code)
-
     def _is_stale(self, request: Request[Any]) -> bool:
         """Whether the request was meant for an earlier registration of this broker.
 
@@ -161,6 +130,33 @@ class InterBrokerApi:
             body.controller_epoch,
         )
         return True
+
+
+def _leader_and_isr_error(request: Request[LeaderAndIsrRequest], error: ApiError) -> LeaderAndIsrResponse:
+    """Say the error of the whole and of every partition, as one list before v5 and by topic id since."""
+    response = LeaderAndIsrResponse(error_code=error.code)
+    for topic_state in _leader_and_isr_by_topic(request.body):
+        errors = [
+            LeaderAndIsrResponse.LeaderAndIsrPartitionError(topic_state.topic_name, state.partition_index, error.code)
+            for state in topic_state.partition_states
+        ]
+        if request.api_version < 5:
+            response.partition_errors.extend(errors)
+        else:
+            response.topics.append(LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_state.topic_id, errors))
+    return response
+
+
+def _stop_replica_error(request: Request[StopReplicaRequest], error: ApiError) -> StopReplicaResponse:
+    """Say the error of the whole and of every partition, whichever of three layouts names them."""
+    return StopReplicaResponse(
+        error_code=error.code,
+        partition_errors=[
+            StopReplicaResponse.StopReplicaPartitionError(topic_state.topic_name, state.partition_index, error.code)
+            for topic_state in _stop_replica_by_topic(request.body)
+            for state in topic_state.partition_states
+        ],
+    )
 
 
 def _check_partitions(topic_states: Iterable[LeaderAndIsrRequest.LeaderAndIsrTopicState]) -> None:

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
-from barnabas.api.request import Request, WorksLong
+from barnabas.api.brief import BRIEF, hand_over
+from barnabas.api.request import Handler, Request
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.replica.leader_state import LeaderState
@@ -63,10 +66,14 @@ class ListOffsetsApi:
         self._clock = clock
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.LIST_OFFSETS, self.list_offsets, brief=BRIEF),)
+
     def list_offsets(self, request: Request[ListOffsetsRequest]) -> None:
         """Answer every partition on its own; from v1 on a partition named twice is an INVALID_REQUEST."""
         if request.brief and _reads_batches(request.body):
-            raise WorksLong
+            hand_over()
         names = [topic.name for topic in request.body.topics]
         described = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
         named = Counter(
@@ -84,19 +91,6 @@ class ListOffsetsApi:
                     answer.partitions.append(self._partition_answer(request, topic.name, asked))
             response.topics.append(answer)
         request.respond(response)
-
-    @staticmethod
-    def error(request: Request[ListOffsetsRequest], code: ErrorCode, message: str | None) -> ListOffsetsResponse:
-        """The same error for every partition."""
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsResponse.ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[_failed(partition.partition_index, code) for partition in topic.partitions],
-                )
-                for topic in request.body.topics
-            ]
-        )
 
     def _partition_answer(
         self, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsRequest.ListOffsetsPartition

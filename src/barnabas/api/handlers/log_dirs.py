@@ -8,9 +8,12 @@ Kafka: KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
-from barnabas.api.request import Request
-from barnabas.protocol.errors import ErrorCode
+from barnabas.api.request import Handler, Request
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.log_dir_descriptions import LogDirDescription
@@ -24,24 +27,20 @@ class LogDirsApi:
         self._replicas = replicas
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.DESCRIBE_LOG_DIRS, self.describe_log_dirs),)
+
     def describe_log_dirs(self, request: Request[DescribeLogDirsRequest]) -> None:
         """List every directory, with those of the wanted replicas (null: all) that lie in it."""
         if not is_allowed(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-            request.respond(self.error(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None))
-            return
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         topics = request.body.topics
         wanted = None
         if topics is not None:
             wanted = frozenset(TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions)
         described = self._replicas.describe_log_dirs(wanted)
         request.respond(DescribeLogDirsResponse(results=[_result(directory) for directory in described]))
-
-    @staticmethod
-    def error(
-        request: Request[DescribeLogDirsRequest], code: ErrorCode, message: str | None
-    ) -> DescribeLogDirsResponse:
-        """A top-level error; before v3 there is no place for one, and nothing is described."""
-        return DescribeLogDirsResponse(error_code=code)
 
 
 def _result(directory: LogDirDescription) -> DescribeLogDirsResponse.DescribeLogDirsResult:

@@ -11,7 +11,7 @@ Kafka: KafkaApis.handleTopicMetadataRequest, ZkMetadataCache.getTopicMetadata, D
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.api.authorize import (
     CLUSTER_NAME,
@@ -24,13 +24,15 @@ from barnabas.api.authorize import (
     is_allowed,
     permitted,
 )
+from barnabas.api.brief import BRIEF, METADATA_PARTITION_US, check_costs
 from barnabas.api.encoded_answers import EncodedAnswers
-from barnabas.api.request import Request, WorksLong
+from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
 from barnabas.metadata.topic_name import is_internal
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.uuid import ZERO_UUID
@@ -43,8 +45,6 @@ NEVER_REFUSED = 1 << 15
 """No version has the topics that it would create refused for a quota: they are only counted."""
 
 THROTTLE_TIME_SINCE = 3
-MANY_PARTITIONS = 200
-"""To tell of so many takes about a millisecond: a handler's work, not the network thread's."""
 
 CREATED_SOON = {
     ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
@@ -73,6 +73,10 @@ class MetadataApi:
         self._authorizer = authorizer
         self._all_topics = EncodedAnswers()
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.METADATA, self.metadata, error_answer=_error_answer, brief=BRIEF),)
+
     def metadata(self, request: Request[MetadataRequest]) -> None:
         """Answer from the image; unknown topics are created first where the request and the settings allow it."""
         self._check_names_and_ids(request)
@@ -80,9 +84,10 @@ class MetadataApi:
         if _asks_for_all(request):
             self._tell_all(request, image)
             return
+        names = _names_asked_for(request, image)
         if request.brief:
-            _leave_much_to_a_handler(map(image.topics.get, _names_asked_for(request, image)))
-        errors = self._not_to_be_described(request, _names_asked_for(request, image), log_if_denied=True)
+            check_costs(map(_cost_us, map(image.topics.get, names)))
+        errors = self._not_to_be_described(request, names, log_if_denied=True)
         missing = [name for name in self._missing_topics(request, image) if name not in errors]
         if missing and self._may_create(request):
             errors |= self._not_to_be_created(request, missing)
@@ -111,23 +116,11 @@ class MetadataApi:
         encoded = self._all_topics.find(image, key)
         if encoded is None:
             if request.brief:
-                _leave_much_to_a_handler(image.topics.values())
+                check_costs(map(_cost_us, image.topics.values()))
             answer = self._response(request, image, {})
             has_throttle_time = version >= THROTTLE_TIME_SINCE
             encoded = self._all_topics.keep(image, key, answer, version, has_throttle_time=has_throttle_time)
         request.respond(MetadataResponse(), encoded)
-
-    @staticmethod
-    def error(request: Request[MetadataRequest], code: ErrorCode, message: str | None) -> MetadataResponse:
-        """v13 has a top-level error; before, every topic that was named gets it."""
-        return MetadataResponse(
-            error_code=code,
-            brokers=[],
-            topics=[
-                TopicAnswer(error_code=code, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
-                for topic in request.body.topics or ()
-            ],
-        )
 
     @staticmethod
     def _check_names_and_ids(request: Request[MetadataRequest]) -> None:
@@ -301,10 +294,17 @@ def _names_asked_for(request: Request[MetadataRequest], image: MetadataImage) ->
     return names
 
 
-def _leave_much_to_a_handler(topics: Iterable[TopicMetadata | None]) -> None:
-    """Raise WorksLong when these topics have very many partitions."""
-    left = MANY_PARTITIONS
-    for topic in topics:
-        left -= 1 if topic is None else len(topic.partitions)
-        if left < 0:
-            raise WorksLong
+def _cost_us(topic: TopicMetadata | None) -> int:
+    """Return what it costs to describe a topic, or to say that there is none, in microseconds."""
+    return METADATA_PARTITION_US if topic is None else len(topic.partitions) * METADATA_PARTITION_US
+
+
+def _error_answer(request: Request[MetadataRequest], error: ApiError) -> MetadataResponse:
+    """Say the error of every topic named and, from v13 on, of the whole. A topic asked for by id has no name."""
+    return MetadataResponse(
+        error_code=error.code,
+        topics=[
+            TopicAnswer(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.body.topics or ()
+        ],
+    )

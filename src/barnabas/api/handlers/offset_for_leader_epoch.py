@@ -10,8 +10,12 @@ Kafka: KafkaApis.handleOffsetForLeaderEpochRequest, ReplicaManager.lastOffsetFor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
-from barnabas.api.request import Request
+from barnabas.api.brief import BRIEF
+from barnabas.api.request import Handler, Request
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from barnabas.replica.epoch_end_offset import EpochEndOffset
@@ -28,6 +32,10 @@ class OffsetForLeaderEpochApi:
     def __init__(self, replicas: ReplicaManager, authorizer: Authorizer | None) -> None:
         self._replicas = replicas
         self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.OFFSET_FOR_LEADER_EPOCH, self.offset_for_leader_epoch, brief=BRIEF),)
 
     def offset_for_leader_epoch(self, request: Request[OffsetForLeaderEpochRequest]) -> None:
         """Answer every partition on its own."""
@@ -49,18 +57,6 @@ class OffsetForLeaderEpochApi:
                     for topic in body.topics
                 ]
             )
-        )
-
-    @staticmethod
-    def error(
-        request: Request[OffsetForLeaderEpochRequest], code: ErrorCode, message: str | None
-    ) -> OffsetForLeaderEpochResponse:
-        """The same error for every partition."""
-        return OffsetForLeaderEpochResponse(
-            topics=[
-                TopicResult(topic.topic, [_result(asked.partition, EpochEndOffset(code)) for asked in topic.partitions])
-                for topic in request.body.topics
-            ]
         )
 
     def _allowed(self, request: Request[OffsetForLeaderEpochRequest]) -> frozenset[str]:

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
-from barnabas.api.request import Request, WorksLong
+from barnabas.api.brief import COMMITTED_OFFSET_US, FETCHED_GROUP_US, FETCHED_OFFSET_US, Brief, check_cost, check_costs
+from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.group.offsets.terms import (
     CommitTerms,
@@ -25,7 +26,8 @@ from barnabas.coordinator.group.offsets.terms import (
 )
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.old_consumer_offsets import OldConsumerOffsets
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -49,12 +51,8 @@ BY_TOPIC_ID_SINCE: Final = 10
 MISSING_GROUPS_SINCE: Final = 9
 SEVERAL_GROUPS_SINCE: Final = 8
 GROUP_ERROR_SINCE: Final = 2
-MANY_OFFSETS: Final = 500
-"""To tell of so many takes about a millisecond: a handler's work, not the network thread's."""
-MANY_COMMITTED: Final = 100
-"""To commit so many takes as long."""
-GROUP_COST: Final = 4
-"""A group that is asked for costs as much as some offsets."""
+STORE_VERSION: Final = 0
+"""The last version whose offsets are in the store: to read or write them may block."""
 NO_OFFSET: Final = -1
 
 
@@ -73,23 +71,35 @@ class OffsetsApi:
         self._metadata = metadata
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.OFFSET_COMMIT, self.offset_commit, brief=Brief(since=STORE_VERSION + 1)),
+            Handler(
+                ApiKey.OFFSET_FETCH,
+                self.offset_fetch,
+                error_answer=_fetch_error_answer,
+                brief=Brief(since=STORE_VERSION + 1),
+            ),
+            Handler(ApiKey.OFFSET_DELETE, self.offset_delete),
+        )
+
     # -- commit
 
     def offset_commit(self, request: Request[OffsetCommitRequest]) -> None:
         """Commit what the sender may commit, of partitions that exist."""
         body = request.body
-        if request.brief and sum([len(topic.partitions) for topic in body.topics]) > MANY_COMMITTED:
-            raise WorksLong
+        if request.brief:
+            check_cost(sum([len(topic.partitions) for topic in body.topics]) * COMMITTED_OFFSET_US)
         if self._authorizer is not None and not is_allowed(
             self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id
         ):
-            request.respond(self.commit_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None))
-            return
+            raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         refused: list[CommittedTopic] = []
         asked: list[CommittedTopic] = []
         offsets: list[OffsetToCommit] = []
         names = self._commit_topic_names(request)
-        readable = self._readable_topics(request, [name for name in names if name is not None])
+        readable = None if self._authorizer is None else self._readable_topics(request, names)
         topics = self._metadata.image.topics
         for topic, name in zip(body.topics, names, strict=True):
             error = _commit_refusal(name, readable)
@@ -150,30 +160,10 @@ class OffsetsApi:
         names = self._metadata.image.topic_names
         return [names.get(topic.topic_id) for topic in request.body.topics]
 
-    def _readable_topics(self, request: Request[OffsetCommitRequest], names: list[str]) -> frozenset[str] | None:
-        """Those that the sender may read; None: all."""
-        if self._authorizer is None:
-            return None
-        return permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, names)
-
-    @staticmethod
-    def commit_error(
-        request: Request[OffsetCommitRequest], code: ErrorCode, message: str | None
-    ) -> OffsetCommitResponse:
-        """The error for every partition: there is no other place."""
-        return OffsetCommitResponse(
-            topics=[
-                CommittedTopic(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        CommittedPartition(partition_index=partition.partition_index, error_code=code)
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.body.topics
-            ]
-        )
+    def _readable_topics(self, request: Request[OffsetCommitRequest], names: Sequence[str | None]) -> frozenset[str]:
+        """Return those of the topics that the client may read."""
+        known = [name for name in names if name is not None]
+        return permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, known)
 
     # -- fetch
 
@@ -181,22 +171,18 @@ class OffsetsApi:
         """What is committed, of each group asked for; topics that the sender may not describe are not told of."""
         groups = _groups_asked_for(request)
         if request.brief:
-            self._leave_much_to_a_handler(groups)
+            check_costs(map(self._fetch_cost_us, groups))
         answers = [self._fetch_group(request, group) for group in groups]
         request.respond(_fetch_response(request, answers))
 
-    def _leave_much_to_a_handler(self, groups: Sequence[FetchGroup]) -> None:
-        """Raise WorksLong when much is asked for: groups, partitions, or all of a group that has committed much."""
-        left = MANY_OFFSETS
-        for group in groups:
-            left -= GROUP_COST
-            if group.topics is None:
-                with self._coordinator.environment.table.locked(group.group_id) as known:
-                    left -= 0 if known is None else len(known.offsets)
-            else:
-                left -= sum([len(topic.partition_indexes) for topic in group.topics])
-            if left < 0:
-                raise WorksLong
+    def _fetch_cost_us(self, group: FetchGroup) -> int:
+        """Return what it costs to answer for one group, in microseconds."""
+        if group.topics is None:
+            with self._coordinator.environment.table.locked(group.group_id) as known:
+                offsets = 0 if known is None else len(known.offsets)
+        else:
+            offsets = sum([len(topic.partition_indexes) for topic in group.topics])
+        return FETCHED_GROUP_US + offsets * FETCHED_OFFSET_US
 
     def _fetch_group(self, request: Request[OffsetFetchRequest], group: FetchGroup) -> FetchedGroup:
         authorizer, describe = self._authorizer, AclOperation.DESCRIBE
@@ -271,22 +257,13 @@ class OffsetsApi:
             )
         return answers
 
-    @staticmethod
-    def fetch_error(request: Request[OffsetFetchRequest], code: ErrorCode, message: str | None) -> OffsetFetchResponse:
-        """The error for every group; before v2 for every partition."""
-        groups = [
-            FetchedGroup(group_id=group.group_id, topics=[], error_code=code) for group in _groups_asked_for(request)
-        ]
-        return _fetch_response(request, groups)
-
     # -- delete
 
     def offset_delete(self, request: Request[OffsetDeleteRequest]) -> None:
         """Forget what is committed of partitions whose topics no member reads (KIP-496)."""
         body = request.body
         if not is_allowed(self._authorizer, request, AclOperation.DELETE, ResourceType.GROUP, body.group_id):
-            request.respond(self.delete_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None))
-            return
+            raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         names = [topic.name for topic in body.topics]
         readable = permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, names)
         topics = self._metadata.image.topics
@@ -305,19 +282,12 @@ class OffsetsApi:
 
         def on_deleted(error: ErrorCode, errors: Sequence[ErrorCode]) -> None:
             if error is not ErrorCode.NONE:
-                request.respond(self.delete_error(request, error, None))
+                request.fail(ApiError(error))
                 return
             answers.update(zip(deleted, errors, strict=True))
             request.respond(_delete_response(answers))
 
         self._coordinator.delete_offsets(body.group_id, deleted, request.deferred(on_deleted))
-
-    @staticmethod
-    def delete_error(
-        request: Request[OffsetDeleteRequest], code: ErrorCode, message: str | None
-    ) -> OffsetDeleteResponse:
-        """The error of the whole."""
-        return OffsetDeleteResponse(error_code=code, topics=[])
 
 
 def _commit_refusal(name: str | None, readable: frozenset[str] | None) -> ErrorCode:
@@ -353,6 +323,14 @@ def _groups_asked_for(request: Request[OffsetFetchRequest]) -> Sequence[FetchGro
             else [FetchTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
         )
     ]
+
+
+def _fetch_error_answer(request: Request[OffsetFetchRequest], error: ApiError) -> OffsetFetchResponse:
+    """Say the error of every group; before v2, which has no room for that, of every partition."""
+    groups = [
+        FetchedGroup(group_id=group.group_id, topics=[], error_code=error.code) for group in _groups_asked_for(request)
+    ]
+    return _fetch_response(request, groups)
 
 
 def _refused_topic(topic: FetchTopics, error: ErrorCode) -> FetchedTopics:

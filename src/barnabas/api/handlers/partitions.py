@@ -9,14 +9,15 @@ Kafka: KafkaApis.handleCreatePartitionsRequest, ZkAdminManager.createPartitions,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota, respond_with_quota
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.controller.controller import Controller
 from barnabas.metadata.topic_admin import NewPartitions, TopicAdmin
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsResponse
 
@@ -36,6 +37,10 @@ class PartitionsApi:
         self._changes = changes
         self._controller = controller
         self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.CREATE_PARTITIONS, self.create_partitions, error_answer=_error_answer),)
 
     def create_partitions(self, request: Request[CreatePartitionsRequest]) -> None:
         """Add what can be added; answer when it has leaders, or says REQUEST_TIMED_OUT where it has not."""
@@ -60,13 +65,6 @@ class PartitionsApi:
         else:
             self._changes.when_grown(counts, body.timeout_ms, request.deferred(answer))
 
-    @staticmethod
-    def error(
-        request: Request[CreatePartitionsRequest], code: ErrorCode, message: str | None
-    ) -> CreatePartitionsResponse:
-        """The same error for every topic."""
-        return _response({topic.name: ApiError(code, message) for topic in request.body.topics})
-
     def _refused(self, request: Request[CreatePartitionsRequest]) -> Results:
         times_named = Counter(topic.name for topic in request.body.topics)
         once = [name for name, times in times_named.items() if times == 1]
@@ -78,6 +76,11 @@ class PartitionsApi:
             elif name not in allowed:
                 refused[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
         return refused
+
+
+def _error_answer(request: Request[CreatePartitionsRequest], error: ApiError) -> CreatePartitionsResponse:
+    """Say the error of every topic, once; some errors come without a text."""
+    return _response({topic.name: error for topic in request.body.topics})
 
 
 def _new_partitions(topic: CreatePartitionsRequest.CreatePartitionsTopic) -> NewPartitions:

@@ -18,12 +18,15 @@ from collections.abc import Container, Sequence
 from typing import Any, Final
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.brief import MAX_FRAME_BYTES, Brief, hand_over
 from barnabas.api.current_leader import CurrentLeaders
-from barnabas.api.request import Request, WorksLong
+from barnabas.api.request import Handler, Request, described_error_answer
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_name import INTERNAL_TOPICS
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
@@ -74,6 +77,17 @@ class ProduceApi:
         self._metadata = metadata
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(
+                ApiKey.PRODUCE,
+                self.produce,
+                error_answer=_error_answer,
+                brief=Brief(since=3, limit_bytes=MAX_FRAME_BYTES),
+            ),
+        )
+
     def produce(self, request: Request[ProduceRequest]) -> None:
         """Append every partition's batch; with acks=all the answer may wait for the in-sync replicas.
 
@@ -81,7 +95,7 @@ class ProduceApi:
         """
         body = request.body
         if request.brief and (request.request_size > LARGE_BYTES or _is_compressed(body)) and self._takes_long(body):
-            raise WorksLong
+            hand_over()
         version = request.api_version
         acks = body.acks
         image = self._metadata.image
@@ -125,25 +139,6 @@ class ProduceApi:
                 request.fail(error)
 
         self._replicas.append_records(to_append, required_acks=acks, timeout_ms=body.timeout_ms, on_complete=answer)
-
-    @staticmethod
-    def error(request: Request[ProduceRequest], code: ErrorCode, message: str | None) -> ProduceResponse | None:
-        """The same error for every partition; none to a client that waits for no answer."""
-        if request.body.acks == 0:
-            return None
-        return ProduceResponse(
-            responses=[
-                TopicAnswer(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partition_responses=[
-                        PartitionAnswer(index=partition.index, error_code=code, base_offset=-1, error_message=message)
-                        for partition in topic.partition_data
-                    ],
-                )
-                for topic in request.body.topic_data
-            ]
-        )
 
     def _takes_long(self, body: ProduceRequest) -> bool:
         """Whether a topic's settings ask for much work on its batch."""
@@ -249,6 +244,11 @@ class ProduceApi:
             request.close_connection()
         else:
             request.no_response()
+
+
+def _error_answer(request: Request[ProduceRequest], error: ApiError) -> Message | None:
+    """Say the error of every partition; None to a client that waits for no answer."""
+    return None if request.body.acks == 0 else described_error_answer(request, error)
 
 
 def _failure_answer(entry: PartitionAppend, leaders: CurrentLeaders, version: int) -> PartitionAnswer:

@@ -7,10 +7,13 @@ Kafka: KafkaApis.handleDescribeProducersRequest, Partition.activeProducerState.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.replica.replica_manager import ReplicaManager
@@ -26,6 +29,10 @@ class ProducersApi:
         self._metadata = metadata
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.DESCRIBE_PRODUCERS, self.describe_producers),)
+
     def describe_producers(self, request: Request[DescribeProducersRequest]) -> None:
         """Answer every partition on its own."""
         response = DescribeProducersResponse()
@@ -39,20 +46,6 @@ class ProducersApi:
             else:
                 answer.partitions = [self._partition(topic.name, index) for index in topic.partition_indexes]
         request.respond(response)
-
-    @staticmethod
-    def error(
-        request: Request[DescribeProducersRequest], code: ErrorCode, message: str | None
-    ) -> DescribeProducersResponse:
-        """The same error for every partition."""
-        return DescribeProducersResponse(
-            topics=[
-                DescribeProducersResponse.TopicResponse(
-                    topic.name, [PartitionResponse(index, code) for index in topic.partition_indexes]
-                )
-                for topic in request.body.topics
-            ]
-        )
 
     def _check_topic(self, request: Request[DescribeProducersRequest], name: str) -> None:
         validate_topic_name(name)

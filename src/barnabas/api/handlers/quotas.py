@@ -9,11 +9,13 @@ Kafka: KafkaApis.handleDescribeClientQuotasRequest and handleAlterClientQuotasRe
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions, QuotaFilter
 from barnabas.metadata.client_quotas import ClientQuotaAdmin, QuotaChange
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.quotas import (
     AlterClientQuotasRequest,
@@ -40,6 +42,13 @@ class QuotasApi:
         self._admin = admin
         self._descriptions = descriptions
         self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.DESCRIBE_CLIENT_QUOTAS, self.describe_client_quotas),
+            Handler(ApiKey.ALTER_CLIENT_QUOTAS, self.alter_client_quotas),
+        )
 
     def describe_client_quotas(self, request: Request[DescribeClientQuotasRequest]) -> None:
         """The quotas of the entities asked for. Raises ApiError for the whole request."""
@@ -70,21 +79,6 @@ class QuotasApi:
             error = self._alter(entity, entry, validate_only=body.validate_only)
             answers[frozenset(entity.items())] = _answer(entry, error)
         request.respond(AlterClientQuotasResponse(entries=list(answers.values())))
-
-    @staticmethod
-    def describe_error(
-        request: Request[DescribeClientQuotasRequest], code: ErrorCode, message: str | None
-    ) -> DescribeClientQuotasResponse:
-        """A top-level error."""
-        return DescribeClientQuotasResponse(error_code=code, error_message=message or code.message, entries=None)
-
-    @staticmethod
-    def alter_error(
-        request: Request[AlterClientQuotasRequest], code: ErrorCode, message: str | None
-    ) -> AlterClientQuotasResponse:
-        """The same error for every entity."""
-        error = ApiError(code, message or code.message)
-        return AlterClientQuotasResponse(entries=[_answer(entry, error) for entry in request.body.entries])
 
     def _alter(self, entity: dict[str, str | None], entry: Alteration, *, validate_only: bool) -> ApiError:
         changes = [QuotaChange(op.key, None if op.remove else op.value) for op in entry.ops]

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.controller.controller import Controller
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -37,6 +38,13 @@ class ReassignmentsApi:
         self._controller = controller
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, self.alter_partition_reassignments),
+            Handler(ApiKey.LIST_PARTITION_REASSIGNMENTS, self.list_partition_reassignments),
+        )
+
     def alter_partition_reassignments(self, request: Request[AlterPartitionReassignmentsRequest]) -> None:
         """Begin or cancel reassignments; answer for each partition."""
         require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
@@ -48,7 +56,7 @@ class ReassignmentsApi:
 
         def answer(result: Mapping[TopicPartition, ApiError | None] | ApiError) -> None:
             if isinstance(result, ApiError):
-                request.respond(self.alteration_error(request, result.code, result.message))
+                request.fail(result)
             else:
                 request.respond(_altered(request.body, {partition: result[partition] for partition in wanted}))
 
@@ -70,29 +78,11 @@ class ReassignmentsApi:
 
         def answer(result: Mapping[TopicPartition, ReplicaAssignment] | ApiError) -> None:
             if isinstance(result, ApiError):
-                request.respond(self.listing_error(request, result.code, result.message))
+                request.fail(result)
             else:
                 request.respond(_listed(result))
 
         self._controller.list_partition_reassignments(named, request.deferred(answer))
-
-    @staticmethod
-    def alteration_error(
-        request: Request[AlterPartitionReassignmentsRequest], code: ErrorCode, message: str | None
-    ) -> AlterPartitionReassignmentsResponse:
-        """An error of the whole."""
-        return AlterPartitionReassignmentsResponse(
-            allow_replication_factor_change=request.body.allow_replication_factor_change,
-            error_code=code,
-            error_message=ApiError(code, message).message,
-        )
-
-    @staticmethod
-    def listing_error(
-        request: Request[ListPartitionReassignmentsRequest], code: ErrorCode, message: str | None
-    ) -> ListPartitionReassignmentsResponse:
-        """An error of the whole."""
-        return ListPartitionReassignmentsResponse(error_code=code, error_message=ApiError(code, message).message)
 
 
 def _altered(

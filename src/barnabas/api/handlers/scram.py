@@ -9,9 +9,12 @@ Kafka: KafkaApis.handleDescribeUserScramCredentialsRequest, ZkAdminManager.descr
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
-from barnabas.api.request import Request
+from barnabas.api.brief import BRIEF
+from barnabas.api.request import Handler, Request
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.quotas import (
     DescribeUserScramCredentialsRequest,
@@ -27,6 +30,10 @@ class ScramApi:
     def __init__(self, authorizer: Authorizer | None) -> None:
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, self.describe_user_scram_credentials, brief=BRIEF),)
+
     def describe_user_scram_credentials(self, request: Request[DescribeUserScramCredentialsRequest]) -> None:
         """Answer every user named, once."""
         cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
@@ -35,14 +42,6 @@ class ScramApi:
         named = Counter(user.name for user in request.body.users or ())
         results = [_result(name, times) for name, times in named.items()]
         request.respond(DescribeUserScramCredentialsResponse(results=results))
-
-    @staticmethod
-    def error(
-        request: Request[DescribeUserScramCredentialsRequest], code: ErrorCode, message: str | None
-    ) -> DescribeUserScramCredentialsResponse:
-        """A top-level error, and the same for each user named."""
-        results = [Result(user.name, code, message) for user in request.body.users or ()]
-        return DescribeUserScramCredentialsResponse(error_code=code, error_message=message, results=results)
 
 
 def _result(name: str, times: int) -> Result:

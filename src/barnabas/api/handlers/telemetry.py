@@ -8,18 +8,27 @@ Kafka: KafkaApis.handleGetTelemetrySubscriptionsRequest and handlePushTelemetryR
 
 from __future__ import annotations
 
-from barnabas.api.request import Request
+from collections.abc import Sequence
+
+from barnabas.api.brief import BRIEF
+from barnabas.api.request import Handler, Request
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,
-    GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,
-    PushTelemetryResponse,
 )
 
 
 class TelemetryApi:
     """Takes no metrics of clients."""
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, self.get_telemetry_subscriptions, brief=BRIEF, listed=False),
+            Handler(ApiKey.PUSH_TELEMETRY, self.push_telemetry, brief=BRIEF, listed=False),
+        )
 
     def get_telemetry_subscriptions(self, request: Request[GetTelemetrySubscriptionsRequest]) -> None:
         """Always refuse."""
@@ -28,17 +37,3 @@ class TelemetryApi:
     def push_telemetry(self, request: Request[PushTelemetryRequest]) -> None:
         """Always refuse."""
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-
-    @staticmethod
-    def subscriptions_error(
-        request: Request[GetTelemetrySubscriptionsRequest], code: ErrorCode, message: str | None
-    ) -> GetTelemetrySubscriptionsResponse:
-        """A top-level error."""
-        return GetTelemetrySubscriptionsResponse(error_code=code)
-
-    @staticmethod
-    def push_error(
-        request: Request[PushTelemetryRequest], code: ErrorCode, message: str | None
-    ) -> PushTelemetryResponse:
-        """A top-level error."""
-        return PushTelemetryResponse(error_code=code)

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.config_entries import topic_entries
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota, respond_with_quota
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_admin import CreateTopicResult, NewTopic, TopicAdmin
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,
@@ -63,6 +64,13 @@ class TopicsApi:
         self._broker_settings = broker_settings
         self._authorizer = authorizer
         self._deletion_enabled = deletion_enabled
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.CREATE_TOPICS, self.create_topics),
+            Handler(ApiKey.DELETE_TOPICS, self.delete_topics),
+        )
 
     def create_topics(self, request: Request[CreateTopicsRequest]) -> None:
         """Create what can be created; answer when it has leaders, or says REQUEST_TIMED_OUT where it has not."""
@@ -118,29 +126,6 @@ class TopicsApi:
             self._changes.when_gone(deleting, request.body.timeout_ms, request.deferred(answer))
         else:
             answer(frozenset())
-
-    @staticmethod
-    def creation_error(
-        request: Request[CreateTopicsRequest], code: ErrorCode, message: str | None
-    ) -> CreateTopicsResponse:
-        """The same error for every topic."""
-        return CreateTopicsResponse(
-            topics=[
-                CreatedAnswer(name=topic.name, error_code=code, error_message=message) for topic in request.body.topics
-            ]
-        )
-
-    @staticmethod
-    def deletion_error(
-        request: Request[DeleteTopicsRequest], code: ErrorCode, message: str | None
-    ) -> DeleteTopicsResponse:
-        """The same error for every topic."""
-        return DeleteTopicsResponse(
-            responses=[
-                DeletedAnswer(name=name, topic_id=topic_id, error_code=code, error_message=message)
-                for name, topic_id in _topics_to_delete(request)
-            ]
-        )
 
     def _creation_refused(
         self, request: Request[CreateTopicsRequest], times_named: Mapping[str, int]

@@ -8,6 +8,9 @@ Kafka: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitP
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from barnabas.api.authorize import (
     CLUSTER_NAME,
     AclOperation,
@@ -16,13 +19,14 @@ from barnabas.api.authorize import (
     is_allowed,
     is_allowed_somewhere,
 )
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.metadata.producer_ids import ProducerIdManager
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
+WITHOUT_TWO_PHASE_COMMIT: Final = (0, 5)
+"""v6 asks for two-phase commit (KIP-939), which only transactions have."""
 
 
 class InitProducerIdApi:
@@ -32,14 +36,16 @@ class InitProducerIdApi:
         self._producer_ids = producer_ids
         self._authorizer = authorizer
 
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.INIT_PRODUCER_ID, self.init_producer_id, versions=WITHOUT_TWO_PHASE_COMMIT),)
+
     def init_producer_id(self, request: Request[InitProducerIdRequest]) -> None:
         """A new id with epoch 0, whatever the producer had before: an idempotent producer keeps nothing (KIP-360)."""
         transactional_id = request.body.transactional_id
         self._check_permission(request, transactional_id)
         if transactional_id is not None:
-            code = ErrorCode.INVALID_REQUEST if not transactional_id else ErrorCode.COORDINATOR_NOT_AVAILABLE
-            request.respond(self.error(request, code, None))
-            return
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE if transactional_id else ErrorCode.INVALID_REQUEST)
         request.respond(
             InitProducerIdResponse(
                 error_code=ErrorCode.NONE, producer_id=self._producer_ids.generate(), producer_epoch=0
@@ -58,8 +64,3 @@ class InitProducerIdApi:
             return
         if not is_allowed_somewhere(authorizer, request, write, ResourceType.TOPIC):
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-
-    @staticmethod
-    def error(request: Request[InitProducerIdRequest], code: ErrorCode, message: str | None) -> InitProducerIdResponse:
-        """No producer id."""
-        return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)

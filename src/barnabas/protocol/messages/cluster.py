@@ -6,7 +6,8 @@ Messages only; `message.py` says how they are read. Each belongs to whoever hold
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, field
 
 

@@ -6,7 +6,8 @@ Messages only; `message.py` says how they are read. Each belongs to whoever hold
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, Uuid, field
 
 
@@ -58,7 +59,7 @@ class ConsumerGroupDescribeResponse(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE,
     class DescribedGroup(Struct):
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+", default=None)
-        group_id: str = field("0+").repeats("group_id")
+        group_id: str = field("0+").repeats("group_ids")
         group_state: str = field("0+")
         group_epoch: Int32 = field("0+")
         assignment_epoch: Int32 = field("0+")

@@ -6,7 +6,8 @@ Messages only; `message.py` says how they are read. Each belongs to whoever hold
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, field
 
 
@@ -22,7 +23,7 @@ class DescribeGroupsResponse(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6"
     class DescribedGroup(Struct):
         error_code: Int16 = field("0+")
         error_message: str | None = field("6+", nullable="6+", default=None).on_error(None)
-        group_id: str = field("0+").repeats("group_id")
+        group_id: str = field("0+").repeats("groups")
         group_state: str = field("0+")
         protocol_type: str = field("0+")
         protocol_data: str = field("0+")
@@ -61,8 +62,8 @@ class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", fle
 
 class DeleteGroupsResponse(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
-    results: list[DeleteGroupsResponse.DeletableGroupResult] = field("0+").repeats("groups_names")
+    results: list[DeleteGroupsResponse.DeletableGroupResult] = field("0+")
 
     class DeletableGroupResult(Struct):
-        group_id: str = field("0+").repeats("group_id")
+        group_id: str = field("0+")
         error_code: Int16 = field("0+")

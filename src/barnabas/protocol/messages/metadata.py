@@ -6,7 +6,8 @@ Messages only; `message.py` says how they are read. Each belongs to whoever hold
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, Uuid, field
 
 
@@ -69,12 +70,12 @@ class DescribeTopicPartitionsRequest(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIO
 
 class DescribeTopicPartitionsResponse(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
-    topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = field("0+").repeats("topics")
+    topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = field("0+")
     next_cursor: DescribeTopicPartitionsResponse.Cursor | None = field("0+", nullable="0+", default=None)
 
     class DescribeTopicPartitionsResponseTopic(Struct):
         error_code: Int16 = field("0+")
-        name: str | None = field("0+", nullable="0+").repeats("name")
+        name: str | None = field("0+", nullable="0+")
         topic_id: Uuid = field("0+")
         is_internal: bool = field("0+")
         partitions: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition] = field("0+")

@@ -6,7 +6,8 @@ Messages only; `message.py` says how they are read. Each belongs to whoever hold
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Float64, Int8, Int16, Int32, field
 
 
@@ -86,7 +87,9 @@ class DescribeUserScramCredentialsResponse(
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
-    results: list[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = field("0+").repeats("users")
+    results: list[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = field("0+").repeats(
+        "users"
+    )
 
     class DescribeUserScramCredentialsResult(Struct):
         user: str = field("0+").repeats("name")

@@ -6,7 +6,8 @@ Messages only; `message.py` says how they are read. Each belongs to whoever hold
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, field
 
 
@@ -30,7 +31,9 @@ class AlterPartitionReassignmentsResponse(
     Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"
 ):
     throttle_time_ms: Int32 = field("0+")
-    allow_replication_factor_change: bool = field("1+", ignorable=True, default=True).repeats("allow_replication_factor_change")
+    allow_replication_factor_change: bool = field("1+", ignorable=True, default=True).repeats(
+        "allow_replication_factor_change"
+    )
     error_code: Int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
     responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = field("0+")

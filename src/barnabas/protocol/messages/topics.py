@@ -6,7 +6,8 @@ Messages only; `message.py` says how they are read. Each belongs to whoever hold
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.message import Message, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, Uuid, field
 
 
@@ -117,10 +118,10 @@ class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS, versions="0
 
 class CreatePartitionsResponse(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
-    results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = field("0+").repeats("topics")
+    results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = field("0+")
 
     class CreatePartitionsTopicResult(Struct):
-        name: str = field("0+").repeats("name")
+        name: str = field("0+")
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+", default=None)
 

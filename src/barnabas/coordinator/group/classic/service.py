@@ -43,9 +43,6 @@ LeaveReply = Callable[[LeaveAnswer], None]
 LONGEST_ID_PREFIX: Final = 8_000
 """Characters of a client id or group instance id that a member id begins with; an id has 32,767 bytes at most."""
 
-LARGE: Final = 50
-"""Members of a group above which a request may be long work: the last join answers them all, the leader with a list."""
-
 
 class ClassicMembersOfConsumerGroups(Protocol):
     """Members that speak the classic protocol in groups that do not (KIP-848). All calls without any lock."""
@@ -194,13 +191,10 @@ class ClassicGroupService:
             )
         )
 
-    def is_large(self, group_id: str) -> bool:
-        """Whether so many members may be answered, or assigned, at once that a network thread should not do it.
-
-        Takes no lock.
-        """
+    def member_count(self, group_id: str) -> int:
+        """Return how many members a group has about now, 0 if it does not exist; takes no lock."""
         group = self._table.get(group_id)
-        return group is not None and group.membership.member_count > LARGE
+        return 0 if group is None else group.membership.member_count
 
     # The coordinator's life.
 

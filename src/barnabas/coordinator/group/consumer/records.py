@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 
 from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.protocol.errors import DecodeError
-from barnabas.protocol.messages.message import Record, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Record
 from barnabas.protocol.schema import Int8, Int32, Int64, Uuid, field
 
 VALUE_VERSION: Final = 0

@@ -14,7 +14,8 @@ import struct
 from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.protocol.errors import DecodeError
-from barnabas.protocol.messages.message import Record, Struct
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Record
 from barnabas.protocol.schema import Int32, Int64, Uuid, field
 
 OFFSET_KINDS: Final = (0, 1)

@@ -1,0 +1,80 @@
+"""Which requests are brief: they may run at once on a network thread, and this module says what is too much for it.
+
+Marks and costs are read by `Handler`s and handler families, on whichever thread runs them; immutable.
+
+A request that runs at once saves two thread hand-overs, which cost more than most requests. But every other connection
+of that network thread waits meanwhile, so what runs there must never block and must end within about a millisecond
+(decisions/0013). Three checks keep that promise, each later and more exact than the one before:
+
+1. The mark of an API (`Brief`): from which version on, and up to how many bytes, its requests are brief.
+2. The budget: a handler adds up what a request would cost, by the costs below, and calls `check_cost` before it has
+   begun. Above the budget, NeedsHandlerThread hands the request over.
+3. Knowledge of a lower layer that has no unit: a batch that has to be decompressed (`LogValidator.takes_long`), an
+   assignment that may have to be computed (`ConsumerGroupService.may_take_long`). Its handler calls `hand_over`.
+
+For example: Metadata of 3 topics with 100 partitions each costs 300 * 5 us = 1.5 ms. The request came in 60 bytes, so
+check 1 let it pass; check 2 raises NeedsHandlerThread; `Apis.handle` queues it for a request handler, where
+`request.brief` is unset and no check is made.
+
+Kafka has no such thing: all its requests go through the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, NoReturn
+
+MAX_FRAME_BYTES: Final = 2**31 - 1
+BRIEF_LIMIT_BYTES: Final = 8 * 1024
+"""About a millisecond: 500 partitions of ListOffsets, 240 of a Fetch."""
+
+BUDGET_US: Final = 1_000
+COMMITTED_OFFSET_US: Final = 10
+COORDINATOR_KEY_US: Final = 5
+FETCHED_GROUP_US: Final = 8
+FETCHED_OFFSET_US: Final = 2
+JOINING_MEMBER_US: Final = 20
+"""Of each member of a classic group when one joins, leaves or syncs: all of them may be answered at once."""
+LEAVING_MEMBER_US: Final = 5
+METADATA_PARTITION_US: Final = 5
+SESSION_PARTITION_US: Final = 4
+"""Of each partition of a fetch session: a short request may stand for any number of them."""
+
+
+class Brief(NamedTuple):
+    """The mark of an API: its requests of `since` and later versions, of up to `limit_bytes`, are brief."""
+
+    since: int = 0
+    limit_bytes: int = BRIEF_LIMIT_BYTES
+
+
+BRIEF: Final = Brief()
+BRIEF_OF_ANY_SIZE: Final = Brief(limit_bytes=MAX_FRAME_BYTES)
+NOT_BRIEF: Final = Brief(limit_bytes=-1)
+
+
+class NeedsHandlerThread(Exception):
+    """Raised by the handler of a brief request before it has begun: the work is too much for a network thread.
+
+    `Apis.handle` queues the request for a request handler, and calls the same handler there with `brief` unset.
+    """
+
+
+def hand_over() -> NoReturn:
+    """Have the request run on a request handler's thread. Raises NeedsHandlerThread, always."""
+    raise NeedsHandlerThread
+
+
+def check_cost(cost_us: int) -> None:
+    """Raise NeedsHandlerThread when the work of a brief request, in microseconds, is above the budget."""
+    if cost_us > BUDGET_US:
+        raise NeedsHandlerThread
+
+
+def check_costs(costs_us: Iterable[int]) -> None:
+    """Raise NeedsHandlerThread when the sum is above the budget; adds no more than it needs to know that."""
+    left = BUDGET_US
+    for cost_us in costs_us:
+        left -= cost_us
+        if left < 0:
+            raise NeedsHandlerThread

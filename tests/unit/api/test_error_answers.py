@@ -1,0 +1,61 @@
+"""Every API has an error answer in every version it serves."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from barnabas.api.request import Handler
+from barnabas.broker.api_table import build_registry
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.message_index import request_class, response_class
+from barnabas.protocol.messages.message import Message
+from tests.wire.random_messages import RandomMessages
+
+HANDLERS = list(build_registry(MagicMock()))
+CODE = ErrorCode.UNKNOWN_SERVER_ERROR
+WITHOUT_ROOM = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
+"""Here the client sees an empty answer, as Kafka's does."""
+
+
+def codes_in(value: Any) -> set[int]:
+    if isinstance(value, list):
+        return set().union(*map(codes_in, value))
+    if not hasattr(value, "declarations"):
+        return set()
+    found: set[int] = {value.error_code} if hasattr(value, "error_code") else set()
+    return found.union(*(codes_in(getattr(value, name)) for name in value.declarations))
+
+
+def requests_of(handler: Handler, version: int) -> list[Message]:
+    messages = RandomMessages(seed=version)
+    return [messages.make(request_class(handler.api_key), version) for _ in range(5)]
+
+
+@pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.api_key.name)
+def test_every_version_has_an_error_answer_that_clients_can_read(handler: Handler) -> None:
+    for version in range(handler.min_version, handler.max_version + 1):
+        seen: set[int] = set()
+        for body in requests_of(handler, version):
+            if handler.api_key is ApiKey.PRODUCE:
+                body.acks = 1  # type: ignore[attr-defined]
+            request: Any = SimpleNamespace(body=body, api_version=version, handler=handler)
+            answer = handler.error_answer(request, ApiError(CODE))
+            assert answer is not None
+            encoded = b"".join(map(bytes, answer.encode(version)))
+            decoded, end = response_class(handler.api_key).decode(encoded, version)
+            assert end == len(encoded)
+            seen |= codes_in(decoded)
+        assert CODE in seen or (handler.api_key, version) in WITHOUT_ROOM
+
+
+def test_a_producer_that_waits_for_no_answer_gets_none() -> None:
+    (handler,) = (each for each in HANDLERS if each.api_key is ApiKey.PRODUCE)
+    for body in requests_of(handler, 9):
+        body.acks = 0  # type: ignore[attr-defined]
+        request: Any = SimpleNamespace(body=body, api_version=9)
+        assert handler.error_answer(request, ApiError(CODE)) is None

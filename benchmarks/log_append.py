@@ -158,7 +158,7 @@ def measure_reads(manager: LogManager, broker: KafkaConfig, seconds: float) -> N
     view = memoryview(make_batch(1, 100))
     for _ in range(20_000):
         log.append_as_leader(view, 0)
-    log.maybe_increment_high_watermark(log.log_end_offset_metadata)
+    log.maybe_increment_high_watermark(log.local.end)
     end = log.log_end_offset
     for name, start in (("at the end", end), ("newest batch", end - 1), ("in memory index", end - 500), ("old", 500)):
 

@@ -44,9 +44,9 @@ def undisturbed() -> tuple[Rows, Rows, list[int]]:
     """What is stored before and after a cleaning, and what readers of committed records see afterwards."""
     broker, log = prepared()
     before = stored(log)
-    segments = log.segment_count
+    segments = len(log.local.segments)
     assert broker.clean()
-    assert 2 < log.segment_count < segments - 2  # several groups of several
+    assert 2 < len(log.local.segments) < segments - 2  # several groups of several
     return before, stored(log), committed_offsets(log)
 
 

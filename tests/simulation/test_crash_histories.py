@@ -57,14 +57,14 @@ class History:
             step = self.chance.choices(kinds, weights)[0]
             self.done[step.__name__] += 1
             step()
-            self.durable = max(self.durable, self.log.recovery_point)
+            self.durable = max(self.durable, self.log.local.recovery_point)
         self.crash()
 
     def append(self) -> None:
         for _ in range(self.chance.randint(1, 6)):
             produced = batch(self.chance.randint(1, 5), size=self.chance.randint(1, 120), chance=self.chance)
             self.append_one(produced)
-        self.log.maybe_increment_high_watermark(self.log.log_end_offset_metadata)
+        self.log.maybe_increment_high_watermark(self.log.local.end)
 
     def append_one(self, produced: bytes) -> None:
         info = self.log.append_as_leader(produced, self.epoch)
@@ -76,7 +76,7 @@ class History:
 
     def flush(self) -> None:
         self.log.flush()
-        assert self.log.recovery_point == self.log.log_end_offset
+        assert self.log.local.recovery_point == self.log.log_end_offset
 
     def roll(self) -> None:
         if self.log.local.segments.active.size:

@@ -48,7 +48,7 @@ class InterruptedHistory(History):
                 self.append()
             if self.chance.random() < 0.5:
                 self.delete_records()
-            self.durable = max(self.durable, self.log.recovery_point)
+            self.durable = max(self.durable, self.log.local.recovery_point)
             phase, step = self.chance.choice(phases)
             self.interrupt(phase, step)
 

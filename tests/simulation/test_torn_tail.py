@@ -31,7 +31,7 @@ class Crashed:
         broker = Broker(self.files, config=CONFIG)
         log = broker.log()
         chance = random.Random(7)
-        while log.segment_count < 3 or log.local.segments.active.size < 1200:
+        while len(log.local.segments) < 3 or log.local.segments.active.size < 1200:
             records = chance.randint(1, 4)
             produced = batch(
                 records, codec=codec, size=chance.randint(1, 60), chance=chance, timestamp=NOW + log.log_end_offset * 10

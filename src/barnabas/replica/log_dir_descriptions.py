@@ -67,7 +67,7 @@ def _describe(
 
 def _size_of(log: UnifiedLog) -> ReplicaSize:
     lag = max(log.high_watermark - log.log_end_offset, 0)
-    return ReplicaSize(log.topic_partition, log.size, lag, is_future=False)
+    return ReplicaSize(log.topic_partition, log.local.segments.size, lag, is_future=False)
 
 
 def _failed(path: str) -> LogDirDescription:

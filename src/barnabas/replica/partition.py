@@ -161,11 +161,12 @@ class Partition:
                 f"requirement of {state.effective_min_isr(log.config.min_in_sync_replicas)} for partition {self}",
             )
 
-        def still_leads_alone() -> bool:
+        def admit() -> bool:
+            # Without followers an append commits: the log raises the watermark under the lock it holds.
             now = state if self.state is state else self._check_same_leadership(state)
             return not now.followers
 
-        info = log.append_as_leader(records, state.leader_epoch, origin=origin, guard=still_leads_alone)
+        info = log.append_as_leader(records, state.leader_epoch, origin=origin, admit=admit)
         if not info.leader_hw_increased:
             info.leader_hw_increased = self.increment_high_watermark()
         return info
@@ -189,10 +190,10 @@ class Partition:
     def end_offset_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
         """Up to where a fetch of this isolation may read, with the position in the log."""
         if isolation is FetchIsolation.LOG_END:
-            return self.log.log_end_offset_metadata
+            return self.log.local.end
         if isolation is FetchIsolation.TXN_COMMITTED:
-            return self.log.last_stable_offset_metadata
-        return self.log.high_watermark_metadata
+            return self.log.bounds.last_stable
+        return self.log.bounds.high_watermark
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
         """Where a reader's log parts from this one, as (epoch, end offset); None when it does not.
@@ -252,7 +253,7 @@ class Partition:
             if state.are_too_few(state.isr, log.config.min_in_sync_replicas):
                 return False
             environment = self.environment
-            end = log.log_end_offset_metadata
+            end = log.local.end
             now_ms = environment.clock.milliseconds()
 
             def waits_for(follower: Follower) -> bool:

@@ -146,9 +146,10 @@ class ReplicaReader:
             if terms.replica_id >= 0:
                 follower = follower_or_error(partition, state, terms.replica_id, fetch.current_leader_epoch)
             log = partition.log
-            fetch.log_start_offset = log.log_start_offset
-            fetch.high_watermark = log.high_watermark
-            fetch.last_stable_offset = log.last_stable_offset
+            bounds = log.bounds
+            fetch.log_start_offset = bounds.start
+            fetch.high_watermark = bounds.high_watermark.message_offset
+            fetch.last_stable_offset = bounds.last_stable.message_offset
             # The end before the read: what is appended meanwhile must not keep a follower from being caught up.
             end_offset = log.log_end_offset if follower is not None else -1
             if fetch.last_fetched_epoch >= 0:

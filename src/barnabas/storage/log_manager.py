@@ -381,7 +381,8 @@ class LogManager:
         """Flush the logs whose last flush is `flush.ms` ago."""
         now_ms = self._clock.milliseconds()
         for log in self.all_logs():
-            if now_ms - log.last_flush_ms >= log.config.flush_ms and log.recovery_point < log.log_end_offset:
+            local = log.local
+            if now_ms - local.last_flush_ms >= log.config.flush_ms and local.recovery_point < log.log_end_offset:
                 try:
                     log.flush()
                 except ApiError as error:

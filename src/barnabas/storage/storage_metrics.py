@@ -27,10 +27,10 @@ class LogMetrics:
             key = log.topic_partition
             tags = (("topic", key.topic), ("partition", str(key.partition)))
             values = {
-                "NumLogSegments": log.segment_count,
+                "NumLogSegments": len(log.local.segments),
                 "LogStartOffset": log.log_start_offset,
                 "LogEndOffset": log.log_end_offset,
-                "Size": log.size,
+                "Size": log.local.segments.size,
             }
             for name, value in values.items():
                 yield Sample(MetricName(GROUP, "Log", name, tags), value)

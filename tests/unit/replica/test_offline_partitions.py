@@ -125,7 +125,7 @@ def test_a_high_watermark_that_cannot_be_read_is_a_failed_directory() -> None:
 def test_log_dirs_are_described() -> None:
     replicas, failing, working = _two_dirs()
     replicas.append(("topic", 0, batch()), ("topic", 1, batch(3)))
-    sizes = {number: replicas.partition(partition=number).log.size for number in (0, 1)}
+    sizes = {number: replicas.partition(partition=number).log.local.segments.size for number in (0, 1)}
     both = replicas.manager.describe_log_dirs(None)
     assert [(one.path, one.error) for one in both] == [("/a", ErrorCode.NONE), ("/b", ErrorCode.NONE)]
     assert all(0 < one.usable_bytes <= one.total_bytes for one in both)

@@ -43,7 +43,7 @@ def test_clean_stop_and_start_skip_recovery() -> None:
     assert files.open_files == 0
     broker.start()
     assert not files.exists("/data/.kafka_cleanshutdown")
-    assert broker.log().recovery_point == 3
+    assert broker.log().local.recovery_point == 3
     assert offsets(read_all(broker.log())) == [(0, 2)]
 
 
@@ -57,7 +57,7 @@ def test_clean_stop_survives_power_failure() -> None:
         before = read_all(log)
         broker.manager.shutdown()
         log = broker.crash()
-        assert log.recovery_point == 60
+        assert log.local.recovery_point == 60
         assert read_all(log) == before
 
 
@@ -114,7 +114,7 @@ def test_deleted_log_goes_after_its_delay_and_can_be_made_again() -> None:
     broker = Broker(files, config=log_config(file_delete_delay_ms=1000))
     log = broker.log()
     log.append_as_leader(batch(3), 0)
-    log.maybe_increment_high_watermark(log.log_end_offset_metadata)
+    log.maybe_increment_high_watermark(log.local.end)
     held = log.read(0, 100, FetchIsolation.LOG_END)
     broker.manager.async_delete(PARTITION)
     assert broker.manager.get_log(PARTITION) is None
@@ -202,12 +202,12 @@ def test_background_tasks() -> None:
     broker = Broker(files, config=log_config(flush_ms=2000, retention_ms=10_000), manager_config=config)
     log = broker.log()
     log.append_as_leader(batch(2, timestamp=broker.clock.milliseconds()), 0)
-    log.maybe_increment_high_watermark(log.log_end_offset_metadata)
+    log.maybe_increment_high_watermark(log.local.end)
     broker.scheduler.tick(600)
-    assert log.recovery_point == 0
+    assert log.local.recovery_point == 0
     for _ in range(3):
         broker.scheduler.tick(1000)
-    assert log.recovery_point == 2
+    assert log.local.recovery_point == 2
     broker.scheduler.tick(60_000)
     assert files.read_bytes("/data/recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 2\n"
     broker.scheduler.tick(60_000)

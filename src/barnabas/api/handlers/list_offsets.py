@@ -31,7 +31,6 @@ from barnabas.storage.log.timestamp_search import (
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
-    offsets_before,
 )
 
 logger = logging.getLogger(__name__)
@@ -186,7 +185,7 @@ def _legacy_offsets(
     Kafka: Partition.legacyFetchOffsetsForTimestamp.
     """
     end = partition.end_offset_metadata(isolation).message_offset
-    offsets = offsets_before(partition.log, asked.timestamp, max(0, asked.max_num_offsets), now_ms)
+    offsets = partition.log.offsets_before(asked.timestamp, max(0, asked.max_num_offsets), now_ms)
     if any(offset > end for offset in offsets):
         return [end, *(offset for offset in offsets if offset <= end)]
     return offsets

@@ -143,7 +143,7 @@ class LogLoading:
             "Completed load of %s with %d segments, log-start-offset %d and log-end-offset %d in %dms"
             " (%d/%d completed in %s)",
             topic_partition,
-            log.segment_count,
+            len(log.local.segments),
             log.log_start_offset,
             log.log_end_offset,
             self._milliseconds_since(started_ns),

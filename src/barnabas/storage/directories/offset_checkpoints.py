@@ -43,7 +43,7 @@ class LogCheckpoints:
 
     def _write_recovery_points(self, directory: LogDirectory) -> None:
         directory.write_recovery_points(
-            lambda: {log.topic_partition: log.recovery_point for log in self._table.in_dir(directory.path)}
+            lambda: {log.topic_partition: log.local.recovery_point for log in self._table.in_dir(directory.path)}
         )
 
     def _write_log_start_offsets(self, directory: LogDirectory) -> None:

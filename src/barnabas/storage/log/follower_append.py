@@ -1,13 +1,13 @@
 """A follower's append: whole batches, with the offsets and epochs that the leader gave them.
 
-Called by `UnifiedLog.append_as_follower` on a fetcher's thread; takes the log's lock for all that changes the log.
-Kafka: UnifiedLog.appendAsFollower.
+Called by `UnifiedLog.append_as_follower` on a fetcher's thread: `checked_batches` without a lock, `append_batches`
+under the log's lock. Kafka: UnifiedLog.appendAsFollower.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -17,46 +17,19 @@ from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import NO_PRODUCER_ID, RecordBatch
 from barnabas.runtime.files import Buffer
 from barnabas.storage.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
+from barnabas.storage.log.state import LogState
 from barnabas.storage.log_append_info import LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.append import TransactionEnd
 
-if TYPE_CHECKING:
-    from barnabas.storage.log.unified_log import UnifiedLog
-
 Batch = RecordBatch | LegacyBatch
 
 
-def append_as_follower(log: UnifiedLog, records: Buffer) -> LogAppendInfo:
-    """See `UnifiedLog.append_as_follower`."""
-    batches = _checked_batches(records, log.topic_partition)
-    if not batches:
-        return LogAppendInfo(-1, -1, -1, -1, log.log_start_offset, 0, 0)
-    view = memoryview(records)
-    # A compressed message of an old format says where it ends only; Kafka compares that.
-    first = batches[0].base_offset if isinstance(batches[0], RecordBatch) else batches[0].last_offset
-    last = batches[-1].last_offset
-    with log.lock:
-        log.refuse_if_closed()
-        end_offset = log.log_end_offset
-        if first < end_offset:
-            raise UnexpectedAppendOffset(
-                f"Unexpected offset in append to {log.topic_partition}. First offset {first} is less than the"
-                f" next offset {end_offset}",
-                first,
-                last,
-            )
-        try:
-            for batch in batches:
-                _append(log, batch, view[batch.position : batch.end])
-        except OSError as error:
-            log.failures.fail("appending records as follower", error)
-        max_timestamp = max(batch.max_timestamp for batch in batches)
-        count = sum(batch.count if isinstance(batch, RecordBatch) else 1 for batch in batches)
-        return LogAppendInfo(first, last, max_timestamp, -1, log.log_start_offset, batches[-1].end, count)
+def checked_batches(records: Buffer, topic_partition: TopicPartition) -> list[Batch]:
+    """Return the batches of a leader's answer, each with a checksum that is right.
 
-
-def _checked_batches(records: Buffer, topic_partition: TopicPartition) -> list[Batch]:
+    Raises ApiError: CORRUPT_MESSAGE when a batch is damaged. Raises OffsetsOutOfOrder.
+    """
     try:
         batches = list(any_batches(records))
         for batch in batches:
@@ -68,38 +41,69 @@ def _checked_batches(records: Buffer, topic_partition: TopicPartition) -> list[B
     return batches
 
 
-def _append(log: UnifiedLog, batch: Batch, data: memoryview) -> None:
-    local = log.local
+def append_batches(state: LogState, batches: Sequence[Batch], records: Buffer) -> LogAppendInfo:
+    """Append the batches of `records` one by one; a disk error leaves those before it in the log.
+
+    Raises UnexpectedAppendOffset when the first batch begins below the log end offset. Raises ApiError:
+    KAFKA_STORAGE_ERROR, RECORD_LIST_TOO_LARGE when a batch is larger than a segment may be, CORRUPT_MESSAGE when a
+    control batch holds no control record.
+    """
+    state.refuse_if_closed()
+    view = memoryview(records)
+    # A compressed message of an old format says where it ends only; Kafka compares that offset.
+    first = batches[0].base_offset if isinstance(batches[0], RecordBatch) else batches[0].last_offset
+    last = batches[-1].last_offset
+    end_offset = state.local.end.message_offset
+    if first < end_offset:
+        raise UnexpectedAppendOffset(
+            f"Unexpected offset in append to {state.local.topic_partition}. First offset {first} is less than the"
+            f" next offset {end_offset}",
+            first,
+            last,
+        )
+    try:
+        for batch in batches:
+            _append(state, batch, view[batch.position : batch.end])
+    except OSError as error:
+        state.failures.fail("appending records as follower", error)
+    max_timestamp = max(batch.max_timestamp for batch in batches)
+    count = sum(batch.count if isinstance(batch, RecordBatch) else 1 for batch in batches)
+    return LogAppendInfo(first, last, max_timestamp, -1, state.bounds.start, batches[-1].end, count)
+
+
+def _append(state: LogState, batch: Batch, data: memoryview) -> None:
+    local = state.local
     size = len(data)
     if size > local.config.segment_bytes:
-        raise log.failures.segment_too_small(size)
+        raise state.failures.segment_too_small(size)
     if isinstance(batch, RecordBatch):
         first, last = batch.base_offset, batch.last_offset
-        if batch.partition_leader_epoch > log.leader_epochs.latest_epoch:
-            log.assign_epoch_start_offset(batch.partition_leader_epoch, first)
+        if batch.partition_leader_epoch > state.leader_epochs.latest_epoch:
+            state.assign_epoch(batch.partition_leader_epoch, first)
         max_timestamp = batch.max_timestamp
     else:
         legacy = next(iter(any_batches(data)))
         first = last = legacy.last_offset
         max_timestamp = legacy.max_timestamp
-        log.leader_epochs.clear()
+        state.leader_epochs.clear()
     if local.must_roll(size, max_timestamp, last):
-        log.roll(first)
+        state.roll(first)
     if isinstance(batch, RecordBatch) and batch.producer_id != NO_PRODUCER_ID:
-        _append_of_producer(log, batch, data)
+        _append_of_producer(state, batch, data)
     else:
         local.append((data,), size, first, last, max_timestamp)
 
 
-def _append_of_producer(log: UnifiedLog, batch: RecordBatch, data: memoryview) -> None:
-    """Append a batch whose producer's state changes with it; an aborted transaction goes into the index first."""
-    local = log.local
+def _append_of_producer(state: LogState, batch: RecordBatch, data: memoryview) -> None:
+    """Append a batch that changes its producer's state; an aborted transaction goes into the index first."""
+    local = state.local
     segment = local.segments.active
-    states = log.producer_states.make_states()
+    states = state.producers.make_states()
     try:
         marker, completed = states.check_stored(batch)
     except CorruptRecord as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {log.topic_partition}") from None
+        text = f"{error} in topic partition {local.topic_partition}"
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, text) from None
     end = TransactionEnd(states, marker, completed) if marker is not None else None
     place = LogOffsetMetadata(batch.base_offset, segment.base_offset, segment.size)
     try:
@@ -114,4 +118,4 @@ def _append_of_producer(log: UnifiedLog, batch: RecordBatch, data: memoryview) -
     if completed is not None:
         states.complete(completed)
     if began or end is not None:
-        log.update_first_unstable_offset()
+        state.update_first_unstable_offset()

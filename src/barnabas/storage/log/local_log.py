@@ -21,7 +21,7 @@ from barnabas.storage.fetch_data import FetchDataInfo
 from barnabas.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.segment.log_segment import LogSegment
+from barnabas.storage.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from barnabas.storage.segment.log_segments import LogSegments
 
 logger = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ class LocalLog:
         "_directory_synced",
         "_environment",
         "_flush_lock",
+        "_roll_ms",
         "config",
         "directory",
         "end",
@@ -60,7 +61,7 @@ class LocalLog:
     ) -> None:
         self.directory = directory
         self.topic_partition = topic_partition
-        self.config = config
+        self.update_config(config)
         self.segments = segments
         self.end = end
         self.recovery_point = recovery_point
@@ -68,6 +69,13 @@ class LocalLog:
         self._environment = environment
         self._flush_lock = ranked_lock(LockRank.FLUSH)
         self._directory_synced = False
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take new settings. A compacted log rolls early enough for `max.compaction.lag.ms` to be kept."""
+        self.config = config
+        self._roll_ms = config.segment_ms
+        if config.is_compacted and 0 < config.max_compaction_lag_ms < config.segment_ms:
+            self._roll_ms = config.max_compaction_lag_ms
 
     # -- appending, under the log's lock
 
@@ -80,19 +88,19 @@ class LocalLog:
     def must_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
         """Whether the next batch needs a new segment: full, old enough, index full, or offset out of range."""
         segment = self.segments.active
-        config = self.config
-        if segment.size > config.segment_bytes - size or segment.indexes_full or not segment.can_hold(last_offset):
+        if (
+            segment.size > self.config.segment_bytes - size
+            or segment.indexes_full
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        ):
             return True
         if segment.size == 0:
             return False
-        roll_ms = config.segment_ms
-        if 0 < config.max_compaction_lag_ms < roll_ms and config.is_compacted:
-            roll_ms = config.max_compaction_lag_ms
         started = segment.rolling_timestamp
         if started is not None and started >= 0:
-            return max_timestamp - started > roll_ms - segment.roll_jitter_ms
+            return max_timestamp - started > self._roll_ms - segment.roll_jitter_ms
         waited = segment.time_waited_for_roll(self._environment.clock.milliseconds(), max_timestamp)
-        return waited > roll_ms - segment.roll_jitter_ms
+        return waited > self._roll_ms - segment.roll_jitter_ms
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Begin a new active segment at the log end offset, or at `expected_next_offset` if that is larger.

@@ -1,4 +1,4 @@
-"""Which old segments go: by time, by size, and those wholly below the log start offset.
+"""Deletion of old segments: by time, by size, and of those wholly below the log start offset.
 
 Called by `UnifiedLog.delete_old_segments`, which holds the log's lock. Kafka: UnifiedLog.deleteOldSegments.
 """
@@ -7,38 +7,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from barnabas.storage.log_environment import LogEnvironment
+from barnabas.storage.log.state import LogState
 from barnabas.storage.segment.log_segment import LogSegment
-
-if TYPE_CHECKING:
-    from barnabas.storage.log.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
 
 Predicate = Callable[[LogSegment, LogSegment | None], bool]
+"""Whether a segment goes, given the one behind it (None: there is none)."""
 
 
-def delete_old_segments(log: UnifiedLog, environment: LogEnvironment) -> int:
-    """Delete what the topic's settings no longer want; returns the number of segments. Raises OSError.
+def delete_old_segments(state: LogState) -> int:
+    """Delete what the topic's settings no longer want; return the number of segments.
 
     Compacted topics lose only what lies below the log start offset, unless their policy says delete too.
+    Raises OSError, CorruptRecord, CorruptIndex. Raises ApiError: KAFKA_STORAGE_ERROR when the log is closed.
     """
-    deleted = _delete(log, _below_start_offset(log), "log start offset breach")
-    if log.config.is_deleted_by_age_or_size:
-        deleted += _delete(log, _beyond_retention_bytes(log), "retention size breach")
-        now_ms = environment.clock.milliseconds()
-        deleted += _delete(log, _beyond_retention_ms(log, now_ms), "retention time breach")
+    deleted = _delete(state, _below_start_offset(state), "log start offset breach")
+    if state.local.config.is_deleted_by_age_or_size:
+        deleted += _delete(state, _beyond_retention_bytes(state), "retention size breach")
+        deleted += _delete(state, _beyond_retention_ms(state), "retention time breach")
     return deleted
 
 
-def _below_start_offset(log: UnifiedLog) -> Predicate:
-    return lambda _segment, following: following is not None and following.base_offset <= log.log_start_offset
+def _below_start_offset(state: LogState) -> Predicate:
+    start = state.bounds.start
+    return lambda _segment, following: following is not None and following.base_offset <= start
 
 
-def _beyond_retention_bytes(log: UnifiedLog) -> Predicate:
-    surplus = log.size - log.config.retention_bytes if log.config.retention_bytes >= 0 else -1
+def _beyond_retention_bytes(state: LogState) -> Predicate:
+    retention_bytes = state.local.config.retention_bytes
+    surplus = state.local.segments.size - retention_bytes if retention_bytes >= 0 else -1
 
     def goes(segment: LogSegment, _following: LogSegment | None) -> bool:
         nonlocal surplus
@@ -50,22 +49,24 @@ def _beyond_retention_bytes(log: UnifiedLog) -> Predicate:
     return goes
 
 
-def _beyond_retention_ms(log: UnifiedLog, now_ms: int) -> Predicate:
-    retention_ms = log.config.retention_ms
+def _beyond_retention_ms(state: LogState) -> Predicate:
+    retention_ms, now_ms = state.local.config.retention_ms, state.environment.clock.milliseconds()
     return lambda segment, _following: retention_ms >= 0 and now_ms - segment.largest_timestamp > retention_ms
 
 
-def _delete(log: UnifiedLog, predicate: Predicate, reason: str) -> int:
+def _delete(state: LogState, predicate: Predicate, reason: str) -> int:
     """Delete from the oldest on while `predicate` holds, but nothing at or above the high watermark.
 
     There is always an active segment: when the last one goes, the log is rolled first. An empty last segment stays.
     """
+    local = state.local
+    high_watermark = state.bounds.high_watermark.message_offset
     doomed = []
-    segments = log.local.segments.all()
+    segments = local.segments.all()
     for place, segment in enumerate(segments):
         following = segments[place + 1] if place + 1 < len(segments) else None
-        upper_bound = following.base_offset if following is not None else log.log_end_offset
-        if log.high_watermark < upper_bound or not predicate(segment, following):
+        upper_bound = following.base_offset if following is not None else local.end.message_offset
+        if high_watermark < upper_bound or not predicate(segment, following):
             break
         if following is None and segment.size == 0:
             break
@@ -73,12 +74,12 @@ def _delete(log: UnifiedLog, predicate: Predicate, reason: str) -> int:
     if not doomed:
         return 0
     if len(doomed) == len(segments):
-        log.roll()
-    following = log.local.segments.higher(doomed[-1].base_offset)
+        state.roll()
+    following = local.segments.higher(doomed[-1].base_offset)
     if following is None:
-        raise ValueError(f"{log} has no segment behind {doomed[-1]}")
-    logger.info("Deleting segments of %s due to %s: %s", log.topic_partition, reason, doomed)
-    log.maybe_increment_log_start_offset(following.base_offset, "segment deletion")
-    log.local.delete_segments(doomed, delayed=True)
-    log.producer_states.delete_snapshots_below(following.base_offset)
+        raise ValueError(f"{local.topic_partition} has no segment behind {doomed[-1]}")
+    logger.info("Deleting segments of %s due to %s: %s", local.topic_partition, reason, doomed)
+    state.raise_start(following.base_offset, "segment deletion")
+    local.delete_segments(doomed, delayed=True)
+    state.producers.delete_snapshots_below(following.base_offset)
     return len(doomed)

@@ -1,4 +1,4 @@
-"""Puts a segment the cleaner has written in the place of those it was made from.
+"""Replacement of segments by the one that the cleaner has made of them.
 
 Called by `UnifiedLog.replace_segments`, which holds the log's lock. Readers see the old segments or the new one.
 Kafka: UnifiedLog.replaceSegments.
@@ -7,19 +7,19 @@ Kafka: UnifiedLog.replaceSegments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from barnabas.storage.file_names import CLEANED_SUFFIX
-from barnabas.storage.log_environment import LogEnvironment
+from barnabas.storage.log.state import LogState
 from barnabas.storage.segment.log_segment import LogSegment
 
-if TYPE_CHECKING:
-    from barnabas.storage.log.unified_log import UnifiedLog
 
-
-def swap_in(log: UnifiedLog, base_offset: int, old: Sequence[LogSegment], environment: LogEnvironment) -> None:
+def swap_in(state: LogState, base_offset: int, old: Sequence[LogSegment]) -> None:
     """Open the `.cleaned` segment and swap it in; snapshots of producers go with the segments. Raises OSError."""
-    new = environment.segments.open(log.directory, base_offset, log.config, CLEANED_SUFFIX)
-    replaced = log.local.replace_segments(new, old)
+    local = state.local
+    new = state.environment.segments.open(local.directory, base_offset, local.config, CLEANED_SUFFIX)
+    replaced = local.replace_segments(new, old)
     gone = [segment.base_offset for segment in replaced if segment.base_offset != base_offset]
-    log.producer_states.delete_snapshots_of(gone)
+    state.producers.delete_snapshots_of(gone)
+    # The high watermark may lie at the end of an old segment, which no read would find any more.
+    bounds = state.bounds
+    state.bounds = bounds.with_high_watermark(local.place_of(bounds.high_watermark.message_offset))

@@ -1,14 +1,14 @@
-"""ListOffsets: the offset that belongs to a timestamp, special ones included.
+"""ListOffsets: the offset that belongs to a timestamp, special timestamps included.
 
-Called by `UnifiedLog.offset_for_timestamp` on any thread, without a lock. Kafka: UnifiedLog.fetchOffsetByTimestamp.
+Called by UnifiedLog on any thread, without a lock. Kafka: UnifiedLog.fetchOffsetByTimestamp.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log.leader_epochs import LeaderEpochCache
+from barnabas.storage.log.local_log import LocalLog
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -28,52 +28,64 @@ class TimestampAndOffset(NamedTuple):
     leader_epoch: int
 
 
-def find_offset(log: UnifiedLog, timestamp_ms: int) -> TimestampAndOffset | None:
-    """The first record that is not older than `timestamp_ms`, or what a negative number asks for. Raises OSError.
+def find_offset(
+    local: LocalLog, leader_epochs: LeaderEpochCache, start_offset: int, timestamp_ms: int
+) -> TimestampAndOffset | None:
+    """Return the first record that is not older than `timestamp_ms`, or what a negative number asks for.
 
-    The latest offset is the log end; the caller, who knows the isolation, takes its own limit instead.
+    None when there is no such record. The latest offset is the log end; the caller, who knows the isolation, takes its
+    own limit instead. Raises OSError, CorruptRecord, CorruptIndex.
     """
     if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        start = log.log_start_offset
-        epoch = log.leader_epochs.epoch_for_offset(start)
-        return TimestampAndOffset(NO_TIMESTAMP, start, NO_EPOCH if epoch is None else epoch)
+        epoch = leader_epochs.epoch_for_offset(start_offset)
+        return TimestampAndOffset(NO_TIMESTAMP, start_offset, NO_EPOCH if epoch is None else epoch)
     if timestamp_ms == LATEST_TIMESTAMP:
-        return TimestampAndOffset(NO_TIMESTAMP, log.log_end_offset, log.leader_epochs.latest_epoch)
+        return TimestampAndOffset(NO_TIMESTAMP, local.end.message_offset, leader_epochs.latest_epoch)
     if timestamp_ms == MAX_TIMESTAMP:
-        return _find_max_timestamp(log)
+        return _find_max_timestamp(local, start_offset)
     if timestamp_ms == LATEST_TIERED_TIMESTAMP:
         return TimestampAndOffset(NO_TIMESTAMP, -1, NO_EPOCH)
-    return _find_timestamp(log, timestamp_ms)
+    return _find_timestamp(local, start_offset, timestamp_ms)
 
 
-def _find_timestamp(log: UnifiedLog, timestamp_ms: int) -> TimestampAndOffset | None:
-    """The first such record in order of offsets. Segments without one are passed over (Kafka looks into one only)."""
-    for segment in log.local.segments.all():
+def _find_timestamp(local: LocalLog, start_offset: int, timestamp_ms: int) -> TimestampAndOffset | None:
+    """Return the first such record in order of offsets.
+
+    Segments whose largest timestamp is large enough but which hold no such record are passed over; Kafka looks into
+    one segment only, and finds nothing.
+    """
+    for segment in local.segments.all():
         if segment.largest_timestamp >= timestamp_ms:
-            found = segment.find_offset_by_timestamp(timestamp_ms, log.log_start_offset)
+            found = segment.find_offset_by_timestamp(timestamp_ms, start_offset)
             if found is not None:
                 return TimestampAndOffset(*found)
     return None
 
 
-def _find_max_timestamp(log: UnifiedLog) -> TimestampAndOffset | None:
-    """The first record that has the largest timestamp; where no record has one, the first record."""
-    segments = log.local.segments.all()
+def _find_max_timestamp(local: LocalLog, start_offset: int) -> TimestampAndOffset | None:
+    """Return the first record that has the largest timestamp; where no record has one, the first record."""
+    segments = local.segments.all()
     largest = max(segment.max_timestamp_and_offset().timestamp for segment in segments)
     for segment in segments:
         if segment.max_timestamp_and_offset().timestamp == largest:
-            found = segment.find_offset_by_timestamp(largest, log.log_start_offset)
+            found = segment.find_offset_by_timestamp(largest, start_offset)
             if found is not None:
                 return TimestampAndOffset(*found)
     return None
 
 
-def offsets_before(log: UnifiedLog, timestamp_ms: int, max_offsets: int, now_ms: int) -> list[int]:
-    """ListOffsets v0: up to `max_offsets` segment boundaries no newer than `timestamp_ms`, falling."""
-    segments = log.local.segments.all()
-    boundaries = [(max(segment.base_offset, log.log_start_offset), segment.largest_timestamp) for segment in segments]
+def segment_boundaries(
+    local: LocalLog, start_offset: int, timestamp_ms: int, max_offsets: int, now_ms: int
+) -> list[int]:
+    """Return up to `max_offsets` offsets where segments begin, no newer than `timestamp_ms`, newest first.
+
+    The log end offset counts as a boundary of `now_ms` unless the last segment is empty. For ListOffsets v0, which
+    knows no finer answer. Raises OSError. Kafka: UnifiedLog.legacyFetchOffsetsBefore.
+    """
+    segments = local.segments.all()
+    boundaries = [(max(segment.base_offset, start_offset), segment.largest_timestamp) for segment in segments]
     if segments[-1].size:
-        boundaries.append((log.log_end_offset, now_ms))
+        boundaries.append((local.end.message_offset, now_ms))
     if timestamp_ms == LATEST_TIMESTAMP:
         last = len(boundaries) - 1
     elif timestamp_ms == EARLIEST_TIMESTAMP:

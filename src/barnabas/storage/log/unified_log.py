@@ -2,34 +2,56 @@
 
 Appends, rolls, truncation and everything that moves an offset hold `lock`, which lies inside the partition's lock and
 is re-entrant: a partition that must check its leadership and append in one go holds it around both. Reads take no
-lock: end and watermarks are immutable and replaced by one assignment. Kafka: UnifiedLog.
+lock: the end (`LocalLog.end`) and the bounds (`LogBounds`) are immutable values replaced by one assignment.
+Kafka: UnifiedLog.
+
+How the offsets of a log move. Five of them matter, and they never lie in another order than this:
+
+    log start <= last stable <= high watermark <= log end        last stable = min(first unstable, high watermark)
+
+A produced batch moves the log end only. The high watermark follows when all in-sync replicas have the batch: the
+replica layer says so (`maybe_increment_high_watermark`), or, when a batch is committed by its append, the caller of
+`append_as_leader` does. An open transaction holds the last stable offset back, until the high watermark has passed the
+transaction's marker: a consumer of committed records must not see the records before it knows how they end, and must
+not see the end before it is replicated. A partition with one follower, from its creation on:
+
+    | event                                                | start | last stable | high watermark | end |
+    | the log is made                                      |     0 |           0 |              0 |   0 |
+    | the leader appends offsets 0 to 4                    |     0 |           0 |              0 |   5 |
+    | the follower fetches from 5: it has what lies below  |     0 |           5 |              5 |   5 |
+    | a transaction begins: offsets 5 and 6                |     0 |           5 |              5 |   7 |
+    | the follower fetches from 7                          |     0 |           5 |              7 |   7 |
+    | the coordinator's commit marker is appended at 7     |     0 |           5 |              7 |   8 |
+    | the follower fetches from 8                          |     0 |           8 |              8 |   8 |
+    | DeleteRecords up to 6                                |     6 |           8 |              8 |   8 |
+
+Between the last two "fetches" the transaction is ended but not stable: `ProducerStates` keeps it among the unreplicated
+ones, so that the first unstable offset stays 5. Offsets carry their place in the files (`LogOffsetMetadata`), so that a
+fetch at a watermark finds its bytes without an index; a roll or a swapped segment moves the place and not the offset.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.config.log_config import LogConfig
-from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.files import Buffer
-from barnabas.runtime.lock_order import LockRank, ranked_lock
-from barnabas.storage.errors import InconsistentTopicId
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
-from barnabas.storage.log import retention
 from barnabas.storage.log.aborted_transactions import END_OF_ALL, collect_aborted, read_committed
-from barnabas.storage.log.failures import READ_ERRORS, LogFailures
-from barnabas.storage.log.follower_append import append_as_follower
+from barnabas.storage.log.bounds import LogBounds
+from barnabas.storage.log.failures import READ_ERRORS
+from barnabas.storage.log.follower_append import append_batches, checked_batches
 from barnabas.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
 from barnabas.storage.log.local_log import LocalLog
-from barnabas.storage.log.partition_metadata import write_partition_metadata
+from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log.segment_swap import swap_in
-from barnabas.storage.log.timestamp_search import TimestampAndOffset, find_offset
+from barnabas.storage.log.state import LogState
+from barnabas.storage.log.timestamp_search import TimestampAndOffset, find_offset, segment_boundaries
+from barnabas.storage.log.topic_identity import TopicIdentity
 from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_environment import LogEnvironment
@@ -41,36 +63,29 @@ from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 from barnabas.storage.validation.validator import LogValidator
 
-logger = logging.getLogger(__name__)
-
 _CLIENT: Final = AppendOrigin.CLIENT
 _PREFIX: Final = struct.Struct(">qii")
 """Base offset, length, leader epoch: what an append writes anew."""
+_new_tuple: Final = tuple.__new__
 
 
 class UnifiedLog:
     """A log. Made by `loader.load_log`.
 
-    config is replaced by `update_config`, log_start_offset by retention and DeleteRecords; both are single
-    assignments, safe to read anywhere.
+    config and validator are replaced by `update_config`, each by one assignment; safe to read anywhere. local: the
+    files below, which the cleaner, the checkpoints and gauges read.
     """
 
     __slots__ = (
-        "_closed",
         "_environment",
-        "_high_watermark",
-        "_local",
-        "_metadata_pending",
-        "_validator",
+        "_state",
         "config",
-        "failures",
-        "first_unstable_offset",
         "leader_epochs",
+        "local",
         "lock",
-        "log_start_offset",
         "producer_states",
-        "topic_id",
         "topic_partition",
+        "validator",
     )
 
     def __init__(
@@ -82,102 +97,58 @@ class UnifiedLog:
         environment: LogEnvironment,
         producer_states: ProducerStateManager,
     ) -> None:
-        self.lock = ranked_lock(LockRank.LOG, reentrant=True)
-        self.topic_partition: TopicPartition = local.topic_partition
-        self.topic_id = topic_id
-        self.config = local.config
-        self.leader_epochs = leader_epochs
-        self.log_start_offset = log_start_offset
-        self.first_unstable_offset: LogOffsetMetadata | None = None
-        """Where the oldest transaction begins that is open, or whose end is not replicated yet."""
-        self.producer_states = producer_states
-        self.failures = LogFailures(local, environment)
-        self._local = local
+        identity = TopicIdentity(local.topic_partition, topic_id)
+        self._state = LogState(local, leader_epochs, producer_states, identity, environment, log_start_offset)
         self._environment = environment
-        self._validator = LogValidator(local.config, local.topic_partition, environment.clock)
-        self._metadata_pending = False
-        self._closed = False
-        start_offset = max(log_start_offset, 0)
-        try:
-            self._high_watermark = local.place_of(start_offset)
-        except CorruptRecord:  # its readers will be told
-            self._high_watermark = LogOffsetMetadata(start_offset)
-        self.update_first_unstable_offset()
+        self.lock = self._state.lock
+        self.local = local
+        self.topic_partition: TopicPartition = local.topic_partition
+        self.config = local.config
+        self.validator = LogValidator(local.config, local.topic_partition, environment.clock)
+        self.leader_epochs = leader_epochs
+        self.producer_states = producer_states
 
     # -- where things are
 
     @property
+    def topic_id(self) -> bytes | None:
+        """The id of the log's topic; None when none was ever assigned."""
+        return self._state.identity.topic_id
+
+    @property
     def directory(self) -> str:
         """The log's own directory, `<log dir>/topic-0`."""
-        return self._local.directory
+        return self.local.directory
 
     @property
     def parent_dir(self) -> str:
         """The log directory of `log.dirs` that holds it."""
-        return os.path.dirname(self._local.directory)
+        return os.path.dirname(self.local.directory)
+
+    @property
+    def bounds(self) -> LogBounds:
+        """Log start offset and watermarks with their places, as of now."""
+        return self._state.bounds
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that readers may ask for."""
+        return self._state.bounds.start
 
     @property
     def log_end_offset(self) -> int:
         """The offset the next record gets."""
-        return self._local.end.message_offset
-
-    @property
-    def log_end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end offset and its place."""
-        return self._local.end
+        return self.local.end.message_offset
 
     @property
     def high_watermark(self) -> int:
-        """Consumers see what lies below."""
-        return self._high_watermark.message_offset
-
-    @property
-    def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark and its place."""
-        return self._high_watermark
+        """The offset below which consumers see records."""
+        return self._state.bounds.high_watermark.message_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Consumers that read committed transactions see what lies below."""
-        return self.last_stable_offset_metadata.message_offset
-
-    @property
-    def last_stable_offset_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset and its place: the high watermark, or the oldest open transaction before it."""
-        unstable, high_watermark = self.first_unstable_offset, self._high_watermark
-        if unstable is not None and unstable.message_offset < high_watermark.message_offset:
-            return unstable
-        return high_watermark
-
-    @property
-    def recovery_point(self) -> int:
-        """What lies below is on stable storage; a start after a crash checks the segments from here on."""
-        return self._local.recovery_point
-
-    @property
-    def last_flush_ms(self) -> int:
-        """Wall time of the last flush (or of the opening of the log), in milliseconds."""
-        return self._local.last_flush_ms
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments' log files."""
-        return self._local.segments.size
-
-    @property
-    def segment_count(self) -> int:
-        """Number of segments."""
-        return len(self._local.segments)
-
-    @property
-    def validator(self) -> LogValidator:
-        """What checks produced batches; replaced with the settings."""
-        return self._validator
-
-    @property
-    def local(self) -> LocalLog:
-        """The files below; for the cleaner, retention and tests."""
-        return self._local
+        """The offset below which consumers that read committed records see records."""
+        return self._state.bounds.last_stable.message_offset
 
     # -- appending
 
@@ -187,46 +158,47 @@ class UnifiedLog:
         leader_epoch: int,
         *,
         origin: AppendOrigin = _CLIENT,
-        guard: Callable[[], bool] | None = None,
+        admit: Callable[[], bool] | None = None,
     ) -> LogAppendInfo:
         """Give the batch in `records` its offsets and append it. Nothing is kept of `records`.
 
-        Order of article-facts P4-P6. The batch stays where it is: 16 new bytes and the untouched rest go out in one
-        write. `guard` is called under the lock before anything changes, and may raise: for callers that check their
-        leadership without holding the lock around this call, so that a flush happens outside it. True from it: there
-        is no other replica, so the high watermark rises with the end, unless a flush has to come first.
-        Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-        UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR; with `record_errors` where single records are to blame.
-        An idempotent producer's batch that is one of its last five is not appended again: the answer is that of the
-        first time. Else, out of order, it raises what `producers.append.check_producer` says.
+        The batch stays where it is: 16 new bytes and the untouched rest go out in one write. The batch is validated
+        without the lock. `admit` is called under the lock before anything changes: it raises to refuse the append, and
+        returns whether the batch is committed once it is appended, so that the high watermark rises with the end
+        (unless a flush has to come first). So a caller can check its leadership without holding the lock around this
+        call, and the flush happens outside the lock.
+
+        A batch of an idempotent producer that repeats one of its last five is not appended again: the answer is that
+        of the first time. Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
+        RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR, with `record_errors` where single
+        records are to blame; the errors of `producers.append.check_producer`; and what `admit` raises.
         """
-        batch = self._validator.validate(records, origin)
+        batch = self.validator.validate(records, origin)
         if batch is None:
             return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
         rest, size, last_delta, count, max_timestamp, append_time, took_ns, producer = batch
+        state = self._state
         with self.lock:
-            alone = guard is not None and guard()
-            local = self._local
+            is_committed = admit is not None and admit()
+            local = state.local
             if size > local.config.segment_bytes:
-                raise self.failures.segment_too_small(size)
+                raise state.failures.segment_too_small(size)
             first = local.end.message_offset
             last = first + last_delta
             states = end = None
             if producer is not None:
-                states = self.producer_states.states or self.producer_states.make_states()
+                states = state.producers.states or state.producers.make_states()
                 checked = check_producer(states, producer, records or b"", first, origin)
                 if checked is not None and isinstance(checked, BatchMetadata):
-                    return answer_again(checked, self.log_start_offset, size, count)
+                    return answer_again(checked, state.bounds.start, size, count)
                 end = checked
             try:
-                if self._metadata_pending:
-                    self.flush_partition_metadata()
+                if not state.is_ready:
+                    state.prepare_append()
                 if local.must_roll(size, max_timestamp, last):
-                    self.roll(first)
-                elif self._closed:
-                    self.failures.refuse_closed()
-                if leader_epoch != self.leader_epochs.latest_epoch:
-                    self._assign_epoch(leader_epoch, first)
+                    state.roll(first)
+                if leader_epoch != state.leader_epochs.latest_epoch:
+                    state.assign_epoch(leader_epoch, first)
                 place = local.end
                 if end is not None:
                     end.enter(local.segments.active)
@@ -234,16 +206,19 @@ class UnifiedLog:
             except OSError as error:
                 if end is not None:
                     end.withdraw(local.segments.active)
-                self.failures.fail("appending records", error)
+                state.failures.fail("appending records", error)
             if states is not None and note_append(states, producer, place, last, max_timestamp, end):  # type: ignore[arg-type]
-                self.update_first_unstable_offset()
-            info = LogAppendInfo(first, last, max_timestamp, append_time, self.log_start_offset, size, count, took_ns)
+                state.update_first_unstable_offset()
+            bounds = state.bounds
+            info = LogAppendInfo(first, last, max_timestamp, append_time, bounds.start, size, count, took_ns)
             if last + 1 - local.recovery_point < local.config.flush_messages:
-                if alone:
-                    self._high_watermark = local.end
+                if is_committed:
+                    if bounds.first_unstable is None:
+                        # `bounds_of` and `move_high_watermark` in one line: nearly every produced batch comes here.
+                        state.bounds = _new_tuple(LogBounds, (bounds.start, local.end, None, local.end))
+                    else:
+                        state.move_high_watermark(local.end)
                     info.leader_hw_increased = True
-                    if self.first_unstable_offset is not None:
-                        self.update_first_unstable_offset()
                 return info
         self.flush()
         return info
@@ -251,57 +226,26 @@ class UnifiedLog:
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
         """Append whole batches with the offsets and epochs the leader gave them.
 
-        Raises OffsetsOutOfOrder, UnexpectedAppendOffset, ApiError: CORRUPT_MESSAGE, RECORD_LIST_TOO_LARGE,
-        KAFKA_STORAGE_ERROR. Batches are appended one by one: a disk error leaves those before it in the log.
+        Batches are appended one by one: a disk error leaves those before it in the log.
+        Raises OffsetsOutOfOrder, UnexpectedAppendOffset. Raises ApiError: CORRUPT_MESSAGE, RECORD_LIST_TOO_LARGE,
+        KAFKA_STORAGE_ERROR.
         """
-        info = append_as_follower(self, records)
-        if info.last_offset + 1 - self._local.recovery_point >= self._local.config.flush_messages:
+        batches = checked_batches(records, self.topic_partition)
+        if not batches:
+            return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
+        with self.lock:
+            info = append_batches(self._state, batches, records)
+        if info.last_offset + 1 - self.local.recovery_point >= self.config.flush_messages:
             self.flush()
         return info
 
-    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
-        if self.leader_epochs.assign(epoch, start_offset):
-            self._environment.write_later(self._flush_leader_epochs)
-
-    def _flush_leader_epochs(self) -> None:
-        if not self._closed:
-            try:
-                self.leader_epochs.flush()
-            except OSError as error:
-                if not self._closed:  # else it was deleted meanwhile, and its directory renamed
-                    self.failures.report("writing leader epochs", error)
-
     def roll(self, expected_next_offset: int = 0) -> None:
-        """Begin a new segment; the old ones are flushed in the background. Raises OSError.
+        """Begin a new segment; the older ones are flushed in the background.
 
-        The producers are snapshotted first, so that a recovery need not begin before the new segment.
+        Raises OSError. Raises ApiError: KAFKA_STORAGE_ERROR when the log is closed.
         """
         with self.lock:
-            self.refuse_if_closed()
-            at_end = self._high_watermark.message_offset >= self._local.end.message_offset
-            base_offset = max(expected_next_offset, self._local.end.message_offset)
-            snapshot_taken = self.producer_states.take_snapshot(base_offset, sync=False)
-            self._local.roll(expected_next_offset)
-            if at_end:
-                self._high_watermark = self._local.end
-        self._environment.scheduler.schedule("flush-log", lambda: self._flush_before(base_offset, snapshot_taken))
-
-    def _flush_before(self, base_offset: int, snapshot_taken: bool) -> None:
-        if not self._closed:
-            try:
-                if snapshot_taken:
-                    self._flush_snapshot(base_offset)
-                self.flush(base_offset)
-            except ApiError as error:
-                # Told to whom it concerns when it happened; here nobody waits for the answer.
-                logger.warning("Flushing %s behind a roll: %s", self, error)
-
-    def _flush_snapshot(self, offset: int) -> None:
-        try:
-            self.producer_states.sync_snapshot(offset)
-        except OSError as error:
-            if not self._closed:
-                self.failures.fail("flushing a producer snapshot", error)
+            self._state.roll(expected_next_offset)
 
     # -- reading
 
@@ -312,144 +256,122 @@ class UnifiedLog:
         isolation: FetchIsolation,
         min_one_message: bool = True,
         *,
-        is_again: bool = False,
+        is_retry: bool = False,
     ) -> FetchDataInfo:
-        """Whole batches from the one that holds `start_offset`, up to the end that `isolation` sets.
+        """Return whole batches from the one that holds `start_offset`, up to the end that `isolation` sets.
 
         At most `max_bytes`, and the last batch may be cut off there; the first one is whole with `min_one_message`.
-        A file that is gone was on its way out; `is_again`: it is read anew, under the lock that files move under.
+        is_retry: the second attempt. A missing file was being deleted or replaced when the first attempt opened it: the
+        records are read once more, under the lock that files move under.
         Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
-        end = self._local.end
-        if start_offset < self.log_start_offset or start_offset > end.message_offset:
-            raise self.failures.out_of_range(start_offset, self.log_start_offset)
+        local = self.local
+        end = local.end
+        bounds = self._state.bounds
+        if start_offset < bounds.start or start_offset > end.message_offset:
+            raise self._state.failures.out_of_range(start_offset, bounds.start)
         if isolation is FetchIsolation.HIGH_WATERMARK:
-            limit = self._high_watermark
+            limit = bounds.high_watermark
         elif isolation is FetchIsolation.LOG_END:
             limit = end
         else:
-            limit = self.last_stable_offset_metadata
+            limit = bounds.last_stable
         try:
             if start_offset >= limit.message_offset:
-                place = limit if start_offset == limit.message_offset else self._local.place_of(start_offset)
+                place = limit if start_offset == limit.message_offset else local.place_of(start_offset)
                 data = FetchDataInfo(place, b"")
             elif isolation is FetchIsolation.TXN_COMMITTED:
-                return read_committed(self._local, start_offset, max_bytes, limit, min_one_message=min_one_message)
+                return read_committed(local, start_offset, max_bytes, limit, min_one_message=min_one_message)
             else:
-                return self._local.read(start_offset, max_bytes, limit, min_one_message=min_one_message)
+                return local.read(start_offset, max_bytes, limit, min_one_message=min_one_message)
         except READ_ERRORS as error:
-            if is_again or not isinstance(error, FileNotFoundError):
-                self.failures.fail_reading("reading records", error)
+            if is_retry or not isinstance(error, FileNotFoundError):
+                self._state.failures.fail_reading("reading records", error)
             with self.lock:
-                self.refuse_if_closed()
-                return self.read(start_offset, max_bytes, isolation, min_one_message, is_again=True)
+                self._state.refuse_if_closed()
+                return self.read(start_offset, max_bytes, isolation, min_one_message, is_retry=True)
         data.aborted_transactions = [] if isolation is FetchIsolation.TXN_COMMITTED else None
         return data
 
     def collect_aborted_transactions(self, start_offset: int, upper_bound_offset: int) -> list[AbortedTransactionEntry]:
-        """The aborted transactions that overlap the offsets from the start to below the bound. Raises OSError."""
-        return collect_aborted(self._local.segments.values(start_offset, END_OF_ALL), start_offset, upper_bound_offset)
+        """Return the aborted transactions that overlap offsets from the start to below the bound. Raises OSError."""
+        return collect_aborted(self.local.segments.values(start_offset, END_OF_ALL), start_offset, upper_bound_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, is_again: bool = False) -> TimestampAndOffset | None:
-        """The first record that is not older, or the answer to a special timestamp of ListOffsets (negative).
+    def offset_for_timestamp(self, timestamp_ms: int, *, is_retry: bool = False) -> TimestampAndOffset | None:
+        """Return the first record that is not older, or the answer to a special timestamp of ListOffsets (negative).
 
-        None when there is no such record. Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        None when there is no such record. is_retry: as in `read`.
+        Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         try:
-            return find_offset(self, timestamp_ms)
+            return find_offset(self.local, self.leader_epochs, self.log_start_offset, timestamp_ms)
         except READ_ERRORS as error:
-            if is_again or not isinstance(error, FileNotFoundError):
-                self.failures.fail_reading("searching an offset by timestamp", error)
-            with self.lock:  # see `read`
-                self.refuse_if_closed()
-                return self.offset_for_timestamp(timestamp_ms, is_again=True)
+            if is_retry or not isinstance(error, FileNotFoundError):
+                self._state.failures.fail_reading("searching an offset by timestamp", error)
+            with self.lock:
+                self._state.refuse_if_closed()
+                return self.offset_for_timestamp(timestamp_ms, is_retry=True)
+
+    def offsets_before(self, timestamp_ms: int, max_offsets: int, now_ms: int) -> list[int]:
+        """Return up to `max_offsets` offsets where segments begin, no newer than `timestamp_ms`. Raises OSError."""
+        return segment_boundaries(self.local, self.log_start_offset, timestamp_ms, max_offsets, now_ms)
 
     # -- watermarks and start
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, kept between log start and end; returns it. For restarts and followers."""
+        """Set the high watermark, kept between log start and end; return it. For restarts and followers."""
         with self.lock:
-            end = self._local.end
-            bounded = min(max(offset, self.log_start_offset), end.message_offset)
-            if bounded != self._high_watermark.message_offset or self._high_watermark.is_offset_only:
-                self._set_high_watermark(self._local.place_of(bounded))
+            bounds = self._state.bounds
+            bounded = min(max(offset, bounds.start), self.local.end.message_offset)
+            if bounded != bounds.high_watermark.message_offset or bounds.high_watermark.is_offset_only:
+                self._state.move_high_watermark(self.local.place_of(bounded))
             return bounded
 
     def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> LogOffsetMetadata | None:
-        """Raise the high watermark to `new`, or put it into a newer segment; returns the old one if it changed."""
+        """Raise the high watermark to `new`, or put it into a newer segment; return the old one if it changed.
+
+        Raises ValueError when `new` is beyond the log end.
+        """
         with self.lock:
-            old = self._high_watermark
-            if new.message_offset > self._local.end.message_offset:
+            end, bounds = self.local.end, self._state.bounds
+            if new.message_offset > end.message_offset:
                 raise ValueError(
                     f"high watermark {new.message_offset} beyond the end of {self.topic_partition},"
-                    f" {self._local.end.message_offset}"
+                    f" {end.message_offset}"
                 )
-            if old.message_offset < new.message_offset or (
-                old.message_offset == new.message_offset and old.on_older_segment(new)
-            ):
-                self._set_high_watermark(self._local.place_of(new.message_offset) if new.is_offset_only else new)
-                return old
-            return None
+            if not bounds.rises_to(new):
+                return None
+            self._state.move_high_watermark(self.local.place_of(new.message_offset) if new.is_offset_only else new)
+            return bounds.high_watermark
 
     def raise_high_watermark_to_end(self) -> bool:
-        """Raise the high watermark to the log end (the only in-sync replica is this one); True if it changed."""
+        """Raise the high watermark to the log end: everything appended is committed. True if it changed."""
         with self.lock:
-            end = self._local.end
-            if self._high_watermark == end:
+            if self._state.bounds.high_watermark == self.local.end:
                 return False
-            self._set_high_watermark(end)
+            self._state.move_high_watermark(self.local.end)
             return True
-
-    def _set_high_watermark(self, place: LogOffsetMetadata) -> None:
-        self._high_watermark = place
-        if self.first_unstable_offset is not None:
-            self.update_first_unstable_offset()
-
-    def update_first_unstable_offset(self) -> None:
-        """Transactions began or ended, or the high watermark or the start of the log has moved. Holds the lock."""
-        with self.lock:
-            unstable = self.producer_states.first_unstable_offset(self._high_watermark.message_offset)
-            if unstable is not None and (unstable.is_offset_only or unstable.message_offset < self.log_start_offset):
-                offset = max(unstable.message_offset, self.log_start_offset)
-                known = self.first_unstable_offset
-                if known is not None and known.message_offset == offset and not known.is_offset_only:
-                    return
-                try:
-                    unstable = self._local.place_of(offset)
-                except OSError as error:
-                    self.failures.report("looking for the first unstable offset", error)
-            self.first_unstable_offset = unstable
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Raise the log start offset; what lies below is gone for readers at once, and deleted with whole segments.
 
-        Raises ApiError: OFFSET_OUT_OF_RANGE when it is beyond the high watermark.
+        Raises ApiError: OFFSET_OUT_OF_RANGE when `offset` is beyond the high watermark.
         """
         with self.lock:
-            if offset > self.high_watermark:
-                raise ApiError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"Cannot increment the log start offset to {offset} of partition {self.topic_partition} since it"
-                    f" is larger than the high watermark {self.high_watermark}",
-                )
-            if offset <= self.log_start_offset:
-                return False
-            self.log_start_offset = offset
-            self.leader_epochs.truncate_from_start(offset)
-            self.producer_states.on_log_start_offset_incremented(offset)
-            self.update_first_unstable_offset()
-            logger.info("Incremented log start offset of %s to %d due to %s", self.topic_partition, offset, reason)
-            return True
+            return self._state.raise_start(offset, reason)
 
     # -- producers
 
     def active_producers(self) -> list[ActiveProducer]:
-        """The producers whose sequence numbers or transactions are remembered, for DescribeProducers."""
+        """Return the producers whose sequence numbers or transactions are remembered, for DescribeProducers."""
         with self.lock:
             return self.producer_states.active_producers()
 
     def last_records_of_active_producers(self) -> dict[int, LastRecord]:
-        """Each producer's newest record, which the cleaner keeps: sequence numbers are found again by it."""
+        """Return each producer's newest record, by producer id.
+
+        The cleaner keeps these records: a recovery finds the sequence numbers again by them.
+        """
         with self.lock:
             return self.producer_states.last_records()
 
@@ -468,133 +390,122 @@ class UnifiedLog:
         return epoch if epoch >= 0 else None
 
     def assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
-        """A leader of `epoch` begins at `start_offset` (KIP-101). Written to disk in the background."""
+        """Note that a leader of `epoch` begins at `start_offset` (KIP-101). Written to disk in the background."""
         with self.lock:
-            self._assign_epoch(epoch, start_offset)
+            self._state.assign_epoch(epoch, start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry | None:
-        """The largest epoch of the log not above `epoch`, and where it ends; None when nothing is known."""
+        """Return the largest epoch of the log not above `epoch`, and where it ends; None when nothing is known."""
         entry = self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
         return entry if entry.start_offset >= 0 else None
 
     # -- truncation, retention, flushing
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop everything from `offset` on; True if there was something. Raises ApiError: KAFKA_STORAGE_ERROR."""
+        """Drop everything from `offset` on; True if there was something.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR. Raises ValueError when `offset` is negative.
+        """
         if offset < 0:
             raise ValueError(f"truncation of {self.topic_partition} to {offset}")
         with self.lock:
-            return truncate_to(self, offset, self._environment)
+            return truncate_to(self._state, offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything; the log begins anew at `offset`. Raises ApiError: KAFKA_STORAGE_ERROR."""
         with self.lock:
-            truncate_fully_and_start_at(self, offset, log_start_offset, self._environment)
+            truncate_fully_and_start_at(self._state, offset, offset if log_start_offset is None else log_start_offset)
 
     def delete_old_segments(self) -> int:
-        """Delete the segments that retention no longer wants; returns their number. Raises ApiError, as above."""
+        """Delete the segments that retention no longer wants; return their number.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        """
         with self.lock:
-            if self._closed:
+            if self._state.is_closed:
                 return 0
             try:
-                return retention.delete_old_segments(self, self._environment)
+                return delete_old_segments(self._state)
             except READ_ERRORS as error:
-                self.failures.fail_reading("deleting segments", error)
+                self._state.failures.fail_reading("deleting segments", error)
 
     def replace_segments(self, base_offset: int, old: Sequence[LogSegment]) -> None:
-        """Put the cleaner's `.cleaned` segment in the place of `old` ones. Raises ApiError, as above."""
+        """Put the cleaner's `.cleaned` segment in the place of `old` ones. Raises ApiError: KAFKA_STORAGE_ERROR."""
         with self.lock:
-            self.refuse_if_closed()
+            self._state.refuse_if_closed()
             try:
-                swap_in(self, base_offset, old, self._environment)
-                self._high_watermark = self._local.place_of(self.high_watermark)  # may lie at the end of an old one
+                swap_in(self._state, base_offset, old)
             except OSError as error:
-                self.failures.fail("replacing segments", error)
+                self._state.failures.fail("replacing segments", error)
 
     def flush(self, offset: int | None = None) -> None:
         """Bring everything below `offset` (None: all) to stable storage. Appends go on meanwhile.
 
-        Topic id and epochs go first: what lies before the recovery point is not looked for in the batches again.
         Raises ApiError: KAFKA_STORAGE_ERROR.
         """
         try:
-            if self._metadata_pending:
-                self.flush_partition_metadata()
-            self._local.flush(offset, before=self.leader_epochs.flush)
+            self._state.flush(offset)
         except OSError as error:
-            if self._closed:
-                # Deleted meanwhile: its directory has another name by now, and nobody wants it on disk.
-                self.failures.refuse_closed()
-            self.failures.fail("flushing the log", error)
+            # A log that was deleted meanwhile has another directory by now, and is not wanted on the disk.
+            self._state.refuse_if_closed()
+            self._state.failures.fail("flushing the log", error)
 
     # -- settings, identity, life
 
     def update_config(self, config: LogConfig) -> None:
         """Take new settings; they hold from the next append on."""
         with self.lock:
-            self._validator = LogValidator(config, self.topic_partition, self._environment.clock)
-            self._local.config = config
+            self.validator = LogValidator(config, self.topic_partition, self._environment.clock)
+            self.local.update_config(config)
             self.config = config
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Note the topic's id; written before the first append, or soon. Raises InconsistentTopicId."""
-        with self.lock:
-            if self.topic_id is None:
-                self.topic_id = topic_id
-                self._metadata_pending = True
-            elif self.topic_id != topic_id:
-                raise InconsistentTopicId(
-                    f"{self.topic_partition} is of topic {self.topic_id.hex()}, not of {topic_id.hex()}"
-                )
-        if self._metadata_pending:
-            self._environment.write_later(self._flush_partition_metadata_later)
+        """Note the topic's id; written before the first append, or soon.
 
-    def flush_partition_metadata(self) -> None:
-        """Write `partition.metadata` if it is due. Raises OSError."""
+        Raises InconsistentTopicId when the log belongs to another topic.
+        """
+        state = self._state
         with self.lock:
-            if self._metadata_pending and self.topic_id is not None:
-                write_partition_metadata(self._environment.files, self.directory, self.topic_id)
-                self._metadata_pending = False
+            state.identity.assign(topic_id)
+            if state.identity.is_pending:
+                state.is_ready = False
+        if state.identity.is_pending:
+            self._environment.write_later(self._write_identity)
 
-    def _flush_partition_metadata_later(self) -> None:
+    def _write_identity(self) -> None:
         with self.lock:  # a deletion renames the directory under it
-            if self._closed:
-                return
-            try:
-                self.flush_partition_metadata()
-            except OSError as error:
-                self.failures.report("writing partition metadata", error)
+            if not self._state.is_closed:
+                try:
+                    self._state.write_identity()
+                except OSError as error:
+                    self._state.failures.report("writing partition metadata", error)
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has been renamed to this (its topic is being deleted)."""
+        """Note that the log's directory has been renamed: its topic is being deleted."""
         with self.lock:
-            self._local.moved_to(directory)
+            self.local.moved_to(directory)
             self.producer_states.moved_to(directory)
             self.leader_epochs.moved_to(directory)
 
     def close(self) -> None:
         """Write what is only in memory and close the files; nothing can be appended afterwards. Raises OSError."""
         with self.lock:
-            if not self._closed:
-                self._closed = True
-                self.flush_partition_metadata()
+            if not self._state.is_closed:
+                self._state.close()
+                self._state.write_identity()
                 self.leader_epochs.flush()
-                self.producer_states.take_snapshot(self._local.end.message_offset, sync=True)
-                self._local.close()
-
-    def refuse_if_closed(self) -> None:
-        """Raise ApiError: KAFKA_STORAGE_ERROR when the log is closed. Holds the lock."""
-        if self._closed:
-            self.failures.refuse_closed()
+                self.producer_states.take_snapshot(self.local.end.message_offset, sync=True)
+                self.local.close()
 
     def close_handlers(self) -> None:
         """Close the files and write nothing: the directory has failed, or the log is being deleted."""
         with self.lock:
-            self._closed = True
-            self._local.close_handlers()
+            self._state.close()
+            self.local.close_handlers()
 
     def __repr__(self) -> str:
+        bounds = self._state.bounds
         return (
-            f"UnifiedLog({self.topic_partition} in {self.parent_dir}, offsets {self.log_start_offset} to"
-            f" {self.log_end_offset}, high watermark {self.high_watermark})"
+            f"UnifiedLog({self.topic_partition} in {self.parent_dir}, offsets {bounds.start} to {self.log_end_offset},"
+            f" high watermark {bounds.high_watermark.message_offset})"
         )

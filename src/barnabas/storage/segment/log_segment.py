@@ -27,6 +27,7 @@ from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimeIndex, Timesta
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry, TransactionIndex
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""What fits the four bytes that an index entry has for an offset, relative to the segment's base offset."""
 RECENT_BATCHES: Final = 128
 """Places of the newest batches kept in memory, so that a consumer at the end of the log is served without a search."""
 _new_tuple: Final = tuple.__new__
@@ -151,10 +152,6 @@ class LogSegment:
         if len(recent) > RECENT_BATCHES:
             del recent[next(iter(recent))]
         self.size = position + size
-
-    def can_hold(self, last_offset: int) -> bool:
-        """Whether the offset, relative to the base offset, fits the four bytes of an index entry."""
-        return 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
         """Milliseconds since the first batch, by timestamps; without one, since the segment was made."""
@@ -372,7 +369,11 @@ class LogSegment:
         first, batch_epoch = batch.last_offset, epoch
         if isinstance(batch, RecordBatch):
             first, batch_epoch = batch.base_offset, batch.partition_leader_epoch
-        if first < next_offset or batch.last_offset < first or not self.can_hold(batch.last_offset):
+        if (
+            first < next_offset
+            or batch.last_offset < first
+            or batch.last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        ):
             raise CorruptRecord(f"batch {first}-{batch.last_offset} where offset {next_offset} was expected")
         if 0 <= batch_epoch < epoch:
             raise CorruptRecord(f"batch {first} of leader epoch {batch_epoch} behind one of {epoch}")

@@ -205,12 +205,12 @@ def test_neighbours_become_one_segment_and_their_files_go_later() -> None:
     for number in range(60):
         append(log, (b"key%d" % (number % 3), b"v" * 40), timestamp=NOW + number)
     log.roll()
-    before = log.segment_count
+    before = len(log.local.segments)
     assert broker.clean()
     append(log, (b"x", b"v"), timestamp=NOW)
     log.roll()
     assert broker.clean()
-    assert log.segment_count < before / 3
+    assert len(log.local.segments) < before / 3
     assert [offset for offset, _, _ in stored(log)] == [57, 58, 59, 60]
     names = broker.files.list_dir(log.directory)
     assert any(name.endswith(".deleted") for name in names)
@@ -218,7 +218,7 @@ def test_neighbours_become_one_segment_and_their_files_go_later() -> None:
     broker.scheduler.tick()
     names = broker.files.list_dir(log.directory)
     assert not [name for name in names if name.endswith((".deleted", ".swap", ".cleaned"))]
-    assert len([name for name in names if name.endswith(".log")]) == log.segment_count
+    assert len([name for name in names if name.endswith(".log")]) == len(log.local.segments)
     snapshots = {name[:20] for name in names if name.endswith(".snapshot")}
     assert snapshots <= {f"{segment.base_offset:020d}" for segment in log.local.segments}
 
@@ -230,7 +230,7 @@ def test_readers_of_an_old_segment_go_on() -> None:
     append(log, (b"a", b"2"), timestamp=NOW)
     log.roll()
     old = log.local.segments.first
-    limit = log.log_end_offset_metadata._replace(segment_base_offset=0, position_in_segment=old.size)
+    limit = log.local.end._replace(segment_base_offset=0, position_in_segment=old.size)
     assert broker.clean()
     assert log.local.segments.first is not old
     assert len(list(scan_batches(old.file, 0, old.size))) == 2  # renamed, still there

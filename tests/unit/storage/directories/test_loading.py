@@ -125,7 +125,7 @@ def test_a_checkpoint_on_a_full_disk_is_written_later(name: str) -> None:
         broker.manager.checkpoint_log_start_offsets()
         assert broker.failed_dirs == failed
         if not error:
-            expected = log.recovery_point if name.startswith("recovery") else log.log_start_offset
+            expected = log.local.recovery_point if name.startswith("recovery") else log.log_start_offset
             assert files.read_bytes(f"/data/{name}") == b"0\n1\ntopic 0 %d\n" % expected
 
 
@@ -151,7 +151,7 @@ def test_a_failed_sync_is_a_failed_disk_even_when_it_is_full() -> None:
     files.fault = fault_once("sync", FULL, ".log")
     with pytest.raises(ApiError):
         log.flush()
-    assert log.recovery_point == 0
+    assert log.local.recovery_point == 0
     assert broker.failed_dirs == ["/data"]
 
 

@@ -193,7 +193,7 @@ def test_a_new_log_after_a_deleted_one_of_the_same_name() -> None:
     log = broker.log()
     for _ in range(20):
         log.append_as_leader(batch(5), 0)
-    log.maybe_increment_high_watermark(log.log_end_offset_metadata)
+    log.maybe_increment_high_watermark(log.local.end)
     log.maybe_increment_log_start_offset(50, "client delete records request")
     log.flush()
     broker.manager.checkpoint_recovery_points()
@@ -212,7 +212,7 @@ def test_a_damaged_old_segment_and_lost_epochs_keep_no_broker_from_starting() ->
     files = SimulatedFiles()
     broker = Broker(files, config=CONFIG)
     log = broker.log()
-    while log.segment_count < 3:
+    while len(log.local.segments) < 3:
         log.append_as_leader(batch(3), 2)
     end = log.log_end_offset
     broker.manager.shutdown()

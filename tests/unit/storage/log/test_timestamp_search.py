@@ -18,7 +18,6 @@ from barnabas.storage.log.timestamp_search import (
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
-    offsets_before,
 )
 from barnabas.storage.log.unified_log import UnifiedLog
 from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
@@ -96,7 +95,7 @@ def test_an_empty_log() -> None:
     log = Broker().log()
     assert log.offset_for_timestamp(0) is None
     assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
-    assert offsets_before(log, LATEST_TIMESTAMP, 5, NOW) == [0]
+    assert log.offsets_before(LATEST_TIMESTAMP, 5, NOW) == [0]
 
 
 def test_records_without_timestamps_are_found_as_the_largest_only() -> None:
@@ -117,6 +116,6 @@ def test_old_style_offsets_are_segment_boundaries() -> None:
         log.append_as_leader(builder.build(), 0)
     bases = [segment.base_offset for segment in log.local.segments]
     assert len(bases) == 6
-    assert offsets_before(log, LATEST_TIMESTAMP, 100, NOW) == [6, *reversed(bases)]
-    assert offsets_before(log, LATEST_TIMESTAMP, 2, NOW) == [6, 5]
-    assert offsets_before(log, EARLIEST_TIMESTAMP, 100, NOW) == [0]
+    assert log.offsets_before(LATEST_TIMESTAMP, 100, NOW) == [6, *reversed(bases)]
+    assert log.offsets_before(LATEST_TIMESTAMP, 2, NOW) == [6, 5]
+    assert log.offsets_before(EARLIEST_TIMESTAMP, 100, NOW) == [0]

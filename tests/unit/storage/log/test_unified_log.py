@@ -15,7 +15,7 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.leader_epochs import EpochEntry
-from barnabas.storage.log.timestamp_search import TimestampAndOffset, offsets_before
+from barnabas.storage.log.timestamp_search import TimestampAndOffset
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import (
@@ -57,12 +57,12 @@ def test_rolls_by_size_and_reads_across_segments() -> None:
     produced = [batch(random.Random(number).randint(1, 5)) for number in range(100)]
     for one in produced:
         log.append_as_leader(one, 0)
-    assert log.segment_count > 5
+    assert len(log.local.segments) > 5
     assert all(segment.size <= 2000 for segment in log.local.segments)
     assert [without_place(one) for one in read_all(log)] == [without_place(one) for one in produced]
     assert check_indexes(log) > 40
     broker.scheduler.tick()
-    assert log.recovery_point == log.local.segments.active.base_offset
+    assert log.local.recovery_point == log.local.segments.active.base_offset
 
 
 def test_every_offset_is_found_from_every_state() -> None:
@@ -126,9 +126,9 @@ def test_high_watermark_at_the_end_moves_to_the_new_segment() -> None:
     """A fetch that waits at the end must not take a roll for a diverging log."""
     log = Broker().log()
     log.append_as_leader(batch(), 0)
-    log.maybe_increment_high_watermark(log.log_end_offset_metadata)
+    log.maybe_increment_high_watermark(log.local.end)
     log.roll()
-    assert log.high_watermark_metadata == log.log_end_offset_metadata == LogOffsetMetadata(1, 1, 0)
+    assert log.bounds.high_watermark == log.local.end == LogOffsetMetadata(1, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_rolls_by_time_and_full_index(settings: dict[str, int], timestamps: list
     log = Broker(config=log_config(**settings)).log()
     for timestamp in timestamps:
         log.append_as_leader(batch(timestamp=timestamp), 0)
-    assert log.segment_count == segments
+    assert len(log.local.segments) == segments
 
 
 def test_rolls_by_wall_time_where_records_have_no_timestamp() -> None:
@@ -156,10 +156,10 @@ def test_rolls_by_wall_time_where_records_have_no_timestamp() -> None:
     log.append_as_leader(batch(timestamp=-1), 0)
     broker.clock.advance(1000)
     log.append_as_leader(batch(timestamp=-1), 0)
-    assert log.segment_count == 1
+    assert len(log.local.segments) == 1
     broker.clock.advance(1)
     log.append_as_leader(batch(timestamp=-1), 0)
-    assert log.segment_count == 2
+    assert len(log.local.segments) == 2
 
 
 def test_rolls_where_a_relative_offset_would_not_fit() -> None:
@@ -215,7 +215,7 @@ def test_truncation_drops_whole_batches_at_and_behind_the_offset(target: int) ->
     log = broker.log()
     for epoch in range(50):
         log.append_as_leader(batch(2), epoch)
-    log.maybe_increment_high_watermark(log.log_end_offset_metadata)
+    log.maybe_increment_high_watermark(log.local.end)
     kept = [one for one in read_all(log) if RecordBatch(one).last_offset < target]
     assert log.truncate_to(target) == (target < 100)
     end = RecordBatch(kept[-1]).next_offset if kept else 0
@@ -243,9 +243,9 @@ def test_retention_by_size_keeps_what_fits() -> None:
     for _ in range(100):
         log.append_as_leader(batch(2), 0)
     assert log.delete_old_segments() == 0  # nothing is below the high watermark
-    log.maybe_increment_high_watermark(log.log_end_offset_metadata)
+    log.maybe_increment_high_watermark(log.local.end)
     assert log.delete_old_segments() > 0
-    assert 5000 <= log.size < 7000
+    assert 5000 <= log.local.segments.size < 7000
     assert log.log_start_offset == log.local.segments.first.base_offset > 0
     assert offsets(read_all(log))[0][0] == log.log_start_offset
     names = broker.files.list_dir("/data/topic-0")
@@ -258,12 +258,12 @@ def test_retention_by_time_empties_the_log_and_keeps_its_offsets() -> None:
     broker = Broker(config=log_config(retention_ms=10_000))
     log = broker.log()
     log.append_as_leader(batch(5), 0)
-    log.maybe_increment_high_watermark(log.log_end_offset_metadata)
+    log.maybe_increment_high_watermark(log.local.end)
     broker.clock.advance(9_000)
     assert log.delete_old_segments() == 0
     broker.clock.advance(2_000)
     assert log.delete_old_segments() == 1
-    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (5, 5, 1)
+    assert (log.log_start_offset, log.log_end_offset, len(log.local.segments)) == (5, 5, 1)
     assert log.delete_old_segments() == 0
     again = broker.restart()
     assert (again.log_start_offset, again.log_end_offset) == (5, 5)
@@ -275,7 +275,7 @@ def test_compacted_topic_loses_only_what_is_below_the_start() -> None:
     log = broker.log()
     for _ in range(100):
         log.append_as_leader(batch(2), 0)
-    log.maybe_increment_high_watermark(log.log_end_offset_metadata)
+    log.maybe_increment_high_watermark(log.local.end)
     assert log.delete_old_segments() == 0
     second, third = list(log.local.segments)[1:3]
     assert log.maybe_increment_log_start_offset(second.base_offset + 1, "client delete records request")
@@ -295,7 +295,7 @@ def test_a_range_outlives_its_segment() -> None:
     log = broker.log()
     for _ in range(50):
         log.append_as_leader(batch(2), 0)
-    log.maybe_increment_high_watermark(log.log_end_offset_metadata)
+    log.maybe_increment_high_watermark(log.local.end)
     held = log.read(0, 1000, FetchIsolation.HIGH_WATERMARK)
     assert isinstance(held.records, FileRecords)
     before = held.records.read()
@@ -330,8 +330,8 @@ def test_offsets_by_timestamp() -> None:
         assert current.offset_for_timestamp(-3) == TimestampAndOffset(max(times), latest, latest // 4 * 4 // 50)
         assert current.offset_for_timestamp(-1) == TimestampAndOffset(-1, 100, 1)
         assert current.offset_for_timestamp(-2) == TimestampAndOffset(-1, 0, 0)
-    assert offsets_before(log, -1, 2, NOW)[0] == 100
-    assert offsets_before(log, -2, 5, NOW) == [0]
+    assert log.offsets_before(-1, 2, NOW)[0] == 100
+    assert log.offsets_before(-2, 5, NOW) == [0]
 
 
 def test_no_timestamps_no_answer() -> None:
@@ -346,7 +346,7 @@ def test_full_disk_refuses_the_append_and_goes_on_when_there_is_room() -> None:
     broker = Broker(files)
     log = broker.log()
     log.append_as_leader(batch(3), 0)
-    size = log.size
+    size = log.local.segments.size
     files.capacity_bytes = files.used_bytes + 50
     with pytest.raises(ApiError) as caught:
         log.append_as_leader(batch(3), 0)
@@ -375,7 +375,7 @@ def test_flushes_by_message_count() -> None:
     log = Broker(files, config=log_config(flush_messages=5)).log()
     for end, flushed in ((2, 0), (4, 0), (6, 6), (8, 6), (10, 6), (12, 12)):
         log.append_as_leader(batch(2), 0)
-        assert (log.log_end_offset, log.recovery_point) == (end, flushed)
+        assert (log.log_end_offset, log.local.recovery_point) == (end, flushed)
 
 
 def test_closed_log_refuses() -> None:
@@ -386,14 +386,14 @@ def test_closed_log_refuses() -> None:
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_guard_may_refuse_under_the_lock() -> None:
+def test_an_append_may_be_refused_under_the_lock() -> None:
     log = Broker().log()
 
     def refuse() -> bool:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     with pytest.raises(ApiError):
-        log.append_as_leader(batch(), 0, guard=refuse)
+        log.append_as_leader(batch(), 0, admit=refuse)
     assert log.log_end_offset == 0
 
 
@@ -432,6 +432,6 @@ def test_one_flush_serves_all_that_wait() -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert log.recovery_point == log.log_end_offset == 10
+    assert log.local.recovery_point == log.log_end_offset == 10
     assert syncs[0] == 2
     assert len(syncs) <= 3

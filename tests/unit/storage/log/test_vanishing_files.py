@@ -106,7 +106,7 @@ def test_a_flush_that_meets_a_deletion_fails_no_directory(monkeypatch: pytest.Mo
     monkeypatch.setattr(LocalLog, "_flush_segments", flush_later)
     log.flush()
     assert log.log_start_offset > 0
-    assert log.recovery_point == 40
+    assert log.local.recovery_point == 40
     assert not broker.failed_dirs
 
 

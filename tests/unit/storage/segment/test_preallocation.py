@@ -22,14 +22,14 @@ def test_the_active_segment_is_trimmed_when_it_rolls_and_when_the_broker_stops(e
     broker = Broker(config=log_config(segment_bytes=SEGMENT_BYTES, preallocate="true", index_interval_bytes=100))
     log = broker.log()
     assert _sizes(broker) == [SEGMENT_BYTES]
-    while log.segment_count < 3:
+    while len(log.local.segments) < 3:
         log.append_as_leader(batch(5, size=50), 0)
     log.append_as_leader(batch(5, size=50), 0)
     before = read_all(log)
     log.flush()
     held = [segment.size for segment in log.local.segments]
     assert _sizes(broker) == [*held[:-1], SEGMENT_BYTES]
-    assert log.size == sum(held) < sum(_sizes(broker))
+    assert log.local.segments.size == sum(held) < sum(_sizes(broker))
 
     log = {"restart": broker.restart, "kill": broker.kill, "crash": broker.crash}[end]()
     assert _sizes(broker) == held
@@ -45,6 +45,6 @@ def test_truncation_gives_the_room_back() -> None:
     for _ in range(4):
         log.append_as_leader(batch(5), 0)
     log.truncate_to(10)
-    assert _sizes(broker) == [log.size]
+    assert _sizes(broker) == [log.local.segments.size]
     log.append_as_leader(batch(5), 0)
     assert offsets(read_all(log)) == [(0, 4), (5, 9), (10, 14)]

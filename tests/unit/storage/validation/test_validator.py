@@ -50,7 +50,7 @@ def refuse(produced: Buffer | None, **settings: object) -> ApiError:
     log = Broker(config=log_config(**settings)).log()
     with pytest.raises(ApiError) as caught:
         log.append_as_leader(produced, 0)
-    assert (log.log_end_offset, log.size) == (0, 0)
+    assert (log.log_end_offset, log.local.segments.size) == (0, 0)
     return caught.value
 
 

@@ -60,7 +60,7 @@ from barnabas.protocol.messages.offsets import (
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator
-from barnabas.transport.selector import plaintext_channel
+from barnabas.transport.channel_builder import plaintext_channel
 from barnabas.transport.transport_layer import TransportLayer
 from tests.fuzz.real_requests import TARGET, RealRequests
 from tests.support.raw_client import RawClient, make_batch

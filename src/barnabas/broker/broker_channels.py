@@ -22,7 +22,8 @@ from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
-from barnabas.transport.selector import ChannelBuilder, Selector, plaintext_channel
+from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
+from barnabas.transport.selector import Selector
 from barnabas.zk.zk_data import BrokerInfo
 
 NEVER_IDLE: Final = -1

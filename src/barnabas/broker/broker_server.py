@@ -45,7 +45,7 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import kept_settings
 from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.transport.selector import ChannelBuilder
+from barnabas.transport.channel_builder import ChannelBuilder
 
 logger = logging.getLogger(__name__)
 

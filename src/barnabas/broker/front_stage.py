@@ -33,7 +33,7 @@ from barnabas.network.network_metrics import NetworkMetrics, register_network_me
 from barnabas.network.request_metrics import RequestMetrics
 from barnabas.network.socket_server import SocketServer
 from barnabas.replica.replica_metrics import register_purgatory
-from barnabas.transport.selector import ChannelBuilder
+from barnabas.transport.channel_builder import ChannelBuilder
 
 
 @dataclass(frozen=True, slots=True)

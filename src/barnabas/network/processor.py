@@ -76,6 +76,7 @@ class Processor(AbstractServerThread):
         self.answers = answers
         self._now = now = clock.nanoseconds
         self._selector = selector
+        self._io = selector.io
         self._has_excess = partial(quotas.exceeded, listener.name)
         self._new_connections = NewConnections()
         self._connections = ConnectionTable(
@@ -104,7 +105,7 @@ class Processor(AbstractServerThread):
     @property
     def counters(self) -> SelectorCounters:
         """What the Selector counts, for metrics."""
-        return self._selector
+        return self._selector.counters
 
     @property
     def response_queue_size(self) -> int:
@@ -297,13 +298,13 @@ class Processor(AbstractServerThread):
     def _settle(self, connection: Connection) -> None:
         """Send the answers that were handed over; then close the connection, or read on if nothing forbids it."""
         channel = connection.channel
-        if channel.outgoing.unsent and self._selector.write(channel):
+        if channel.outgoing.unsent and self._io.write(channel):
             connection.answers_left()
         if channel.memory is not None:
             connection.account_for_memory()
         if connection.close_requested:
             if channel.outgoing.unsent:
-                self._selector.close_when_sent(channel)
+                self._io.close_when_sent(channel)
             else:
                 self._connections.close(connection)
         elif channel.muted:
@@ -311,7 +312,7 @@ class Processor(AbstractServerThread):
 
     def _read_on(self, connection: Connection) -> None:
         if connection.mute_state is MuteState.NOT_MUTED and not self._drain.has_begun:
-            self._selector.unmute(connection.channel)
+            self._io.unmute(connection.channel)
 
     def _go_on_draining(self) -> None:
         connections = self._connections.all()

@@ -34,11 +34,12 @@ from barnabas.network.request_path import Parse, RequestPath
 from barnabas.network.served_listener import CONTROL_PLANE, DATA_PLANE, ServedListener
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
+from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.frame_reader import LARGE_FRAME_BYTES
 from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
-from barnabas.transport.selector import ChannelBuilder, Selector, plaintext_channel
+from barnabas.transport.selector import Selector
 
 logger = logging.getLogger(__name__)
 

@@ -8,19 +8,79 @@ received only (NetworkReceive's buffer); here everything a client can make us ke
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic, Protocol, TypeVar
 
-from barnabas.transport.memory_pool import MemoryLease
-
-if TYPE_CHECKING:
-    from barnabas.transport.kafka_channel import KafkaChannel
-    from barnabas.transport.memory_keeper import MemoryKeeper
+from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
 FREE_BYTES: Final = 32 * 1024
 """Of each channel: not charged."""
 
 
-class ChannelMemory:
+class ReceivingHalf(Protocol):
+    """What is charged of a FrameReader; sizes in bytes."""
+
+    @property
+    def bytes_kept(self) -> int:
+        """Memory of what was received and not taken, but for that of a frame with a lease."""
+
+    @property
+    def missing(self) -> int:
+        """What the frame being received lacks."""
+
+    received: int
+    waiting: bool
+
+
+class SendingHalf(Protocol):
+    """What is charged of a Send; sizes in bytes."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is unsent and in memory."""
+
+    @property
+    def sent(self) -> int:
+        """What has left, in all."""
+
+    unsent: int
+
+
+class ChargedChannel(Protocol):
+    """A channel whose memory is counted; there is one kind, KafkaChannel."""
+
+    @property
+    def reader(self) -> ReceivingHalf:
+        """Its receiving half."""
+
+    @property
+    def outgoing(self) -> SendingHalf:
+        """Its sending half."""
+
+    muted: bool
+
+
+C = TypeVar("C", bound=ChargedChannel)
+
+
+class Keeper(Protocol[C]):
+    """What a channel's memory asks of the MemoryKeeper of its Selector."""
+
+    pool: MemoryPool
+
+    def allocate(self, memory: ChannelMemory[C], size: int) -> MemoryLease | None:
+        """Return a lease, or put the channel into the queue. Raises ValueError for a size that is never given."""
+
+    def holds(self, memory: ChannelMemory[C]) -> None:
+        """Note that the channel holds memory of the pool."""
+
+    def holds_nothing(self, memory: ChannelMemory[C]) -> None:
+        """Note that the channel holds none any more."""
+
+    def forget(self, memory: ChannelMemory[C]) -> None:
+        """Forget a channel that is closed."""
+
+
+class ChannelMemory(Generic[C]):
     """Bytes: `charged` to the pool beyond the free ones, and the lease of the frame that is being received."""
 
     __slots__ = (
@@ -34,9 +94,9 @@ class ChannelMemory:
         "request_bytes",
     )
 
-    def __init__(self, keeper: MemoryKeeper) -> None:
+    def __init__(self, keeper: Keeper[C]) -> None:
         self.keeper = keeper
-        self.channel: KafkaChannel | None = None
+        self.channel: C | None = None
         """None before it is made, and once it is closed."""
         self.charged = 0
         self.granted: MemoryLease | None = None

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from barnabas.transport.channel_memory import FREE_BYTES, ChannelMemory
 from barnabas.transport.frame_buffer_pool import FrameBufferPool, PooledFrame
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
 _LENGTH: Final = struct.Struct(">i")
+_length_in: Final = _LENGTH.unpack_from
 _PREFIX_BYTES: Final = 4
 RECEIVE_BYTES: Final = 65536
 LARGE_FRAME_BYTES: Final = 65536
@@ -87,7 +88,7 @@ class FrameReader:
         recv_into: Callable[[memoryview], int],
         pool: FrameBufferPool,
         max_bytes: int,
-        memory: ChannelMemory | None = None,
+        memory: ChannelMemory[Any] | None = None,
     ) -> None:
         """memory: where the lease of a large frame comes from; None: memory is not limited."""
         self._recv = recv
@@ -161,7 +162,7 @@ class FrameReader:
         self.drained = count < self._receive_bytes
         if self._pieces:
             return self._add_piece(data)
-        if _PREFIX_BYTES < count <= self._whole_bytes and _LENGTH.unpack_from(data)[0] == count - _PREFIX_BYTES:
+        if _PREFIX_BYTES < count <= self._whole_bytes and _length_in(data)[0] == count - _PREFIX_BYTES:
             # The usual case: one whole request.
             self.release = None
             return data[_PREFIX_BYTES:]
@@ -202,7 +203,7 @@ class FrameReader:
             self._start_large(size, data[start:])
         return None
 
-    def _next_leased_frame(self, memory: ChannelMemory, start: int, end: int) -> Frame | None:
+    def _next_leased_frame(self, memory: ChannelMemory[Any], start: int, end: int) -> Frame | None:
         """`next_frame`, for a frame that needs a lease, and has it already if some of it was received before."""
         data = self.buffered
         size = end - start

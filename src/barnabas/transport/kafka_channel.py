@@ -31,7 +31,6 @@ class KafkaChannel:
         "attachment",
         "authenticator",
         "closed",
-        "closing",
         "connection_id",
         "conversed",
         "fd",
@@ -61,7 +60,7 @@ class KafkaChannel:
         pool: FrameBufferPool,
         max_receive_bytes: int,
         now_ns: int,
-        memory: ChannelMemory | None = None,
+        memory: ChannelMemory[KafkaChannel] | None = None,
     ) -> None:
         """memory: what it holds of a limited MemoryPool; None: there is no limit."""
         self.connection_id = connection_id
@@ -70,7 +69,7 @@ class KafkaChannel:
         self.fd = transport.fileno()
         self.state = ChannelState.AUTHENTICATE
         self.ready = False
-        """Connected and authenticated: the state is READY. Apart, because every event asks for it."""
+        """Connected, authenticated and not closed. Apart from `state`, because every event asks for it."""
         self.reader = FrameReader(transport.recv, transport.recv_into, pool, max_receive_bytes, memory)
         self.outgoing = Send(transport) if memory is None else Send(transport, FREE_BYTES)
         self.memory = memory
@@ -87,8 +86,6 @@ class KafkaChannel:
         """The authenticator has sent something: bytes that answer no request."""
         self.in_ready_list = False
         self.in_write_list = False
-        self.closing = False
-        """It closes when its last answer has left: the peer has finished, was refused, or is not wanted any more."""
         self.closed = False
         self.last_active_ns = now_ns
         self.network_ns = -1
@@ -118,6 +115,27 @@ class KafkaChannel:
                 self.network_ns += now() - started_ns
 
         self.read, self.write = timed_read, timed_write
+
+    # -- transitions: the Selector's parts ---------------------------------------------------------------------------
+
+    def begin_connect(self) -> None:
+        """Wait for the connect that was begun: nothing can be sent yet."""
+        self.state = ChannelState.NOT_CONNECTED
+        self.outgoing.writable = False
+
+    def finish_connect(self) -> None:
+        """Go on to the handshake. Raises OSError when connecting has failed."""
+        self.transport.finish_connect()
+        self.state = ChannelState.AUTHENTICATE
+        self.outgoing.writable = True
+
+    def became_writable(self) -> bool:
+        """Note that the socket has room again. False if it had room before."""
+        outgoing = self.outgoing
+        if outgoing.writable:
+            return False
+        outgoing.writable = True
+        return True
 
     def mute(self) -> None:
         """Stop reading. Costs nothing: what the Poller reports meanwhile is kept in `readable`."""
@@ -189,6 +207,7 @@ class KafkaChannel:
         if self.closed:
             return
         self.closed = True
+        self.ready = False
         if state is not None:
             self.state = state
         if self.network_ns >= 0:  # what measures refers to this channel: no cycle shall be left behind

@@ -9,9 +9,9 @@ all the memory for good.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 from barnabas.transport.channel_memory import ChannelMemory
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
@@ -31,24 +31,36 @@ OVERDRAFT_SHARE: Final = 8
 """One part in so many of the pool may be charged beyond its limit, before the slowest must go however fast it is."""
 
 
+_Memory: TypeAlias = ChannelMemory[KafkaChannel]
+
+
 class MemoryKeeper:
-    """See above. `buffers` are the receive buffers, whose idle ones must fit into what the pool has left."""
+    """The accounts of all channels, the queues of those that wait, and the holders that may be given up."""
+
+    is_limited: Final = True
 
     def __init__(self, pool: MemoryPool, buffers: FrameBufferPool, wake: Callable[[], None]) -> None:
-        """`wake` interrupts the Selector's poll."""
+        """`buffers`: the receive buffers, whose idle ones must fit into what the pool has left.
+
+        `wake` interrupts the Selector's poll; any thread may call it.
+        """
         self.pool = pool
         self._buffers = buffers
         self._wake = wake
         # In order of arrival; bytes. Large frames wait apart, so that those who want little pass them.
-        self._waiting: dict[ChannelMemory, int] = {}
-        self._waiting_for_much: dict[ChannelMemory, int] = {}
-        self._holders: dict[ChannelMemory, None] = {}
+        self._waiting: dict[_Memory, int] = {}
+        self._waiting_for_much: dict[_Memory, int] = {}
+        self._holders: dict[_Memory, None] = {}
         self._next_look_ns = 0
         self._now_ns = 0
 
+    def for_channel(self) -> ChannelMemory[KafkaChannel] | None:
+        """Make the account of a new channel."""
+        return ChannelMemory(self)
+
     # -- called for a channel ----------------------------------------------------------------------------------------
 
-    def allocate(self, memory: ChannelMemory, size: int) -> MemoryLease | None:
+    def allocate(self, memory: _Memory, size: int) -> MemoryLease | None:
         """A lease, or a place in the queue. Raises ValueError for a size that the pool never gives."""
         waiting = self._waiting_for_much if self.pool.is_large(size) else self._waiting
         if not waiting:
@@ -60,17 +72,17 @@ class MemoryKeeper:
             waiting[memory] = size
         return None
 
-    def holds(self, memory: ChannelMemory) -> None:
+    def holds(self, memory: _Memory) -> None:
         """It holds some memory of the pool."""
         if memory not in self._holders:
             self._holders[memory] = None
             memory.mark(self._now_ns)
 
-    def holds_nothing(self, memory: ChannelMemory) -> None:
+    def holds_nothing(self, memory: _Memory) -> None:
         """It holds none any more."""
         self._holders.pop(memory, None)
 
-    def forget(self, memory: ChannelMemory) -> None:
+    def forget(self, memory: _Memory) -> None:
         """Its channel is closed."""
         for waiting in (self._waiting, self._waiting_for_much):
             size = waiting.pop(memory, None)
@@ -95,7 +107,7 @@ class MemoryKeeper:
                 self._grant(waiting, channels)
         return channels
 
-    def _grant(self, waiting: dict[ChannelMemory, int], channels: list[KafkaChannel]) -> None:
+    def _grant(self, waiting: dict[_Memory, int], channels: list[KafkaChannel]) -> None:
         while waiting:
             memory, size = next(iter(waiting.items()))
             lease = self.pool.try_allocate(size)
@@ -142,7 +154,7 @@ class MemoryKeeper:
         """Whether others get memory now if this channel is given up."""
         return channel.memory is not None and self._would_help(channel.memory)
 
-    def _would_help(self, memory: ChannelMemory) -> bool:
+    def _would_help(self, memory: _Memory) -> bool:
         pool = self.pool
         # Large frames may be short of the part that is theirs while there is enough for all others.
         return bool(pool.shortage or (pool.large_shortage and pool.is_large(memory.leased)))
@@ -155,3 +167,29 @@ class MemoryKeeper:
         ]
         unread.sort(key=lambda channel: channel.last_active_ns)
         return unread
+
+
+class UnlimitedMemory:
+    """The keeper where memory is not limited: no channel has an account, none waits, none is given up."""
+
+    is_limited: Final = False
+
+    def for_channel(self) -> ChannelMemory[KafkaChannel] | None:
+        """None: nothing is charged."""
+        return None
+
+    def granted(self, now_ns: int) -> Sequence[KafkaChannel]:
+        """No channel waits."""
+        return ()
+
+    def too_slow(self, now_ns: int) -> Sequence[KafkaChannel]:
+        """No channel is given up."""
+        return ()
+
+    def would_help(self, channel: KafkaChannel) -> bool:
+        """No channel keeps memory from others."""
+        return False
+
+
+MemoryLimit: TypeAlias = MemoryKeeper | UnlimitedMemory
+UNLIMITED: Final = UnlimitedMemory()

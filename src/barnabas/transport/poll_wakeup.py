@@ -17,6 +17,7 @@ class PollWakeup:
 
     def __init__(self, poller: Poller, wakeup: Wakeup | None = None) -> None:
         self._poller = poller
+        self._poll = poller.poll
         self._wakeup = wakeup if wakeup is not None else Wakeup()
         poller.register(self._wakeup.fileno())
         self._awake = threading.Lock()
@@ -29,22 +30,20 @@ class PollWakeup:
         if self._awake.acquire(blocking=False):
             self._wakeup.wake()
 
-    def poll(self) -> list[tuple[int, int]]:
-        """The Poller's events, without waiting."""
-        self._requested = False
-        return self._poller.poll(0)
-
     def wait(self, timeout_ms: float) -> list[tuple[int, int]]:
-        """The Poller's events; waits for some, at most so long, unless woken."""
-        # Whoever comes from here on finds the lock free, and writes; whoever came before has left the request.
+        """Return the Poller's events; wait for some, at most so long, unless woken. A timeout of 0 does not wait."""
+        if timeout_ms <= 0:
+            self._requested = False
+            return self._poll(0)
+        # A waker that comes from here on finds the lock free, and writes; one that came before has left the request.
         self._awake.release()
         timeout = 0.0 if self._requested else timeout_ms / 1000
         try:
-            return self._poller.poll(timeout)
+            return self._poll(timeout)
         finally:
             self._requested = False
             # Failing means that a waker has it: its write wakes the next poll for nothing, which is harmless.
-            self._awake.acquire(blocking=False)
+            self._awake.acquire(False)
 
     def drain(self, fd: int) -> None:
         """An event of a descriptor that is no connection's: the waker's write, if it is ours."""

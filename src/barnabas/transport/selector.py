@@ -1,14 +1,13 @@
 """Non-blocking connections of one thread: connect, accept, receive frames, send, expire. Servers and clients share it.
 
 Owned by one thread (a Processor, a NetworkClient's); only `wakeup` may be called from another. No lock but the
-test-and-set of the wake-up. Kafka: Selector. Differences, both for speed:
+test-and-set of the wake-up. Kafka: Selector. Two differences, both for speed: readiness is edge-triggered and kept in
+marks of the channels (`ChannelIO`), so that muting costs nothing; and `io.write` sends at once. A server uses that; a
+client queues with `send` and lets `poll` write, as in Kafka.
 
-- Readiness is edge-triggered and kept in flags of the channel, so that muting costs nothing; a list holds the channels
-  with something to read, and while it is not empty the Poller is asked without waiting.
-- `write` sends at once. A server uses it; a client queues with `send` and lets `poll` write, as in Kafka.
-
-Order of `poll`: clear the results, write what waits, look whether memory has come back and whose delayed close is due,
-ask the Poller, its events, the immediately connected, read, idle expiry. Results stay until the next `poll`:
+Its parts, each with its own state: `OpenChannels` (which channels there are, how one ends), `ChannelIO` (which are
+ready, reading and writing), `ChannelSetup` (how a channel becomes ready), `MemoryKeeper` (where memory is limited).
+Results stay until the next `poll`. A client's use:
 
     selector = Selector(SystemClock())
     selector.connect("node-0", ("127.0.0.1", 9092))
@@ -18,50 +17,71 @@ ask the Poller, its events, the immediately connected, read, idle expiry. Result
     for channel in selector.completed_receives:
         while (frame := channel.take_receive()) is not None:   # several answers may have come in one receive
             handle(channel.connection_id, frame)               # without its size prefix
+
+**One poll**, on a server with three connections. A's client has sent a whole request. B's answer is a file of 3 MB, of
+which 1 MB has left. C has sent nothing for nine minutes:
+
+    limits                memory that came back is granted, refused peers whose delay is over are closed (rare)
+    write what waits      B's next megabyte; one more is left, so B stays among the channels to write
+    ask the Poller        without waiting, because B has more to write
+    events                A is readable: its mark is set, it joins the channels to read
+    read                  one `recv` from A: its frame completes, A is in `completed_receives`
+    upkeep                C expires: it is closed
+    report                C is in `disconnected`, with the state EXPIRED
+
+What comes before and after matters: results of the last poll are cleared first; a channel that fails between two polls
+is reported at the end of the next one, so its completed frames are always handled before.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.wakeup import Wakeup
-from barnabas.transport.authenticator import AuthenticationFailed, Authenticator, PlaintextAuthenticator
-from barnabas.transport.channel_memory import ChannelMemory
+from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
+from barnabas.transport.channel_io import ChannelIO
+from barnabas.transport.channel_setup import ChannelFactory, ChannelSetup
 from barnabas.transport.channel_state import ChannelState
-from barnabas.transport.client_socket import USE_DEFAULT_BUFFER_SIZE, open_socket, resolve, set_options
+from barnabas.transport.client_socket import USE_DEFAULT_BUFFER_SIZE, open_socket
 from barnabas.transport.default_poller import default_poller
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
-from barnabas.transport.frame_reader import InvalidReceive
 from barnabas.transport.idle_expiry import IdleExpiry
 from barnabas.transport.kafka_channel import KafkaChannel
-from barnabas.transport.memory_keeper import MemoryKeeper
+from barnabas.transport.memory_keeper import UNLIMITED, MemoryKeeper, MemoryLimit
 from barnabas.transport.memory_pool import NONE, MemoryPool
+from barnabas.transport.open_channels import OpenChannels
+from barnabas.transport.poll_results import PollResults
 from barnabas.transport.poll_wakeup import PollWakeup
 from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, Poller
 from barnabas.transport.selector_counters import SelectorCounters
-from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
+from barnabas.transport.transport_layer import StreamSocket
+from barnabas.transport.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
-DROP_BUFFERS_NS: Final = 30_000_000_000
-"""How often receive buffers that nobody needed since are let go."""
 _ORDINARY_EVENTS: Final = (READABLE, READABLE | WRITABLE)
 
-ChannelBuilder = Callable[[StreamSocket], tuple[TransportLayer, Authenticator]]
 
-
-def plaintext_channel(stream_socket: StreamSocket) -> tuple[TransportLayer, Authenticator]:
-    """The ChannelBuilder of PLAINTEXT: no handshake, everybody is ANONYMOUS."""
-    return PlaintextTransportLayer(stream_socket), PlaintextAuthenticator()
-
-
-class Selector(SelectorCounters):
+class Selector:
     """The channels of one thread. Times: the clock's monotonic nanoseconds; timeouts in milliseconds."""
+
+    __slots__ = (
+        "_channels",
+        "_memory",
+        "_now",
+        "_setup",
+        "_upkeep",
+        "_wakeup",
+        "completed_receives",
+        "completed_sends",
+        "connected",
+        "counters",
+        "disconnected",
+        "io",
+    )
 
     def __init__(
         self,
@@ -82,40 +102,35 @@ class Selector(SelectorCounters):
         pool: receive buffers, shared by all Selectors that share a limited `memory_pool`.
         failed_authentication_delay_ms: from the refusal of a peer to its last answer and the close.
         """
-        super().__init__()
         self._now = clock.nanoseconds
-        self._poller = poller if poller is not None else default_poller()
-        self._rearm = self._poller.rearm if self._poller.needs_rearm else None
-        self._wakeup = PollWakeup(self._poller, wakeup)
-        self._max_receive_bytes = max_receive_bytes
-        self._channel_builder = channel_builder
-        self._open_socket = open_socket
-        self._pool = pool if pool is not None else FrameBufferPool()
-        self._memory: MemoryKeeper | None = None
+        poller = poller if poller is not None else default_poller()
+        buffers = pool if pool is not None else FrameBufferPool()
+        self._wakeup = PollWakeup(poller, wakeup)
+        self._memory: MemoryLimit = UNLIMITED
         if memory_pool is not NONE:
-            self._memory = MemoryKeeper(memory_pool, self._pool, self.wakeup)
-        self._failed_authentication_delay_ns = int(failed_authentication_delay_ms * 1_000_000)
-        self._delayed_closes: deque[tuple[int, KafkaChannel, Sequence[Any]]] = deque()  # by the time they are due
-        self._closing: dict[KafkaChannel, None] = {}
-        self._channels: dict[str, KafkaChannel] = {}
-        self._by_fd: dict[int, KafkaChannel] = {}
-        self._ready: list[KafkaChannel] = []  # something to read, unless muted meanwhile
-        self._to_write: list[KafkaChannel] = []  # something to send, and room for it as far as we know
-        self._immediately_connected: list[KafkaChannel] = []
-        self._failed: list[KafkaChannel] = []  # closed between polls; reported by the next one
-        self._idle_expiry = IdleExpiry(max_idle_ms)
-        self._drop_buffers_ns = self._now() + DROP_BUFFERS_NS
-        # Of what is idle: connections and buffers.
-        self._next_check_ns = min(self._idle_expiry.next_check_ns, self._drop_buffers_ns)
-        self._closed_received = 0  # bytes of connections that are closed
-        self._closed_sent = 0
-        self.connected: list[str] = []
+            self._memory = MemoryKeeper(memory_pool, buffers, self._wakeup.wake)
+        self._channels = OpenChannels(poller, IdleExpiry(max_idle_ms))
+        self.counters = SelectorCounters(self._channels)
+        results = PollResults()
+        self.io = ChannelIO(self._channels, results, poller, self._now)
+        """Reads and writes channels; between two polls the layer above writes with it, and reads on."""
+        self._setup = ChannelSetup(
+            ChannelFactory(channel_builder, buffers, max_receive_bytes, self._memory, self._now),
+            self._channels,
+            self.io,
+            results,
+            self.counters,
+            open_socket,
+            failed_authentication_delay_ms,
+        )
+        self._upkeep = Upkeep(self._channels, buffers, self._now())
+        self.connected = results.connected
         """Connections ready for use since the last poll (connects of ours, and accepted ones once authenticated)."""
-        self.disconnected: dict[str, ChannelState] = {}
+        self.disconnected = results.disconnected
         """Connections lost since the last poll, and the state each was in."""
         self.completed_receives: list[KafkaChannel] = []
         """Channels with a whole frame: take it, and what is buffered behind it, by `channel.take_receive()`."""
-        self.completed_sends: list[KafkaChannel] = []
+        self.completed_sends = results.completed_sends
         """Channels that have nothing left to send, since the last poll."""
 
     # -- connections -------------------------------------------------------------------------------------------------
@@ -127,133 +142,60 @@ class Selector(SelectorCounters):
         send_buffer_bytes: int = USE_DEFAULT_BUFFER_SIZE,
         receive_buffer_bytes: int = USE_DEFAULT_BUFFER_SIZE,
     ) -> None:
-        """Begin to connect; a later poll reports it in `connected` or `disconnected`.
+        """Begin to connect; a later poll reports the connection in `connected` or `disconnected`.
 
         `address` is (IP address, port); a host name is resolved here, blocking. Raises ValueError for a connection id
         in use, OSError when connecting cannot even begin.
         """
-        self._refuse_duplicate(connection_id)
-        family, resolved = resolve(address)
-        stream_socket = self._open_socket(family)
-        try:
-            set_options(stream_socket, send_buffer_bytes, receive_buffer_bytes)
-            error = stream_socket.connect_ex(resolved)
-            if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
-                raise OSError(error, f"Cannot connect to {address[0]}:{address[1]}")
-            channel = self._add(connection_id, stream_socket)
-        except BaseException:
-            stream_socket.close()
-            raise
-        channel.state = ChannelState.NOT_CONNECTED
-        channel.outgoing.writable = False
-        if not error:
-            self._immediately_connected.append(channel)
+        self._setup.connect(connection_id, address, send_buffer_bytes, receive_buffer_bytes)
 
     def register(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
         """Take over an accepted, non-blocking socket. Raises ValueError for a connection id in use."""
-        self._refuse_duplicate(connection_id)
-        channel = self._add(connection_id, stream_socket)
-        self.connections_created += 1
-        self._prepare(channel)
-        return channel
-
-    def channel(self, connection_id: str) -> KafkaChannel | None:
-        """The open channel of that id."""
-        return self._channels.get(connection_id)
-
-    @property
-    def channels(self) -> list[KafkaChannel]:
-        """The open channels."""
-        return list(self._channels.values())
-
-    def is_channel_ready(self, connection_id: str) -> bool:
-        """Connected and authenticated."""
-        channel = self._channels.get(connection_id)
-        return channel is not None and channel.ready
-
-    @property
-    def bytes_received(self) -> int:
-        """`incoming-byte-total`."""
-        return self._closed_received + sum(channel.reader.received for channel in self.channels)
-
-    @property
-    def bytes_sent(self) -> int:
-        """`outgoing-byte-total`."""
-        return self._closed_sent + sum(channel.outgoing.sent for channel in self.channels)
-
-    def lowest_priority_channel(self) -> KafkaChannel | None:
-        """The channel to give up first when there are too many: one that is closing, else the one idle longest."""
-        return next(iter(self._closing), None) or self._idle_expiry.oldest()
-
-    def close(self, connection_id: str) -> None:
-        """Close one connection of our own will: nothing is reported. An unknown id is no error."""
-        channel = self._channels.get(connection_id)
-        if channel is not None:
-            self._remove(channel, ChannelState.LOCAL_CLOSE)
-
-    def close_when_sent(self, channel: KafkaChannel) -> None:
-        """Read nothing more, and close once the answers handed over have left; a poll reports it, as READY."""
-        if not channel.closed:
-            channel.muted = True
-            if not channel.outgoing.unsent or (self.write(channel) and not channel.closed):
-                self._fail(channel, channel.state, None)
-            elif not channel.closed:
-                self._begin_closing(channel)
-
-    def close_all(self) -> None:
-        """Close every connection, the Poller and the wake-up."""
-        for channel in self.channels:
-            self._remove(channel, ChannelState.LOCAL_CLOSE)
-        self._poller.close()
-        self._wakeup.close()
-
-    # -- sending and reading -----------------------------------------------------------------------------------------
+        return self._setup.accept(connection_id, stream_socket)
 
     def send(self, connection_id: str, frame: Iterable[Any]) -> None:
-        """Queue `frame` (size prefix included) for the next poll. One send at a time: a second is a RuntimeError.
+        """Queue `frame` (size prefix included) for the next poll, which also reports a connection lost meanwhile.
 
-        A connection lost meanwhile is reported by the next poll; KeyError if it has been reported already.
+        Raises RuntimeError when a send is in progress already, KeyError for a connection that is not open.
         """
-        channel = self._channels.get(connection_id)
+        channel = self._channels.by_id.get(connection_id)
         if channel is None:
-            if any(failed.connection_id == connection_id for failed in self._failed):
+            if self._channels.was_lost(connection_id):
                 return
             raise KeyError(connection_id)
         if channel.outgoing.unsent:
             raise RuntimeError(f"A send is in progress already on connection {connection_id}")
         channel.outgoing.add(frame)
-        self._write_later(channel)
+        self.io.write_later(channel)
 
-    def write(self, channel: KafkaChannel) -> bool:
-        """Send now what `channel.outgoing` holds. True once nothing is left; otherwise poll goes on with it.
+    def channel(self, connection_id: str) -> KafkaChannel | None:
+        """Return the open channel of that id."""
+        return self._channels.by_id.get(connection_id)
 
-        Failing closes the channel, which the next poll reports.
-        """
-        if not channel.outgoing.writable:
-            return False
-        try:
-            if channel.write():
-                return True
-        except OSError as error:
-            self._fail(channel, ChannelState.FAILED_SEND, error)
-            return False
-        self._after_incomplete_write(channel)
-        return False
+    @property
+    def channels(self) -> list[KafkaChannel]:
+        """The open channels."""
+        return self._channels.all
 
-    def mute(self, channel: KafkaChannel) -> None:
-        """Stop reading. Costs nothing: what the Poller reports meanwhile is kept in the channel's flags."""
-        channel.muted = True
+    def is_channel_ready(self, connection_id: str) -> bool:
+        """Whether a connection is connected and authenticated."""
+        channel = self._channels.by_id.get(connection_id)
+        return channel is not None and channel.ready
 
-    def unmute(self, channel: KafkaChannel) -> None:
-        """Read again, starting with what is buffered."""
-        channel.muted = False
-        if (channel.readable or channel.reader.buffered) and not channel.in_ready_list and not channel.closed:
-            self._read_soon(channel)
+    def lowest_priority_channel(self) -> KafkaChannel | None:
+        """Return the channel to give up first when there are too many."""
+        return self._channels.lowest_priority()
 
-    def _read_soon(self, channel: KafkaChannel) -> None:
-        if not channel.in_ready_list:
-            channel.in_ready_list = True
-            self._ready.append(channel)
+    def close(self, connection_id: str) -> None:
+        """Close one connection of our own will: nothing is reported. An unknown id is no error."""
+        channel = self._channels.by_id.get(connection_id)
+        if channel is not None:
+            self._channels.remove(channel)
+
+    def close_all(self) -> None:
+        """Close every connection, the Poller and the wake-up."""
+        self._channels.close_all()
+        self._wakeup.close()
 
     def wakeup(self) -> None:
         """Make the current poll, or else the next one, return at once. Any thread may call it."""
@@ -261,302 +203,89 @@ class Selector(SelectorCounters):
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: float) -> None:  # noqa: C901 - each step a test that is nearly always false, or a call
-        """Do what can be done, waiting at most `timeout_ms` for it. The results are in the public lists."""
-        self.completed_receives = []
+    def poll(self, timeout_ms: float) -> None:
+        """Do what can be done, waiting at most `timeout_ms` for it. The results are in the public collections."""
+        # Every step has its test here, so that a poll without that work pays for no call: it is run for every request.
+        io = self.io
+        counters = self.counters
         if self.completed_sends or self.connected or self.disconnected:
             self._clear_results()
-        if self._to_write:
-            self._write_waiting()
+        if self._memory.is_limited or self._setup.delayed_closes:
+            timeout_ms = min(timeout_ms, self._attend_to_limits())
+        if io.to_write and io.write_waiting():
+            timeout_ms = 0.0  # there is something to report, or more to write
+        if io.ready or self._channels.to_report:
+            timeout_ms = 0.0
         started_ns = self._now()
-        if self._memory is not None or self._delayed_closes:
-            timeout_ms = min(timeout_ms, self._attend(started_ns))
-        if self._ready or self._to_write or self._failed or self._immediately_connected or self.completed_sends:
-            timeout_ms = 0.0  # there is something to do, or to report
-        events = self._wakeup.wait(timeout_ms) if timeout_ms > 0 else self._wakeup.poll()
+        events = self._wakeup.wait(timeout_ms)
         now_ns = self._now()
-        self.idle_ns += now_ns - started_ns
-        self.select_calls += 1
+        counters.idle_ns += now_ns - started_ns
+        counters.select_calls += 1
         if events:
-            by_fd = self._by_fd
-            for fd, event in events:
-                channel = by_fd.get(fd)
-                if channel is None:
-                    self._wakeup.drain(fd)
-                elif event in _ORDINARY_EVENTS and channel.ready and channel.outgoing.writable:
-                    channel.readable = True
-                    if not (channel.muted or channel.in_ready_list):
-                        channel.in_ready_list = True  # as `_read_soon` would, without the call
-                        self._ready.append(channel)
-                else:
-                    self._handle_rare_event(channel, event)
-        if self._immediately_connected:
-            self._finish_immediate_connects()
-        if self._ready:
-            self._read_ready(now_ns)
-        if now_ns >= self._next_check_ns:
-            self._check_idle(now_ns)
-        if self._memory is not None:
-            self._give_up_slow(self._memory, now_ns)
-        if self._failed:
-            self._report_failed()
-        self.io_ns += self._now() - now_ns
+            self._take_events(events)
+        self.completed_receives = io.read_ready(now_ns) if io.ready else []
+        if now_ns >= self._upkeep.due_ns:
+            self._upkeep.run(now_ns)
+        if self._memory.is_limited:
+            self._give_up_slow(now_ns)
+        if self._channels.to_report:
+            self._report()
+        counters.io_ns += self._now() - now_ns
 
     def _clear_results(self) -> None:
-        # `disconnected` of the last poll has been seen; what failed since is reported by this one.
-        self.completed_sends = []
-        self.connected = []
-        self.disconnected = {}
+        # Empty nearly always: a server writes at once, connects to nothing, and seldom loses a connection.
+        self.completed_sends.clear()
+        self.connected.clear()
+        self.disconnected.clear()
 
-    def _handle_rare_event(self, channel: KafkaChannel, event: int) -> None:
-        """Everything but "readable": connecting, authenticating, room to write, the peer going away."""
+    def _attend_to_limits(self) -> float:
+        """Grant memory, close refused peers. Returns the milliseconds that may be waited at most."""
+        now_ns = self._now()
+        for channel in self._memory.granted(now_ns):
+            self.io.read_soon(channel)
+        return self._setup.close_delayed(now_ns)
+
+    def _take_events(self, events: list[tuple[int, int]]) -> None:
+        by_fd = self._channels.by_fd
+        ready = self.io.ready
+        for fd, event in events:
+            channel = by_fd.get(fd)
+            if channel is None:
+                self._wakeup.drain(fd)
+            elif event in _ORDINARY_EVENTS and channel.ready and channel.outgoing.writable:
+                channel.readable = True
+                if not (channel.muted or channel.in_ready_list):
+                    channel.in_ready_list = True  # `read_soon` without the call
+                    ready.append(channel)
+            else:
+                self._take_rare_event(channel, event)
+
+    def _take_rare_event(self, channel: KafkaChannel, event: int) -> None:
+        """Take any event but "readable": connecting, authenticating, room to write, the peer going away."""
         channel.last_active_ns = self._now()
         if event & (BROKEN | READ_HANGUP):
             channel.hangup = True
-        if channel.state is ChannelState.NOT_CONNECTED:
-            if event & (WRITABLE | BROKEN):
-                self._finish_connect(channel)
-            if not channel.ready:
+        if not channel.ready:
+            was_connecting = channel.state is ChannelState.NOT_CONNECTED
+            self._setup.go_on(channel, can_connect=bool(event & (WRITABLE | BROKEN)))
+            if was_connecting and not channel.ready:
                 return
-        elif not channel.ready and channel.state is ChannelState.AUTHENTICATE:
-            self._prepare(channel)
-        if channel.closed:
-            return
-        if event & WRITABLE and not channel.outgoing.writable:
-            channel.outgoing.writable = True
-            if channel.outgoing.unsent:
-                self._write_later(channel)
-                self._write_waiting()
+        if event & WRITABLE and not channel.closed:
+            self.io.take_writable(channel)
         if event & (READABLE | READ_HANGUP | BROKEN) and not channel.closed:
-            channel.readable = True
-            if not channel.muted:
-                self._read_soon(channel)
-            elif event & BROKEN and not channel.reader.buffered and not channel.transport.has_unread():
-                # Gone while its request is being handled, and it left no other: nobody waits for the answer.
-                self._fail(channel, channel.state, None)
+            self.io.take_readable(channel, is_broken=bool(event & BROKEN))
 
-    def _read_ready(self, now_ns: int) -> None:
-        """Receive once from every channel that may have something; at most one frame each is completed."""
-        ready = self._ready
-        still_ready = []
-        completed = self.completed_receives
-        memory_is_limited = self._memory is not None
-        for channel in ready:
-            if channel.muted or channel.closed or not channel.ready:
-                channel.in_ready_list = False
-                continue
-            if channel.receive is not None:
-                still_ready.append(channel)  # its frame of an earlier turn has not been taken yet
-                continue
-            try:
-                frame = channel.read()
-            except OSError as error:
-                self._fail(channel, channel.state, error)
-                continue
-            except InvalidReceive as error:
-                logger.warning("Closing connection %s: %s", channel.connection_id, error)
-                self._fail(channel, channel.state, None)
-                continue
-            channel.last_active_ns = now_ns
-            reader = channel.reader
-            if memory_is_limited and channel.memory is not None:
-                channel.memory.update()
-            if frame is not None:
-                channel.receive = frame
-                completed.append(channel)
-            elif reader.waiting:
-                channel.in_ready_list = False  # until there is memory for its frame
-                continue
-            if reader.drained and not channel.hangup and not reader.ended:
-                channel.readable = channel.in_ready_list = False
-                if self._rearm is not None:
-                    self._rearm(channel.fd, READABLE)
-            elif reader.ended and frame is None:
-                self._peer_has_finished(channel)
-            elif channel.readable:
-                still_ready.append(channel)
-            else:  # a buffered frame, and no event since the last receive drained the socket
-                channel.in_ready_list = False
-        self._ready = still_ready
-
-    def _peer_has_finished(self, channel: KafkaChannel) -> None:
-        """It sends nothing more, but may still read: an answer on its way goes on."""
-        if channel.outgoing.unsent:
-            channel.in_ready_list = False
-            self._begin_closing(channel)
-        else:
-            self._fail(channel, channel.state, None)
-
-    def _write_later(self, channel: KafkaChannel) -> None:
-        if channel.outgoing.writable and not channel.in_write_list:
-            channel.in_write_list = True
-            self._to_write.append(channel)
-
-    def _write_waiting(self) -> None:
-        waiting, self._to_write = self._to_write, []
-        now_ns = self._now()
-        for channel in waiting:
-            channel.in_write_list = False
-            if channel.closed or not channel.outgoing.unsent:
-                continue
-            channel.last_active_ns = now_ns
-            if self.write(channel):
-                self.completed_sends.append(channel)
-                if channel.closing:
-                    self._fail(channel, channel.state, None)
-            if channel.memory is not None:
-                channel.memory.update()
-
-    def _after_incomplete_write(self, channel: KafkaChannel) -> None:
-        if channel.outgoing.writable:
-            self._write_later(channel)  # a long file: its next piece after the others' turn
-        elif self._rearm is not None:
-            self._rearm(channel.fd, WRITABLE)
-
-    # -- a channel's life --------------------------------------------------------------------------------------------
-
-    def _refuse_duplicate(self, connection_id: str) -> None:
-        if connection_id in self._channels:
-            raise ValueError(f"There is already a connection for id {connection_id}")
-
-    def _add(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
-        transport, authenticator = self._channel_builder(stream_socket)
-        memory = None if self._memory is None else ChannelMemory(self._memory)
-        channel = KafkaChannel(
-            connection_id, transport, authenticator, self._pool, self._max_receive_bytes, self._now(), memory
-        )
-        if memory is not None:
-            memory.channel = channel
-        self._poller.register(channel.fd)
-        self._channels[connection_id] = channel
-        self._by_fd[channel.fd] = channel
-        self._idle_expiry.add(channel)
-        return channel
-
-    def _finish_immediate_connects(self) -> None:
-        connected, self._immediately_connected = self._immediately_connected, []
-        for channel in connected:
-            if channel.state is ChannelState.NOT_CONNECTED and not channel.closed:
-                self._finish_connect(channel)
-
-    def _finish_connect(self, channel: KafkaChannel) -> None:
-        try:
-            channel.transport.finish_connect()
-        except OSError as error:
-            self._fail(channel, ChannelState.NOT_CONNECTED, error)
-            return
-        channel.state = ChannelState.AUTHENTICATE
-        channel.outgoing.writable = True
-        self.connections_created += 1
-        self._prepare(channel)
-
-    def _prepare(self, channel: KafkaChannel) -> None:
-        try:
-            channel.prepare()
-        except AuthenticationFailed as error:
-            self._refuse(channel, error)
-            return
-        except InvalidReceive as error:
-            logger.warning("Closing connection %s: %s", channel.connection_id, error)
-            self._fail(channel, channel.state, None)
-            return
-        except OSError as error:
-            self._fail(channel, channel.state, error)
-            return
-        if channel.outgoing.unsent:
-            self.write(channel)  # what the authenticator has to say
-        if channel.ready and not channel.closed:
-            self.successful_authentications += 1
-            self.connected.append(channel.connection_id)
-        reader = channel.reader
-        if reader.received and not channel.closed:
-            # The authenticator has been reading: what came behind its frames will not be reported again.
-            channel.readable = not reader.drained
-            if channel.ready and (channel.readable or reader.buffered):
-                self._read_soon(channel)
-            elif self._rearm is not None:
-                self._rearm(channel.fd, READABLE)
-
-    def _refuse(self, channel: KafkaChannel, error: AuthenticationFailed) -> None:
-        self.failed_authentications += 1
-        logger.info("Failed authentication with %s (%s)", channel.connection_id, error)
-        if channel.state is not ChannelState.AUTHENTICATION_FAILED:
-            self._fail(channel, ChannelState.AUTHENTICATION_FAILED, None)  # its transport's handshake has failed
-        elif self._failed_authentication_delay_ns > 0:
-            due_ns = self._now() + self._failed_authentication_delay_ns
-            self._delayed_closes.append((due_ns, channel, error.answer))
-        else:
-            self._close_refused(channel, error.answer)
-
-    def _attend(self, now_ns: int) -> float:
-        """What limits bring with them: memory, delayed closes. Returns the milliseconds that may be waited at most."""
-        if self._memory is not None:
-            for channel in self._memory.granted(now_ns):
-                self._read_soon(channel)
-        return self._close_delayed(now_ns)
-
-    def _close_delayed(self, now_ns: int) -> float:
-        """Close refused connections whose time has come; returns the milliseconds until the next one."""
-        delayed = self._delayed_closes
-        while delayed:
-            due_ns, channel, answer = delayed[0]
-            if due_ns > now_ns:
-                return (due_ns - now_ns) / 1e6
-            delayed.popleft()
-            if not channel.closed:
-                self._close_refused(channel, answer)
-        return float("inf")
-
-    def _close_refused(self, channel: KafkaChannel, answer: Sequence[Any]) -> None:
-        channel.outgoing.add(answer)
-        channel.discard_unread()
-        self.close_when_sent(channel)
-
-    def _begin_closing(self, channel: KafkaChannel) -> None:
-        channel.closing = True
-        self._closing[channel] = None
-
-    def _give_up_slow(self, memory: MemoryKeeper, now_ns: int) -> None:
+    def _give_up_slow(self, now_ns: int) -> None:
         """Close connections that keep memory from others and do not use it."""
-        for channel in memory.too_slow(now_ns):
-            if memory.would_help(channel):
+        for channel in self._memory.too_slow(now_ns):
+            if self._memory.would_help(channel):
                 logger.info("Closing connection %s: others need the memory that it holds", channel.connection_id)
-                self.given_up_for_memory += 1
-                self._fail(channel, ChannelState.OUT_OF_MEMORY, None)
+                self._channels.fail(channel, ChannelState.OUT_OF_MEMORY)
 
-    def _fail(self, channel: KafkaChannel, state: ChannelState, error: OSError | None) -> None:
-        """Close a channel that is lost; the end of this poll, or the next one, reports it."""
-        if error is not None:
-            logger.debug("Connection %s lost: %s", channel.connection_id, error)
-        self._remove(channel, state)
-        self._failed.append(channel)
-
-    def _remove(self, channel: KafkaChannel, state: ChannelState) -> None:
-        self._poller.unregister(channel.fd)
-        del self._channels[channel.connection_id]
-        del self._by_fd[channel.fd]
-        channel.close(state)
-        self._closed_received += channel.reader.received
-        self._closed_sent += channel.outgoing.sent
-        self.connections_closed += 1
-        if channel.closing:
-            del self._closing[channel]
-        self._idle_expiry.closed()
-
-    def _report_failed(self) -> None:
-        # Frames received completely before the connection was lost are still to be handled.
-        for channel in self._failed:
-            self.disconnected[channel.connection_id] = channel.state
-        self._failed = []
-
-    def _check_idle(self, now_ns: int) -> None:
-        expiry = self._idle_expiry
-        while now_ns >= expiry.next_check_ns and (channel := expiry.expired(now_ns)) is not None:
-            logger.debug("Closing idle connection %s", channel.connection_id)
-            self.connections_expired += 1
-            self._remove(channel, ChannelState.EXPIRED)
-            self._failed.append(channel)
-        if now_ns >= self._drop_buffers_ns:
-            self._pool.drop_unused()
-            self._drop_buffers_ns = now_ns + DROP_BUFFERS_NS
-        self._next_check_ns = min(expiry.next_check_ns, self._drop_buffers_ns)
+    def _report(self) -> None:
+        for channel in self._channels.take_reports():
+            if channel.closed:
+                if channel.state is not ChannelState.LOCAL_CLOSE:
+                    self.disconnected[channel.connection_id] = channel.state
+            elif channel.state is ChannelState.NOT_CONNECTED:
+                self._setup.finish_connect(channel)  # connected at once

@@ -1,17 +1,30 @@
 """What a Selector counts since its start, for Kafka's sensors of these names.
 
-Written by the Selector's thread; metrics read them from others, perhaps a moment late. No lock. Kafka:
+Written by the Selector's thread; metrics read them from other threads, perhaps a moment late. No lock. Kafka:
 Selector.SelectorMetrics, whose sensors are measured in the hot path; these are plain numbers, from which rates are made
-when somebody asks.
+when metrics are asked for.
 """
 
 from __future__ import annotations
 
+from barnabas.transport.open_channels import OpenChannels
+
 
 class SelectorCounters:
-    """The base of Selector, which adds bytes received and sent: those are summed over its channels."""
+    """Counters, and the totals that are summed over channels."""
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_channels",
+        "connections_created",
+        "failed_authentications",
+        "idle_ns",
+        "io_ns",
+        "select_calls",
+        "successful_authentications",
+    )
+
+    def __init__(self, channels: OpenChannels) -> None:
+        self._channels = channels
         self.idle_ns = 0
         """Time spent in the Poller (io-wait-time-ns), for NetworkProcessorAvgIdlePercent."""
         self.io_ns = 0
@@ -20,13 +33,22 @@ class SelectorCounters:
         """`select-total`."""
         self.connections_created = 0
         """`connection-creation-total`: connects of ours that succeeded, and accepted connections."""
-        self.connections_closed = 0
-        """`connection-close-total`."""
         self.successful_authentications = 0
         """`successful-authentication-total`."""
         self.failed_authentications = 0
         """`failed-authentication-total`."""
-        self.connections_expired = 0
-        """Connections that were idle for too long."""
-        self.given_up_for_memory = 0
-        """Connections closed because others needed the memory they held (ours)."""
+
+    @property
+    def connections_closed(self) -> int:
+        """`connection-close-total`."""
+        return self._channels.closed_count
+
+    @property
+    def bytes_received(self) -> int:
+        """`incoming-byte-total`."""
+        return self._channels.bytes_received
+
+    @property
+    def bytes_sent(self) -> int:
+        """`outgoing-byte-total`."""
+        return self._channels.bytes_sent

@@ -92,6 +92,9 @@ class World:
         assert channel is not None
         return channel
 
+    def is_closing(self, connection_id: str) -> bool:
+        return self.selector._channels.is_closing(self.channel(connection_id))
+
     def poll(self) -> dict[str, ChannelState]:
         self.selector.poll(300)
         return self.selector.disconnected
@@ -120,7 +123,7 @@ def test_a_slow_conversation_is_followed_piece_by_piece(world: World) -> None:
     assert world.selector.connected == ["a"]
     assert client.take() == framed(b"got:hello", b"got:alice")
     assert world.channel("a").principal == "User:alice"
-    assert world.selector.successful_authentications == 1
+    assert world.selector.counters.successful_authentications == 1
     client.send(framed(b"request"))
     world.poll()
     assert world.frames() == [b"request"]
@@ -163,7 +166,7 @@ def test_a_failed_handshake_closes_at_once() -> None:
     client.send(b"X")
     assert world.poll() == {"a": ChannelState.AUTHENTICATION_FAILED}
     assert client.finished
-    assert world.selector.failed_authentications == 1
+    assert world.selector.counters.failed_authentications == 1
 
 
 def test_who_is_refused_hears_of_it_after_the_delay(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -187,7 +190,7 @@ def test_who_is_refused_hears_of_it_after_the_delay(world: World, caplog: pytest
     assert not client.broken  # a reset would have lost the answer
     assert world.frames() == []
     assert world.selector.connected == []
-    assert world.selector.failed_authentications == 1
+    assert world.selector.counters.failed_authentications == 1
     assert world.authenticators[0].closed
 
 
@@ -217,7 +220,7 @@ def test_a_refused_peer_that_does_not_read_its_answer_expires(world: World) -> N
     world.poll()
     world.clock.advance(DELAY_MS)
     assert world.poll() == {}
-    assert world.channel("a").closing
+    assert world.is_closing("a")
     world.clock.advance(IDLE_MS + 1)
     assert world.poll() == {"a": ChannelState.EXPIRED}
 
@@ -275,7 +278,7 @@ def test_an_answer_on_its_way_to_a_peer_that_finished_leaves_before_the_close(wo
     for _ in range(2):
         assert world.poll() == {}
     channel = world.channel("a")
-    assert channel.closing
+    assert world.is_closing("a")
     assert world.selector.lowest_priority_channel() is channel
     received = 0
     while world.selector.channel("a") is not None:
@@ -291,7 +294,7 @@ def test_an_answer_to_a_peer_that_vanished_is_a_failed_send(world: World) -> Non
     world.poll()
     client.finish()
     world.poll()
-    assert world.channel("a").closing
+    assert world.is_closing("a")
     client.reset()
     world.poll()
     world.poll()
@@ -302,14 +305,14 @@ def test_closing_when_sent_reads_nothing_more(world: World) -> None:
     client = ready(world, capacity=10)
     channel = world.channel("a")
     channel.outgoing.add([bytes(15)])
-    world.selector.close_when_sent(channel)
+    world.selector.io.close_when_sent(channel)
     client.send(framed(b"too late"))
     assert world.poll() == {}
     assert len(client.take()) == 10
     assert world.poll() == {"a": ChannelState.READY}
     assert len(client.take()) == 5
     assert world.frames() == []
-    world.selector.close_when_sent(channel)  # again is harmless
+    world.selector.io.close_when_sent(channel)  # again is harmless
 
 
 def test_bytes_and_connections_are_counted(world: World) -> None:
@@ -319,11 +322,11 @@ def test_bytes_and_connections_are_counted(world: World) -> None:
     world.frames()
     world.selector.send("a", [b"123"])
     world.poll()
-    assert world.selector.bytes_received == 9 + 9
-    assert world.selector.bytes_sent == 13 + 3
+    assert world.selector.counters.bytes_received == 9 + 9
+    assert world.selector.counters.bytes_sent == 13 + 3
     client.reset()
     world.poll()
-    assert world.selector.bytes_received == 18
-    assert world.selector.bytes_sent == 16
-    assert (world.selector.connections_created, world.selector.connections_closed) == (1, 1)
-    assert world.selector.select_calls > 0
+    assert world.selector.counters.bytes_received == 18
+    assert world.selector.counters.bytes_sent == 16
+    assert (world.selector.counters.connections_created, world.selector.counters.connections_closed) == (1, 1)
+    assert world.selector.counters.select_calls > 0

@@ -137,11 +137,11 @@ def test_a_muted_channel_is_not_read_and_loses_nothing(world: World) -> None:
     client = world.accepted("a")
     channel = world.selector.channel("a")
     assert channel is not None
-    world.selector.mute(channel)
+    channel.mute()
     client.send(framed(b"one"))
     assert world.received() == {}
     assert world.received() == {}
-    world.selector.unmute(channel)
+    world.selector.io.unmute(channel)
     assert world.received() == {"a": [b"one"]}
 
 
@@ -152,10 +152,10 @@ def test_frames_behind_the_first_wait_for_it(world: World) -> None:
     (channel,) = world.selector.completed_receives
     assert channel.receive == b"one"
     assert channel.take_receive() == b"one"
-    world.selector.mute(channel)
+    channel.mute()
     world.poll()
     assert not world.selector.completed_receives
-    world.selector.unmute(channel)
+    world.selector.io.unmute(channel)
     assert world.received() == {"a": [b"two", b"three"]}
 
 
@@ -172,7 +172,7 @@ def test_a_muted_channel_whose_peer_is_gone_is_reported(world: World) -> None:
     client = world.accepted("a")
     channel = world.selector.channel("a")
     assert channel is not None
-    world.selector.mute(channel)
+    channel.mute()
     client.reset()
     world.poll()
     assert world.selector.disconnected == {"a": ChannelState.READY}
@@ -182,12 +182,12 @@ def test_requests_left_by_a_peer_that_is_gone_are_still_read(world: World) -> No
     client = world.accepted("a")
     channel = world.selector.channel("a")
     assert channel is not None
-    world.selector.mute(channel)
+    channel.mute()
     client.send(framed(b"one", b"two"))
     client.reset()
     world.poll()
     assert world.selector.disconnected == {}
-    world.selector.unmute(channel)
+    world.selector.io.unmute(channel)
     assert world.received() == {"a": [b"one", b"two"]}
     world.poll()
     assert list(world.selector.disconnected) == ["a"]
@@ -201,7 +201,7 @@ def test_a_peer_that_only_finished_sending_is_answered_first(world: World) -> No
     channel = world.selector.channel("a")
     assert channel is not None
     channel.outgoing.add([b"answer"])
-    assert world.selector.write(channel)
+    assert world.selector.io.write(channel)
     assert client.take() == b"answer"
     world.poll()
     assert list(world.selector.disconnected) == ["a"]

@@ -1,0 +1,210 @@
+"""How a channel of a Selector comes to be ready: connect or accept, handshake, authentication; and how it is refused.
+
+Owned by the Selector's thread; no lock. Kafka: Selector.connect and register, finishConnect and prepare of
+KafkaChannel, delayedClosingChannels.
+
+    connect ─► NOT_CONNECTED ─(writable)─► AUTHENTICATE ─(handshake, authenticator)─► READY, in `connected`
+    accept  ─────────────────────────────►      │
+                                                └─(refused)─► AUTHENTICATION_FAILED, closed after a delay
+
+PLAINTEXT has neither handshake nor authenticator, so an accepted channel is READY at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel_builder import ChannelBuilder
+from barnabas.transport.channel_io import ChannelIO
+from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.client_socket import resolve, set_options
+from barnabas.transport.frame_buffer_pool import FrameBufferPool
+from barnabas.transport.frame_reader import InvalidReceive
+from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.memory_keeper import MemoryLimit
+from barnabas.transport.open_channels import OpenChannels
+from barnabas.transport.poll_results import PollResults
+from barnabas.transport.selector_counters import SelectorCounters
+from barnabas.transport.transport_layer import StreamSocket
+
+logger = logging.getLogger(__name__)
+
+
+class ChannelFactory(NamedTuple):
+    """What all channels of a Selector have in common."""
+
+    build: ChannelBuilder
+    buffers: FrameBufferPool
+    max_receive_bytes: int
+    memory: MemoryLimit
+    now: Callable[[], int]
+
+    def make(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
+        """Make the channel of a socket. Raises OSError when its descriptor is gone."""
+        transport, authenticator = self.build(stream_socket)
+        memory = self.memory.for_channel()
+        channel = KafkaChannel(
+            connection_id, transport, authenticator, self.buffers, self.max_receive_bytes, self.now(), memory
+        )
+        if memory is not None:
+            memory.channel = channel
+        return channel
+
+
+class DelayedClose(NamedTuple):
+    """A channel whose peer was refused; it learns of that, and is closed, when the delay is over."""
+
+    due_ns: int
+    channel: KafkaChannel
+    answer: Sequence[Any]
+    """A frame with its size prefix; empty: the channel just closes."""
+
+
+class ChannelSetup:
+    """Makes channels, and goes on with those that are not ready yet."""
+
+    __slots__ = (
+        "_channels",
+        "_counters",
+        "_factory",
+        "_failed_authentication_delay_ns",
+        "_io",
+        "_now",
+        "_open_socket",
+        "_results",
+        "delayed_closes",
+    )
+
+    def __init__(
+        self,
+        factory: ChannelFactory,
+        channels: OpenChannels,
+        io: ChannelIO,
+        results: PollResults,
+        counters: SelectorCounters,
+        open_socket: Callable[[int], Any],
+        failed_authentication_delay_ms: float,
+    ) -> None:
+        """`open_socket` makes a non-blocking socket of an address family."""
+        self._factory = factory
+        self._channels = channels
+        self._io = io
+        self._results = results
+        self._counters = counters
+        self._open_socket = open_socket
+        self._now = factory.now
+        self._failed_authentication_delay_ns = int(failed_authentication_delay_ms * 1_000_000)
+        self.delayed_closes: deque[DelayedClose] = deque()
+        """Ordered by the time at which they are due, since all delays are the same."""
+
+    def connect(
+        self, connection_id: str, address: tuple[str, int], send_buffer_bytes: int, receive_buffer_bytes: int
+    ) -> None:
+        """Begin to connect to an IP address or host name and a port.
+
+        Raises ValueError for a connection id in use, OSError when connecting cannot even begin.
+        """
+        self._channels.refuse_duplicate(connection_id)
+        family, resolved = resolve(address)
+        stream_socket = self._open_socket(family)
+        try:
+            set_options(stream_socket, send_buffer_bytes, receive_buffer_bytes)
+            error = stream_socket.connect_ex(resolved)
+            if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+                raise OSError(error, f"Cannot connect to {address[0]}:{address[1]}")
+            channel = self._factory.make(connection_id, stream_socket)
+            self._channels.add(channel)
+        except BaseException:
+            stream_socket.close()
+            raise
+        channel.begin_connect()
+        if not error:
+            self._channels.to_report.append(channel)  # connected at once: the Poller may have nothing to say
+
+    def accept(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
+        """Take over an accepted, non-blocking socket. Raises ValueError for a connection id in use."""
+        self._channels.refuse_duplicate(connection_id)
+        channel = self._factory.make(connection_id, stream_socket)
+        self._channels.add(channel)
+        self._counters.connections_created += 1
+        self._prepare(channel)
+        return channel
+
+    def go_on(self, channel: KafkaChannel, *, can_connect: bool) -> None:
+        """Go on with a channel that is not ready, as far as possible without waiting.
+
+        can_connect: its socket has become writable or broken, so the outcome of its connect is known.
+        """
+        if channel.state is ChannelState.NOT_CONNECTED:
+            if can_connect:
+                self.finish_connect(channel)
+        elif channel.state is ChannelState.AUTHENTICATE:
+            self._prepare(channel)
+
+    def finish_connect(self, channel: KafkaChannel) -> None:
+        """Find out whether connecting has succeeded; if so, begin with the handshake."""
+        try:
+            channel.finish_connect()
+        except OSError as error:
+            self._channels.fail(channel, ChannelState.NOT_CONNECTED, error)
+            return
+        self._counters.connections_created += 1
+        self._prepare(channel)
+
+    def _prepare(self, channel: KafkaChannel) -> None:
+        try:
+            channel.prepare()
+        except AuthenticationFailed as error:
+            self._refuse(channel, error)
+            return
+        except InvalidReceive as error:
+            self._io.close_invalid(channel, error)
+            return
+        except OSError as error:
+            self._channels.fail(channel, channel.state, error)
+            return
+        if channel.outgoing.unsent:
+            self._io.write(channel)  # what the authenticator has to say
+        if channel.closed:
+            return
+        if channel.ready:
+            self._counters.successful_authentications += 1
+            self._results.connected.append(channel.connection_id)
+        if channel.reader.received:
+            self._io.expect_more(channel)
+
+    # -- refusals ----------------------------------------------------------------------------------------------------
+
+    def _refuse(self, channel: KafkaChannel, error: AuthenticationFailed) -> None:
+        self._counters.failed_authentications += 1
+        logger.info("Failed authentication with %s (%s)", channel.connection_id, error)
+        if channel.state is not ChannelState.AUTHENTICATION_FAILED:
+            self._channels.fail(channel, ChannelState.AUTHENTICATION_FAILED)  # its transport's handshake has failed
+        elif self._failed_authentication_delay_ns > 0:
+            due_ns = self._now() + self._failed_authentication_delay_ns
+            self.delayed_closes.append(DelayedClose(due_ns, channel, error.answer))
+        else:
+            self._close_refused(channel, error.answer)
+
+    def close_delayed(self, now_ns: int) -> float:
+        """Close refused channels whose delay is over. Returns the milliseconds until the next one is due."""
+        delayed = self.delayed_closes
+        while delayed:
+            due_ns, channel, answer = delayed[0]
+            if due_ns > now_ns:
+                return (due_ns - now_ns) / 1e6
+            delayed.popleft()
+            if not channel.closed:
+                self._close_refused(channel, answer)
+        return inf
+
+    def _close_refused(self, channel: KafkaChannel, answer: Sequence[Any]) -> None:
+        channel.outgoing.add(answer)
+        channel.discard_unread()
+        self._io.close_when_sent(channel)

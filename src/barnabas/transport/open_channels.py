@@ -1,0 +1,130 @@
+"""The open channels of one Selector, by connection id and by descriptor, and how a channel ends.
+
+Owned by the Selector's thread; other threads may read the totals, perhaps a moment late. No lock. Kafka: the maps
+channels and closingChannels of Selector, Selector.close, IdleExpiryManager.
+
+A channel ends in one of two ways. `remove` closes it because the layer above wants that: nothing is reported. `fail`
+closes it because it is lost: the end of this poll, or of the next one, reports it. Between open and closed a channel
+may be *closing* (`close_when_sent` of `ChannelIO`): it is read no more, and closes when its last answer has left.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.idle_expiry import IdleExpiry
+from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.poller import Poller
+
+logger = logging.getLogger(__name__)
+
+
+class OpenChannels:
+    """Every channel from `add` until it is closed."""
+
+    __slots__ = (
+        "_closed_received",
+        "_closed_sent",
+        "_closing",
+        "_idle_expiry",
+        "_poller",
+        "by_fd",
+        "by_id",
+        "closed_count",
+        "to_report",
+    )
+
+    def __init__(self, poller: Poller, idle_expiry: IdleExpiry) -> None:
+        self._poller = poller
+        self._idle_expiry = idle_expiry
+        self._closing: dict[KafkaChannel, None] = {}  # in the order in which they began
+        self._closed_received = 0
+        self._closed_sent = 0
+        self.by_id: dict[str, KafkaChannel] = {}
+        self.by_fd: dict[int, KafkaChannel] = {}
+        self.closed_count = 0
+        """The number of channels closed since the start."""
+        self.to_report: list[KafkaChannel] = []
+        """Channels that were lost, or connected at once, since the last report: the next poll must not wait."""
+
+    def add(self, channel: KafkaChannel) -> None:
+        """Add a new channel and watch its descriptor and its idleness. Raises OSError when the Poller refuses it."""
+        self._poller.register(channel.fd)
+        self.by_id[channel.connection_id] = channel
+        self.by_fd[channel.fd] = channel
+        self._idle_expiry.add(channel)
+
+    def refuse_duplicate(self, connection_id: str) -> None:
+        """Raises ValueError when the connection id is in use."""
+        if connection_id in self.by_id:
+            raise ValueError(f"There is already a connection for id {connection_id}")
+
+    def begin_closing(self, channel: KafkaChannel) -> None:
+        """Let a channel close as soon as its last answer has left."""
+        self._closing[channel] = None
+
+    def is_closing(self, channel: KafkaChannel) -> bool:
+        """Whether a channel closes as soon as its last answer has left."""
+        return channel in self._closing
+
+    def fail(self, channel: KafkaChannel, state: ChannelState, error: Exception | None = None) -> None:
+        """Close a channel that is lost, in the state that is to be reported."""
+        if error is not None:
+            logger.debug("Connection %s lost: %s", channel.connection_id, error)
+        self.remove(channel, state)
+        self.to_report.append(channel)
+
+    def remove(self, channel: KafkaChannel, state: ChannelState = ChannelState.LOCAL_CLOSE) -> None:
+        """Close a channel without a report."""
+        self._poller.unregister(channel.fd)
+        del self.by_id[channel.connection_id]
+        del self.by_fd[channel.fd]
+        channel.close(state)
+        self._closed_received += channel.reader.received
+        self._closed_sent += channel.outgoing.sent
+        self.closed_count += 1
+        self._closing.pop(channel, None)
+        self._idle_expiry.closed()
+
+    def take_reports(self) -> list[KafkaChannel]:
+        """Return the channels to report, and forget them."""
+        reports, self.to_report = self.to_report, []
+        return reports
+
+    def was_lost(self, connection_id: str) -> bool:
+        """Whether a lost channel of this id waits for its report."""
+        return any(channel.closed and channel.connection_id == connection_id for channel in self.to_report)
+
+    def lowest_priority(self) -> KafkaChannel | None:
+        """Return the channel to give up first: one that is closing, else the one that has been idle longest."""
+        return next(iter(self._closing), None) or self._idle_expiry.oldest()
+
+    def close_idle(self, now_ns: int) -> int:
+        """Close the channels that have been idle for too long. Returns the time before which none can be again."""
+        expiry = self._idle_expiry
+        while now_ns >= expiry.next_check_ns and (channel := expiry.expired(now_ns)) is not None:
+            logger.debug("Closing idle connection %s", channel.connection_id)
+            self.fail(channel, ChannelState.EXPIRED)
+        return expiry.next_check_ns
+
+    def close_all(self) -> None:
+        """Close every channel without a report, and the Poller."""
+        for channel in self.all:
+            self.remove(channel)
+        self._poller.close()
+
+    @property
+    def all(self) -> list[KafkaChannel]:
+        """The open channels, in a list that does not change when one of them closes."""
+        return list(self.by_id.values())
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes received in all, on closed channels too."""
+        return self._closed_received + sum(channel.reader.received for channel in self.all)
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes sent in all, on closed channels too."""
+        return self._closed_sent + sum(channel.outgoing.sent for channel in self.all)

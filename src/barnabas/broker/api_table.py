@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from barnabas.api.api_config import ApiConfig
 from barnabas.api.authorize import Authorizer
 from barnabas.api.emulation import narrowed
 from barnabas.api.fetch_session_cache import FetchSessionCache
@@ -50,6 +51,7 @@ from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.broker.client_quotas import is_address
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.config.log_config import validate_topic_config
 from barnabas.controller.controller import Controller
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.coordinator.group.coordinator import GroupCoordinator
@@ -95,14 +97,16 @@ def build_registry(
     """
     registry: Registry
     config, dynamic = parts.dynamic.current, parts.dynamic
-    admin = TopicAdmin(
-        parts.zk_client, parts.metadata, TopicAdminConfig.from_kafka_config(config, lambda: dynamic.current)
+    settings = ApiConfig.from_kafka_config(config)
+    new_topics = TopicAdminConfig.from_kafka_config(
+        config, validate_topic_config=lambda topic: validate_topic_config(topic, dynamic.current)
     )
+    admin = TopicAdmin(parts.zk_client, parts.metadata, new_topics)
     # One for Metadata and FindCoordinator: it knows which topics are being created.
     creation = AutoTopicCreation(admin, parts.metadata, InternalTopicsConfig.from_kafka_config(config))
     families: Sequence[HandlerFamily] = (
         ApiVersionsApi(lambda: registry),
-        MetadataApi(parts.metadata, creation, lambda: config.boolean("auto.create.topics.enable"), authorizer),
+        MetadataApi(parts.metadata, creation, lambda: settings.auto_create_topics, authorizer),
         *_record_families(parts, authorizer),
         *_group_families(parts, creation, authorizer),
         *_topic_families(parts, admin, authorizer),
@@ -116,7 +120,7 @@ def build_registry(
 def _record_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequence[HandlerFamily]:
     """Producing and reading."""
     replicas, metadata, clock = parts.replicas, parts.metadata, parts.clock
-    max_bytes = parts.dynamic.current.integer("fetch.max.bytes")
+    max_bytes = ApiConfig.from_kafka_config(parts.dynamic.current).fetch_max_bytes
     return (
         ProduceApi(replicas, metadata, authorizer),
         FetchApi(replicas, metadata, FetchSessions(parts.fetch_sessions), max_bytes, clock, authorizer),
@@ -132,8 +136,9 @@ def _group_families(
     parts: ServedParts, creation: AutoTopicCreation, authorizer: Authorizer | None
 ) -> Sequence[HandlerFamily]:
     """Groups and their offsets."""
-    groups, metadata, config = parts.groups, parts.metadata, parts.dynamic.current
-    old_offsets = OldConsumerOffsets(parts.zk_client, config.integer("offset.metadata.max.bytes"))
+    groups, metadata = parts.groups, parts.metadata
+    settings = ApiConfig.from_kafka_config(parts.dynamic.current)
+    old_offsets = OldConsumerOffsets(parts.zk_client, settings.max_offset_metadata_size)
     return (
         FindCoordinatorApi(metadata, groups.partition_for, creation, parts.topic_changes, authorizer),
         OffsetsApi(groups, old_offsets, metadata, authorizer),
@@ -146,18 +151,17 @@ def _group_families(
 def _topic_families(parts: ServedParts, admin: TopicAdmin, authorizer: Authorizer | None) -> Sequence[HandlerFamily]:
     """Topics and settings."""
     dynamic, metadata, changes = parts.dynamic, parts.metadata, parts.topic_changes
-    config = dynamic.current  # for what cannot change while the broker runs
+    settings = ApiConfig.from_kafka_config(dynamic.current)
     repository = ConfigRepository(parts.zk_client)
-    page_limit = config.integer("max.request.partition.size.limit")
     return (
-        DescribeTopicPartitionsApi(metadata, authorizer, page_limit),
+        DescribeTopicPartitionsApi(metadata, authorizer, settings.max_partitions_per_description),
         TopicsApi(
             admin,
             metadata,
             changes,
             lambda: dynamic.settings,
             authorizer,
-            deletion_enabled=config.boolean("delete.topic.enable"),
+            deletion_enabled=settings.delete_topics,
         ),
         PartitionsApi(admin, changes, parts.controller, authorizer),
         ElectionsApi(parts.elections, metadata, authorizer),

@@ -9,13 +9,16 @@ be an address here. Kafka: ControllerChannelManager.addNewBroker.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from barnabas.broker.own_listeners import OwnListeners
 from barnabas.config.config_error import ConfigError
+from barnabas.config.config_values import ConfigValues
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import inter_broker_listener_name_of
+from barnabas.config.setting import Settings, computed, setting
 from barnabas.controller.network_broker_channel import NetworkBrokerChannel
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
@@ -38,13 +41,29 @@ GROUP, KIND, QUEUE_SIZE, QUEUE_TIME = (
 CLIENT_CHANNEL_BUILDERS: Final[dict[str, ChannelBuilder]] = {"PLAINTEXT": plaintext_channel}
 
 
+def controller_listener_name_of(config: ConfigValues) -> str:
+    """Return the listener on which a broker hears the controller: the control plane's, or the brokers' own."""
+    return config.optional_string("control.plane.listener.name") or inter_broker_listener_name_of(config)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionConfig(Settings):
+    """Timeouts of connections to brokers. controller_listener: its name, where the controller reaches brokers."""
+
+    request_timeout_ms: int = setting("request.timeout.ms")
+    controller_request_timeout_ms: int = setting("controller.socket.timeout.ms")
+    setup_timeout_ms: int = setting("socket.connection.setup.timeout.ms")
+    setup_timeout_max_ms: int = setting("socket.connection.setup.timeout.max.ms")
+    controller_listener: str = computed(controller_listener_name_of, "control.plane.listener.name")
+
+
 class BrokerConnections:
     """Clients for talking to brokers. listeners: this broker's own, bound by the time a client is made."""
 
     def __init__(
         self, config: KafkaConfig, broker_id: int, listeners: OwnListeners, clock: Clock, metrics: MetricsRegistry
     ) -> None:
-        self._config = config
+        self._config = ConnectionConfig.from_kafka_config(config)
         self._broker_id = broker_id
         self._listeners = listeners
         self._clock = clock
@@ -78,11 +97,11 @@ class BrokerConnections:
             NetworkClientConfig(
                 client_id=str(self._broker_id),
                 max_in_flight=1,
-                request_timeout_ms=config.integer("request.timeout.ms"),
+                request_timeout_ms=config.request_timeout_ms,
                 reconnect_backoff_ms=0,
                 reconnect_backoff_max_ms=0,
-                connection_setup_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),
-                connection_setup_timeout_max_ms=config.integer("socket.connection.setup.timeout.max.ms"),
+                connection_setup_timeout_ms=config.setup_timeout_ms,
+                connection_setup_timeout_max_ms=config.setup_timeout_max_ms,
                 send_buffer_bytes=SYSTEM_BUFFER_SIZE,
                 receive_buffer_bytes=SYSTEM_BUFFER_SIZE,
                 discover_broker_versions=False,
@@ -93,7 +112,7 @@ class BrokerConnections:
 
     def new_channel(self, broker: BrokerInfo) -> NetworkBrokerChannel:
         """The controller's channel to a broker (ChannelFactory)."""
-        listener_name = controller_listener_name_of(self._config)
+        listener_name = self._config.controller_listener
         addresses = {each.listener_name: (each.host, each.port) for each in broker.endpoints}
         node = self.node(broker.id, addresses, listener_name)
         tags = {"broker-id": str(broker.id)}
@@ -102,7 +121,7 @@ class BrokerConnections:
             self._broker_id,
             node,
             self.client(node, listener_name),
-            self._config.integer("controller.socket.timeout.ms"),
+            self._config.controller_request_timeout_ms,
             on_taken=timer.update,
             on_closed=lambda: self._forget(broker.id, tags),
         )
@@ -114,8 +133,3 @@ class BrokerConnections:
         self._channels = {each: channel for each, channel in self._channels.items() if each != broker_id}
         self._metrics.remove(GROUP, KIND, QUEUE_SIZE, tags)
         self._metrics.remove(GROUP, KIND, QUEUE_TIME, tags)
-
-
-def controller_listener_name_of(config: KafkaConfig) -> str:
-    """The listener on which a broker hears the controller: the control plane's, or the brokers' own."""
-    return config.optional_string("control.plane.listener.name") or inter_broker_listener_name_of(config)

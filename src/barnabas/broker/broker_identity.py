@@ -10,12 +10,22 @@ from dataclasses import dataclass
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.setting import Settings, computed, setting
 from barnabas.metadata.broker_registration import get_or_generate_cluster_id
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.errors import InconsistentMetaProperties
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 GENERATE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityConfig(Settings):
+    """How a broker gets its id."""
+
+    broker_id: int = computed(lambda config: config.integer("broker.id"), "broker.id", "node.id")
+    is_id_generated: bool = setting("broker.id.generation.enable")
+    largest_given_id: int = setting("reserved.broker.max.id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +44,15 @@ def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, directorie
     """
     found = [properties for properties in directories.meta_properties().values() if properties is not None]
     remembered = {properties.broker_id for properties in found if properties.broker_id is not None} - {GENERATE}
-    broker_id = config.integer("broker.id")
+    identity = IdentityConfig.from_kafka_config(config)
+    broker_id = identity.broker_id
     if broker_id == GENERATE:
         if len(remembered) > 1:
             raise ConfigError(f"The log directories belong to several brokers: {sorted(remembered)}", "log.dirs")
         if remembered:
             broker_id = remembered.pop()
-        elif config.boolean("broker.id.generation.enable"):
-            broker_id = zk_client.generate_broker_id() + config.integer("reserved.broker.max.id")
+        elif identity.is_id_generated:
+            broker_id = zk_client.generate_broker_id() + identity.largest_given_id
         else:
             raise ConfigError("broker.id is -1, and broker.id.generation.enable is false: set one of them", "broker.id")
     if zk_client.cluster_id() is None:

@@ -190,7 +190,8 @@ def _follow_settings(stages: BuiltStages, front: FrontStage) -> None:
 def _shut_down_controlled(stages: BuiltStages) -> None:
     """Have other brokers lead what this broker leads, unless the broker ends because of a fatal error."""
     config, lifecycle = stages.foundations.dynamic.current, stages.foundations.lifecycle
-    if lifecycle.exit_status or not config.boolean("controlled.shutdown.enable"):
+    terms = ShutdownTerms.from_kafka_config(config)
+    if lifecycle.exit_status or not terms.is_enabled:
         return
     lifecycle.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
     ControlledShutdownClient(
@@ -199,6 +200,6 @@ def _shut_down_controlled(stages: BuiltStages) -> None:
         inter_broker_listener_name_of(config),
         stages.storage.identity.broker_id,
         lambda: stages.storage.registration.epoch,
-        ShutdownTerms.from_kafka_config(config),
+        terms,
     ).run()
     lifecycle.state = BrokerState.SHUTTING_DOWN

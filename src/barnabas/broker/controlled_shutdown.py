@@ -12,11 +12,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final
 
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.config.config_error import ConfigError
-from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import ControlledShutdownRequest, ControlledShutdownResponse
@@ -29,31 +30,23 @@ logger = logging.getLogger(__name__)
 PATIENCE_ALONE_MS: Final = 1_000
 
 
-class ShutdownTerms(NamedTuple):
-    """Kafka's settings `controlled.shutdown.max.retries`, `.retry.backoff.ms`, and the timeouts of an attempt."""
+@dataclass(frozen=True, slots=True)
+class ShutdownTerms(Settings):
+    """Whether a broker hands over what it leads before it stops, how often it tries, and how long an attempt lasts."""
 
-    attempts: int
-    backoff_ms: int
-    connect_timeout_ms: int
-    request_timeout_ms: int
-
-    @classmethod
-    def from_kafka_config(cls, config: KafkaConfig) -> ShutdownTerms:
-        """As set."""
-        return cls(
-            config.integer("controlled.shutdown.max.retries"),
-            config.integer("controlled.shutdown.retry.backoff.ms"),
-            config.integer("controller.socket.timeout.ms"),
-            config.integer("request.timeout.ms"),
-        )
+    attempts: int = setting("controlled.shutdown.max.retries")
+    backoff_ms: int = setting("controlled.shutdown.retry.backoff.ms")
+    connect_timeout_ms: int = setting("controller.socket.timeout.ms")
+    request_timeout_ms: int = setting("request.timeout.ms")
+    is_enabled: bool = setting("controlled.shutdown.enable")
 
     def alone(self) -> ShutdownTerms:
-        """One quick attempt."""
-        return ShutdownTerms(
-            min(self.attempts, 1),
-            self.backoff_ms,
-            min(self.connect_timeout_ms, PATIENCE_ALONE_MS),
-            min(self.request_timeout_ms, PATIENCE_ALONE_MS),
+        """Return the terms of one quick attempt."""
+        return replace(
+            self,
+            attempts=min(self.attempts, 1),
+            connect_timeout_ms=min(self.connect_timeout_ms, PATIENCE_ALONE_MS),
+            request_timeout_ms=min(self.request_timeout_ms, PATIENCE_ALONE_MS),
         )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from barnabas.config.broker_config_keys import find_key
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError, RequirementFailed, StepTooLarge
-from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, usable_settings
+from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, check_thread_counts, usable_settings
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.config.reconfigurable import Reconfigurable
@@ -110,9 +110,9 @@ class DynamicBrokerConfig:
         """
         names = _changed(current, proposed)
         parts = [part for part in self._parts if part.settings.intersection(names)]
-        for part in parts:
+        for validate in (check_thread_counts, *(part.validate for part in parts)):
             try:
-                part.validate(current, proposed)
+                validate(current, proposed)
             except ConfigError as error:
                 if accepted and isinstance(error, StepTooLarge):
                     continue

@@ -6,7 +6,6 @@ cross. Kafka: DynamicLogConfig and DynamicProducerStateManagerConfig in kafka.se
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from barnabas.broker.topic_log_configs import TopicLogConfigs
@@ -15,9 +14,6 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.log_manager_config import LogManagerConfig
-
-logger = logging.getLogger(__name__)
 
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
 _FOLLOW_RETENTION = -2
@@ -47,24 +43,6 @@ class DynamicLogs:
             self._log_manager.update_log_config(topic, self._topic_configs.log_config(topic))
         if current.boolean(_UNCLEAN_ELECTION) and not previous.boolean(_UNCLEAN_ELECTION):
             self._allow_unclean_election()
-
-
-class DynamicProducerExpiration:
-    """`producer.id.expiration.ms` of the logs of `log_manager`."""
-
-    settings = frozenset({"producer.id.expiration.ms"})
-
-    def __init__(self, log_manager: LogManager) -> None:
-        self._log_manager = log_manager
-
-    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
-        """See Reconfigurable. Its bounds are checked where it is parsed."""
-
-    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
-        """See Reconfigurable."""
-        config = LogManagerConfig.from_kafka_config(current)
-        logger.info("Reconfigure producer.id.expiration.ms to %d", config.producer_id_expiration_ms)
-        self._log_manager.reconfigure(config)
 
 
 def _check_local_retention(config: KafkaConfig, name: str, whole_name: str, whole: int) -> None:

@@ -6,11 +6,11 @@ kafka.network.SocketServer, DataPlaneAcceptor and ListenerConnectionQuota.
 
 from __future__ import annotations
 
-from barnabas.broker.dynamic_threads import check_thread_count
 from barnabas.config.config_error import ConfigError
+from barnabas.config.dynamic_settings import check_thread_count
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
-from barnabas.network.network_config import NetworkConfig
+from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.socket_server import SocketServer
 
 _PER_LISTENER = ("max.connections", "max.connection.creation.rate")
@@ -20,10 +20,8 @@ _THREADS = "num.network.threads"
 class DynamicNetwork:
     """Reconfigures `sockets`. broker_id: names their threads."""
 
-    settings = frozenset(
-        {"listeners", "max.connections.per.ip", "max.connections.per.ip.overrides", *_PER_LISTENER, _THREADS}
-    )
-    """Also `listeners`: a new one must find the settings of its own."""
+    settings = NetworkConfig.dynamic_names() | ListenerConfig.dynamic_names()
+    """`listeners` is among them: a new one must find the settings of its own."""
 
     def __init__(self, sockets: SocketServer, broker_id: int) -> None:
         self._sockets = sockets

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.own_listeners import OwnListeners
+from barnabas.broker.thread_pools_config import SchedulerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.purgatory.action_queue import ActionQueue
@@ -49,7 +50,7 @@ def start_foundations(static: KafkaConfig, metrics: MetricsRegistry, lifecycle: 
     timer = SystemTimer(clock, executor.execute)
     timer.start()
     lifecycle.on_stop("timer", timer.shutdown)
-    scheduler = ThreadScheduler(static.integer("background.threads"), clock)
+    scheduler = ThreadScheduler(SchedulerConfig.from_kafka_config(static).threads, clock)
     scheduler.start()
     lifecycle.on_stop("scheduler", scheduler.shutdown)
     dynamic = DynamicBrokerConfig(static)

@@ -25,7 +25,9 @@ from barnabas.broker.control_stage import ControlStage
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.handler_pools import HandlerPools
 from barnabas.broker.replication_stage import ReplicationStage
+from barnabas.broker.server_config import ServerConfig
 from barnabas.broker.storage_stage import StorageStage
+from barnabas.broker.thread_pools_config import RequestHandlerConfig
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.network.network_config import NetworkConfig
@@ -98,7 +100,9 @@ def bind_front(stages: BuiltStages, access: Access) -> FrontStage:
     quotas = ClientQuotas(config, registry, foundations.timer, foundations.scheduler, foundations.metrics, clock)
     address_quotas = sockets.connection_quotas
     quotas.start(storage.zk_client, storage.config_changes, address_quotas.update_ip_connection_rate_quota)
-    handlers = HandlerPools(sockets, apis, registry, clock, config.integer("num.io.threads"), lifecycle.fail)
+    handlers = HandlerPools(
+        sockets, apis, registry, clock, RequestHandlerConfig.from_kafka_config(config).threads, lifecycle.fail
+    )
     foundations.listeners.bound = sockets.bind()
     lifecycle.on_stop("sockets", sockets.shutdown)
     pools = [pool for pool in (handlers.data_plane, handlers.control_plane) if pool is not None]
@@ -128,9 +132,8 @@ def _build_registry(
     stages: BuiltStages, topic_changes: TopicChanges, elections: LeaderElections, authorizer: Authorizer | None
 ) -> Registry:
     foundations, storage, replication = stages.foundations, stages.storage, stages.replication
-    config = foundations.dynamic.current
-    slots = config.integer("max.incremental.fetch.session.cache.slots")
-    fetch_sessions = FetchSessionCache(slots, foundations.clock, Random())
+    settings = ServerConfig.from_kafka_config(foundations.dynamic.current)
+    fetch_sessions = FetchSessionCache(settings.fetch_session_slots, foundations.clock, Random())
     fetch_sessions.register(foundations.metrics)
     parts = ServedParts(
         dynamic=foundations.dynamic,
@@ -146,4 +149,4 @@ def _build_registry(
         groups=replication.groups,
         fetch_sessions=fetch_sessions,
     )
-    return build_registry(parts, authorizer, config.optional_string("broker.emulate.version"))
+    return build_registry(parts, authorizer, settings.emulated_release)

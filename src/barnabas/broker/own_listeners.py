@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from barnabas.broker.server_config import ServerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import EndPoint, advertised_listeners_of
 from barnabas.network.host_name import canonical_host_name
@@ -43,7 +44,7 @@ class OwnListeners:
         """
         bound = {end_point.listener_name: end_point for end_point in self.bound}
         config = self._current()
-        as_bound = not config.optional_string("advertised.listeners")
+        as_bound = ServerConfig.from_kafka_config(config).are_listeners_advertised
         advertised = []
         for end_point in advertised_listeners_of(config):
             listener = bound.get(end_point.listener_name)
@@ -57,5 +58,5 @@ class OwnListeners:
 
     def broker_info(self, broker_id: int) -> BrokerInfo:
         """Return this broker's entry among the live brokers, as its settings and open listeners are now."""
-        rack = self._current().optional_string("broker.rack")
+        rack = ServerConfig.from_kafka_config(self._current()).rack
         return BrokerInfo(broker_id, tuple(self.advertised()), rack)

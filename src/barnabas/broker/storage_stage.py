@@ -7,7 +7,6 @@ logs must know when they are loaded. Kafka: the part of KafkaServer.startup from
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
 from barnabas.broker.broker_state import BrokerState
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.log_dir_failures import LogDirFailures
+from barnabas.broker.server_config import ServerConfig
 from barnabas.broker.stray_logs import stray_check
 from barnabas.broker.topic_log_configs import TopicLogConfigs
 from barnabas.config.log_config import LogConfig
@@ -57,7 +57,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     broker's.
     """
     lifecycle = foundations.lifecycle
-    timeout_ms = foundations.static.integer("log.dir.failure.timeout.ms")
+    timeout_ms = ServerConfig.from_kafka_config(foundations.static).log_dir_failure_timeout_ms
     failures = LogDirFailures(lifecycle.fail, foundations.clock, timeout_ms=timeout_ms)
     directories = LogDirectories(foundations.static.log_dirs, foundations.files, failures.notify)
     directories.open()
@@ -100,7 +100,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
 def _metadata_dir(foundations: Foundations, directories: LogDirectories) -> str:
     """Return the directory of the metadata store. Raises OSError when it has failed."""
     config = foundations.static
-    path = os.path.abspath(config.optional_string("metadata.log.dir") or config.log_dirs[0])
+    path = ServerConfig.from_kafka_config(config).metadata_dir
     if path in directories.offline_paths():
         raise OSError(f"Shutdown broker because the metadata log dir {path} has failed")
     return path
@@ -122,7 +122,7 @@ def _load_logs(
         config = CleanerConfig.from_kafka_config(foundations.dynamic.current)
         return LogCleaner(config, log_dirs, logs, foundations.files, foundations.clock)
 
-    is_cleaning = foundations.static.boolean("log.cleaner.enable")
+    is_cleaning = CleanerConfig.from_kafka_config(foundations.static).is_enabled
     topic_configs.begin_loading()
     is_stray = stray_check(zk_client)
     foundations.lifecycle.state = BrokerState.RECOVERY

@@ -126,7 +126,10 @@ class ThrottledReplicas:
 
 
 class ConfigKey(NamedTuple):
-    """One setting."""
+    """One setting: a row of the tables in `barnabas.config.keys`.
+
+    is_thread_count: the size of a pool, which a change at run time may at most halve or double.
+    """
 
     name: str
     type: ConfigType
@@ -134,6 +137,7 @@ class ConfigKey(NamedTuple):
     documentation: str
     validator: Validator | None = None
     scope: Scope = Scope.READ_ONLY
+    is_thread_count: bool = False
 
     @property
     def is_sensitive(self) -> bool:

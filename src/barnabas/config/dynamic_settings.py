@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping, MutableMapping
 from typing import Final
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, PREFIXES_OF_PLUGINS
-from barnabas.config.config_error import ConfigError
+from barnabas.config.config_error import ConfigError, StepTooLarge
 from barnabas.config.config_key import ConfigKey, ConfigType, Scope
+from barnabas.config.config_values import ConfigValues
 from barnabas.config.keys.bounds import AT_LEAST_0, LONG_MAX
 
 _LISTENER_SETTING = re.compile(r"listener\.name\.[^.]*\.(.*)")
@@ -61,6 +62,8 @@ _PASSWORDS: Final = tuple(
     for name, key in BROKER_CONFIG_KEYS.items()
     if key.type is ConfigType.PASSWORD and key.scope is not Scope.READ_ONLY
 )
+
+_THREAD_COUNTS: Final = tuple(name for name, key in BROKER_CONFIG_KEYS.items() if key.is_thread_count)
 
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     name: names
@@ -130,6 +133,28 @@ def check_dynamic_settings(settings: Mapping[str, str], *, per_broker: bool) -> 
     unknown = [name for name in settings if not _is_known(name)]
     if unknown:
         raise ConfigError(f"Unknown Dynamic Configuration: {_set_of(unknown)}.", unknown[0])
+
+
+def check_thread_counts(current: ConfigValues, proposed: ConfigValues) -> None:
+    """Check every pool whose size changes.
+
+    Raises StepTooLarge: a size is not at least half and at most double what it was. Raises ConfigError: it is zero.
+    """
+    for name in _THREAD_COUNTS:
+        check_thread_count(name, current.integer(name), proposed.integer(name))
+
+
+def check_thread_count(name: str, old: int, new: int) -> None:
+    """Check one pool's new size. Raises as `check_thread_counts` does."""
+    if new == old:
+        return
+    failed = f"Dynamic thread count update validation failed for {name}={new}"
+    if new <= 0:
+        raise ConfigError(f"{failed}, value should be at least 1", name)
+    if new < old // 2:
+        raise StepTooLarge(f"{failed}, value should be at least half the current value {old}", name)
+    if new > old * 2:
+        raise StepTooLarge(f"{failed}, value should not be greater than double the current value {old}", name)
 
 
 def usable_settings(stored: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:

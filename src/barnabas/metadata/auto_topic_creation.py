@@ -14,36 +14,24 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_admin import NewTopic, TopicAdmin
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.quota.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
 
-if TYPE_CHECKING:
-    from barnabas.config.kafka_config import KafkaConfig
-
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class InternalTopicsConfig:
-    """What the broker's own topics are made of (`offsets.topic.`)."""
+class InternalTopicsConfig(Settings):
+    """The properties of the topics that the broker creates for itself (`offsets.topic.`)."""
 
-    offsets_partitions: int
-    offsets_replication_factor: int
-    offsets_segment_bytes: int
-
-    @classmethod
-    def from_kafka_config(cls, config: KafkaConfig) -> InternalTopicsConfig:
-        """Pick them out of the parsed file."""
-        return cls(
-            config.integer("offsets.topic.num.partitions"),
-            config.integer("offsets.topic.replication.factor"),
-            config.integer("offsets.topic.segment.bytes"),
-        )
+    offsets_partitions: int = setting("offsets.topic.num.partitions")
+    offsets_replication_factor: int = setting("offsets.topic.replication.factor")
+    offsets_segment_bytes: int = setting("offsets.topic.segment.bytes")
 
 
 class AutoTopicCreation:

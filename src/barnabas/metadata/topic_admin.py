@@ -14,10 +14,11 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.log_config import validate_topic_config
+from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.replica_placement import AdminOperationFailed, assign_replicas_to_brokers
 from barnabas.metadata.topic_name import has_collision, has_collision_characters, invalid_reason, validate_topic_name
@@ -29,9 +30,6 @@ from barnabas.zk.errors import BadVersionError, NodeExistsError, StoreUnavailabl
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.replica_assignment import ReplicaAssignment
 
-if TYPE_CHECKING:
-    from barnabas.config.kafka_config import KafkaConfig
-
 logger = logging.getLogger(__name__)
 
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -42,21 +40,13 @@ Kafka 4: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; 3.9 has no such lim
 DEFAULT_COUNT = -1  # number of partitions, replication factor: what the broker's settings say
 
 
-class TopicAdminConfig(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TopicAdminConfig(Settings):
     """Defaults for new topics, and what checks a topic's settings (raising ConfigError)."""
 
-    num_partitions: int = 1
-    default_replication_factor: int = 1
+    num_partitions: int = setting("num.partitions")
+    default_replication_factor: int = setting("default.replication.factor")
     validate_topic_config: Callable[[Mapping[str, str]], None] = validate_topic_config
-
-    @classmethod
-    def from_kafka_config(cls, config: KafkaConfig, current: Callable[[], KafkaConfig]) -> TopicAdminConfig:
-        """`num.partitions`, `default.replication.factor`; settings are checked against the broker's of then, too."""
-        return cls(
-            config.integer("num.partitions"),
-            config.integer("default.replication.factor"),
-            lambda settings: validate_topic_config(settings, current()),
-        )
 
 
 class NewTopic(NamedTuple):

@@ -89,7 +89,6 @@ class NetworkConfig(Settings):
 
     broker_id: int = setting("broker.id")
     """Replaced by the composition root where the id was generated."""
-    handler_threads: int = setting("num.io.threads")
     max_connections: int = setting("max.connections")
     max_connections_per_ip: int = setting("max.connections.per.ip")
     max_connections_per_ip_overrides: Mapping[str, int] = setting("max.connections.per.ip.overrides", _addresses)
@@ -107,7 +106,7 @@ class NetworkConfig(Settings):
     """Its acceptor starts before the others and it is exempt from `max.connections`; None: there is only one."""
     control_plane_listener: str | None = setting("control.plane.listener.name", _listener_name)
     """The controller's own, served by threads of its own; None: its requests come by the inter-broker listener."""
-    early_start_listeners: frozenset[str] = computed(early_start_listeners_of, "early.start.listeners")
+    early_start_listeners: frozenset[str] = computed(early_start_listeners_of, "early.start.listeners", "listeners")
     """Read as soon as the controller's requests are, before the broker is ready; their requests wait for that."""
     any_listener: ListenerConfig = field(default_factory=ListenerConfig)
     listeners: Mapping[str, ListenerConfig] = field(default_factory=dict)

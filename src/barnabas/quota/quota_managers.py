@@ -14,6 +14,7 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.quota.client_quota_manager import ClientQuotaManager, QuotaWindows
 from barnabas.quota.client_request_quota_manager import ClientRequestQuotaManager
 from barnabas.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
+from barnabas.quota.quota_config import QuotaConfig
 from barnabas.quota.quota_entity import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -47,19 +48,12 @@ class QuotaManagers:
 
     @classmethod
     def from_kafka_config(cls, config: KafkaConfig, clock: Clock) -> QuotaManagers:
-        """`quota.window.*`, `controller.quota.window.*`, and for what is only shown `metrics.num.samples` and so on."""
-        statistics = SampleWindow(config.integer("metrics.num.samples"), config.integer("metrics.sample.window.ms"))
-
-        def windows(samples: int, seconds: int) -> QuotaWindows:
-            return QuotaWindows(SampleWindow(samples, seconds * 1000), statistics)
-
-        return cls(
-            windows(config.integer("quota.window.num"), config.integer("quota.window.size.seconds")),
-            windows(
-                config.integer("controller.quota.window.num"), config.integer("controller.quota.window.size.seconds")
-            ),
-            clock,
-        )
+        """Make the managers with the windows of the configuration."""
+        quotas = QuotaConfig.from_kafka_config(config)
+        statistics = SampleWindow(quotas.statistics_samples, quotas.statistics_window_ms)
+        client = SampleWindow(quotas.client_samples, quotas.client_window_ms)
+        controller = SampleWindow(quotas.controller_samples, quotas.controller_window_ms)
+        return cls(QuotaWindows(client, statistics), QuotaWindows(controller, statistics), clock)
 
     def __iter__(self) -> Iterator[ClientQuotaManager]:
         return iter((self.produce, self.fetch, self.request, self.controller_mutation))

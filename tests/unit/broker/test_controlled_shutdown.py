@@ -22,7 +22,7 @@ from tests.support.scripted_selector import ScriptedSelector, SentRequest
 MOVED = ControlledShutdownResponse()
 LEFT = ControlledShutdownResponse(remaining_partitions=[ControlledShutdownResponse.RemainingPartition("orders", 0)])
 REFUSED = ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
-TERMS = ShutdownTerms(3, 5_000, 30_000, 30_000)
+TERMS = ShutdownTerms()
 
 
 class Stop:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
-from barnabas.broker.dynamic_threads import DynamicThreads
+from barnabas.broker.settings_follower import SettingsFollower
+from barnabas.broker.thread_pools_config import RequestHandlerConfig
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.config_repository import ALL_BROKERS
@@ -72,7 +73,7 @@ def test_what_one_part_cannot_follow_changes_nothing(dynamic: DynamicBrokerConfi
 
 def test_what_was_accepted_before_another_change_was_applied_holds(dynamic: DynamicBrokerConfig) -> None:
     resized: list[int] = []
-    dynamic.add_reconfigurable(DynamicThreads({"num.io.threads": resized.append}))
+    dynamic.add_reconfigurable(SettingsFollower(RequestHandlerConfig, lambda pool: resized.append(pool.threads)))
     first, second = {"num.io.threads": "6"}, {"num.io.threads": "2", "log.retention.ms": "7"}
     for change in (first, second):
         dynamic.validate(change, per_broker=True)

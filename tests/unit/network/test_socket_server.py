@@ -26,13 +26,13 @@ class Server:
 
     def __init__(self, *end_points: EndPoint, **settings: Any) -> None:
         self.harness = NetworkHarness()
-        threads = settings.pop("network_threads", 1)
+        threads, handlers = settings.pop("network_threads", 1), settings.pop("handler_threads", 8)
         config = NetworkConfig(broker_id=7, any_listener=ListenerConfig(network_threads=threads), **settings)
         self.sockets = SocketServer(
             config, end_points or [LOOPBACK], self.harness.parse, self.harness.handle, SystemClock(), never
         )
         self.handlers = RequestHandlerPool(
-            self.sockets.data_plane_request_channel, self.harness.handle, SystemClock(), config.handler_threads, never
+            self.sockets.data_plane_request_channel, self.harness.handle, SystemClock(), handlers, never
         )
         self.bound = self.sockets.bind()
         self.handlers.start()

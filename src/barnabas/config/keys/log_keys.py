@@ -24,6 +24,7 @@ LOG_KEYS = (
         "Threads of the scheduler that flushes, retains and checkpoints.",
         AT_LEAST_1,
         scope=Scope.CLUSTER_WIDE,
+        is_thread_count=True,
     ),
     ConfigKey(
         "compression.type",
@@ -268,6 +269,7 @@ LOG_KEYS = (
         "Threads per data directory that load logs at start and flush them at stop.",
         AT_LEAST_1,
         scope=Scope.CLUSTER_WIDE,
+        is_thread_count=True,
     ),
     ConfigKey("auto.create.topics.enable", ConfigType.BOOLEAN, True, "Whether asking for an unknown topic creates it."),
     ConfigKey(

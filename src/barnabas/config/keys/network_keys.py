@@ -9,7 +9,15 @@ from barnabas.config.config_key import ConfigKey, ConfigType, Range, Scope
 from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, INT_MAX
 
 NETWORK_KEYS = (
-    ConfigKey("num.io.threads", ConfigType.INT, 8, "Request handler threads.", AT_LEAST_1, scope=Scope.CLUSTER_WIDE),
+    ConfigKey(
+        "num.io.threads",
+        ConfigType.INT,
+        8,
+        "Request handler threads.",
+        AT_LEAST_1,
+        scope=Scope.CLUSTER_WIDE,
+        is_thread_count=True,
+    ),
     ConfigKey(
         "request.timeout.ms",
         ConfigType.INT,

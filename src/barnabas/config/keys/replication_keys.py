@@ -55,7 +55,14 @@ REPLICATION_KEYS = (
     ConfigKey(
         "replica.fetch.response.max.bytes", ConfigType.INT, 10_485_760, "Bytes a follower asks for in all.", AT_LEAST_0
     ),
-    ConfigKey("num.replica.fetchers", ConfigType.INT, 1, "Fetcher threads per leader.", scope=Scope.CLUSTER_WIDE),
+    ConfigKey(
+        "num.replica.fetchers",
+        ConfigType.INT,
+        1,
+        "Fetcher threads per leader.",
+        scope=Scope.CLUSTER_WIDE,
+        is_thread_count=True,
+    ),
     ConfigKey(
         "replica.high.watermark.checkpoint.interval.ms", ConfigType.LONG, 5000, "How often high watermarks are saved."
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.config.config_error import ConfigError
 from barnabas.config.setting import Settings, setting
 from barnabas.storage.cleaner.offset_map import SKIMPY_BYTES_PER_ENTRY
 
@@ -36,9 +37,9 @@ class CleanerConfig(Settings):
         return self.io_max_bytes_per_second / max(self.threads, 1)
 
     def check(self) -> None:
-        """Raise ValueError for a map that could never hold a key."""
+        """Check the memory. Raises ConfigError: a map of this size could never hold a key."""
         if self.map_bytes_per_thread // SKIMPY_BYTES_PER_ENTRY * self.load_factor <= 1:
-            raise ValueError(
+            raise ConfigError(
                 "offset map is too small to fit in even a single message, so log cleaning will never make progress."
                 " You can increase log.cleaner.dedupe.buffer.size or decrease log.cleaner.threads"
             )

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
+from barnabas.config.config_error import ConfigError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
@@ -76,14 +77,17 @@ class LogCleaner:
             thread.await_shutdown()
 
     def validate(self, config: CleanerConfig) -> None:
-        """Raise ValueError for less than half or more than double the threads, or when the memory is too small."""
+        """Check new settings before `reconfigure` takes them.
+
+        Raises ConfigError: the threads are less than half or more than double of now, or the memory is too small.
+        """
         old = self._config.threads
         if config.threads < 1:
-            raise ValueError("Log cleaner threads should be at least 1")
+            raise ConfigError("Log cleaner threads should be at least 1")
         if config.threads < old // 2:
-            raise ValueError(f"Log cleaner threads cannot be reduced to less than half the current value {old}")
+            raise ConfigError(f"Log cleaner threads cannot be reduced to less than half the current value {old}")
         if config.threads > old * 2:
-            raise ValueError(f"Log cleaner threads cannot be increased to more than double the current value {old}")
+            raise ConfigError(f"Log cleaner threads cannot be increased to more than double the current value {old}")
         config.check()
 
     def reconfigure(self, config: CleanerConfig) -> None:

@@ -1,0 +1,33 @@
+"""The settings that the composition root itself reads.
+
+Read by BrokerServer on the main thread. Frozen, so any thread reads them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from barnabas.config.config_values import ConfigValues
+from barnabas.config.setting import Settings, computed, setting
+
+
+def _metadata_dir(config: ConfigValues) -> str:
+    return os.path.abspath(config.optional_string("metadata.log.dir") or config.log_dirs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig(Settings):
+    """What one broker is, and where its data are.
+
+    metadata_dir: absolute. emulated_release: None means all that this version has. are_listeners_advertised: whether
+    clients are told of the listeners as they were bound, since no other addresses are given.
+    """
+
+    rack: str | None = setting("broker.rack")
+    metadata_dir: str = computed(_metadata_dir, "metadata.log.dir", "log.dirs", "log.dir")
+    log_dirs: tuple[str, ...] = computed(lambda config: tuple(config.log_dirs), "log.dirs", "log.dir")
+    log_dir_failure_timeout_ms: int = setting("log.dir.failure.timeout.ms")
+    emulated_release: str | None = setting("broker.emulate.version")
+    fetch_session_slots: int = setting("max.incremental.fetch.session.cache.slots")
+    are_listeners_advertised: bool = setting("advertised.listeners", lambda text: not text)

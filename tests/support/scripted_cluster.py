@@ -14,7 +14,7 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.records.memory_records import any_batches
-from barnabas.rpc.network_client import NetworkClientConfig
+from barnabas.rpc.network_client_config import NetworkClientConfig
 from tests.support.client_metadata import metadata_response
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest, all_versions

@@ -31,7 +31,7 @@ from barnabas.protocol.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from barnabas.rpc.network_client import NetworkClientConfig
+from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.runtime.clock import Clock
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_selector import ScriptedSelector, SentRequest

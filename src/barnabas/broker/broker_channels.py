@@ -22,7 +22,8 @@ from barnabas.config.setting import Settings, computed, setting
 from barnabas.controller.network_broker_channel import NetworkBrokerChannel
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
-from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
 from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel

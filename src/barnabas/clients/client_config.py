@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.settings import check_bounds, setting
-from barnabas.rpc.network_client import NetworkClientConfig
+from barnabas.rpc.network_client_config import NetworkClientConfig
 
 _MAX_IN_FLIGHT = 100
 

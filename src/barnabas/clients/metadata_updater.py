@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from barnabas.clients.cluster_metadata import ClusterMetadata
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataResponse
-from barnabas.rpc.metadata_updater import FOREVER_MS
-from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
 from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class ClusterMetadataUpdater:
         """See MetadataUpdater: not while a request is in progress."""
         return self._in_progress is None and self._metadata.time_to_next_update_ms(now_ms) == 0
 
-    def maybe_update(self, client: NetworkClient, now_ms: int) -> int:
+    def maybe_update(self, client: MetadataClient, now_ms: int) -> int:
         """See MetadataUpdater."""
         wait_ms = max(
             self._metadata.time_to_next_update_ms(now_ms),
@@ -61,7 +60,7 @@ class ClusterMetadataUpdater:
             return self._reconnect_backoff_ms
         return self._update_from(client, node, now_ms)
 
-    def _update_from(self, client: NetworkClient, node: Node, now_ms: int) -> int:
+    def _update_from(self, client: MetadataClient, node: Node, now_ms: int) -> int:
         if client.can_send_request(node.id, now_ms):
             message, version, is_partial = self._metadata.new_request(now_ms)
             self._in_progress = version, is_partial

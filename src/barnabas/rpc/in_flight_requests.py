@@ -6,7 +6,6 @@ Owned by the NetworkClient's thread; no lock. Newest first in each queue.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from barnabas.rpc.client_request import ClientRequest
 
@@ -83,12 +82,3 @@ class InFlightRequests:
             for node_id, queue in self._queues.items()
             if any(now_ms - in_flight.sent_ms > in_flight.request.timeout_ms for in_flight in queue)
         ]
-
-    def next_timeout_ms(self, now_ms: int) -> int | None:
-        """Milliseconds until the first of all requests times out; None when none is in flight."""
-        deadlines = [item.sent_ms + item.request.timeout_ms for item in self]
-        return max(min(deadlines) - now_ms, 0) if deadlines else None
-
-    def __iter__(self) -> Iterator[InFlightRequest]:
-        for queue in self._queues.values():
-            yield from queue

@@ -1,43 +1,73 @@
-"""How a NetworkClient learns which nodes there are (Kafka: MetadataUpdater). Called on the client's thread only."""
+"""How a NetworkClient learns which nodes there are.
+
+Implemented by `clients` and by ManualMetadataUpdater; called on the client's thread only, so no lock.
+Kafka: MetadataUpdater, ManualMetadataUpdater.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from barnabas.protocol.messages.message import Message
+from barnabas.rpc.client_request import ClientRequest
 from barnabas.rpc.node import Node
-
-if TYPE_CHECKING:
-    from barnabas.rpc.network_client import NetworkClient
 
 FOREVER_MS = 2**31 - 1
 
 
+class MetadataClient(Protocol):
+    """What an updater needs of the NetworkClient that it serves: to choose a node and to send one request to it."""
+
+    def least_loaded_node(self, now_ms: int) -> Node | None:
+        """Return the node to ask, or None while no node can be used."""
+
+    def has_ready_nodes(self, now_ms: int) -> bool:
+        """Return whether any node takes requests now."""
+
+    def can_send_request(self, node_id: int, now_ms: int) -> bool:
+        """Return whether the node takes a request now."""
+
+    def is_any_node_connecting(self) -> bool:
+        """Return whether a connection is being made."""
+
+    def can_connect(self, node_id: int, now_ms: int) -> bool:
+        """Return whether there is no connection, and the wait after a failure is over."""
+
+    def initiate_connect(self, node: Node, now_ms: int) -> None:
+        """Begin to connect."""
+
+    def new_request(self, node_id: int, message: Message) -> ClientRequest:
+        """Make a request."""
+
+    def send_metadata_request(self, request: ClientRequest, now_ms: int) -> None:
+        """Queue the updater's own request."""
+
+
 class MetadataUpdater(Protocol):
-    """Keeps the list of nodes fresh by requests of its own, and hears what became of them."""
+    """Keeps the list of nodes fresh by requests of its own, and is told how those end."""
 
     def nodes(self) -> Sequence[Node]:
-        """The nodes known now."""
+        """Return the nodes known now."""
 
     def is_update_due(self, now_ms: int) -> bool:
-        """Whether metadata should be fetched before anything else is sent."""
+        """Return whether metadata should be fetched before anything else is sent."""
 
-    def maybe_update(self, client: NetworkClient, now_ms: int) -> int:
-        """Begin an update if one is due and possible; milliseconds until this should be called again."""
+    def maybe_update(self, client: MetadataClient, now_ms: int) -> int:
+        """Begin an update if one is due and possible; return after how many milliseconds to call again."""
 
     def handle_disconnect(self, node_id: int, now_ms: int) -> None:
-        """A connection was lost: what is known may be out of date."""
+        """Note that a connection was lost: the known nodes may be out of date."""
 
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
-        """The request of `maybe_update` got no answer, or cannot be sent at all (`error`)."""
+        """Note that the request of `maybe_update` got no answer, or cannot be sent at all (`error`)."""
 
     def handle_response(self, body: Message, now_ms: int) -> None:
-        """The answer to the request of `maybe_update`."""
+        """Take the answer to the request of `maybe_update`."""
 
 
 class ManualMetadataUpdater:
-    """A fixed list of nodes, for channels to known peers."""
+    """A MetadataUpdater with a fixed list of nodes, for channels to known peers. It sends no request."""
 
     def __init__(self, nodes: Sequence[Node] = ()) -> None:
         self._nodes = tuple(nodes)
@@ -47,22 +77,22 @@ class ManualMetadataUpdater:
         self._nodes = tuple(nodes)
 
     def nodes(self) -> Sequence[Node]:
-        """See MetadataUpdater."""
+        """Return the list."""
         return self._nodes
 
     def is_update_due(self, now_ms: int) -> bool:
-        """Never."""
+        """Return False: the list does not age."""
         return False
 
-    def maybe_update(self, client: NetworkClient, now_ms: int) -> int:
-        """There is nothing to update."""
+    def maybe_update(self, client: MetadataClient, now_ms: int) -> int:
+        """Return that there is nothing to update, ever."""
         return FOREVER_MS
 
     def handle_disconnect(self, node_id: int, now_ms: int) -> None:
-        """The nodes stay the same."""
+        """Do nothing: the nodes stay the same."""
 
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
-        """No request of this updater exists."""
+        """Do nothing: there is no request of this updater."""
 
     def handle_response(self, body: Message, now_ms: int) -> None:
-        """No request of this updater exists."""
+        """Do nothing: there is no request of this updater."""

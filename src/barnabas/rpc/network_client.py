@@ -11,56 +11,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from random import Random
 
-from barnabas import __version__
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, ErrorCode
-from barnabas.protocol.headers import decode_response_header, response_header_version
-from barnabas.protocol.message_index import response_class
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.message import Message
+from barnabas.rpc.api_versions_discovery import ApiVersionsDiscovery
 from barnabas.rpc.client_request import (
     ClientRequest,
     ClientResponse,
-    MessageBuilder,
+    RequestBuilder,
     ResponseCallback,
     UnsupportedVersion,
+    fixed_message,
 )
 from barnabas.rpc.client_selector import ClientSelector
 from barnabas.rpc.connection_states import ConnectionStates
 from barnabas.rpc.in_flight_requests import InFlightRequest, InFlightRequests
 from barnabas.rpc.metadata_updater import MetadataUpdater
+from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.rpc.node_api_versions import NodeApiVersions
-from barnabas.rpc.request_frame import request_frame
+from barnabas.rpc.request_frame import decode_answer, request_frame
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_reader import Frame, InvalidReceive
 from barnabas.transport.host_addresses import host_addresses
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _MAX_CORRELATION_ID = 2**31 - 1
-_UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION)
-
-
-@dataclass(frozen=True)
-class NetworkClientConfig:
-    """Kafka's client settings of the same names. Times in milliseconds, -1 buffers are the system's."""
-
-    client_id: str = ""
-    max_in_flight: int = 5
-    request_timeout_ms: int = 30_000
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1_000
-    connection_setup_timeout_ms: int = 10_000
-    connection_setup_timeout_max_ms: int = 30_000
-    send_buffer_bytes: int = 131_072
-    receive_buffer_bytes: int = 65_536
-    discover_broker_versions: bool = True
-    """False where the peer is known to take what is sent, in its latest version: nothing is asked first."""
 
 
 class NetworkClient:
@@ -88,12 +69,9 @@ class NetworkClient:
             random,
         )
         self._in_flight = InFlightRequests(config.max_in_flight)
-        self._api_versions: dict[int, NodeApiVersions] = {}
-        self._needs_api_versions: dict[int, int] = {}
-        """Nodes to be asked for their versions, with the latest version of ApiVersions they can read."""
+        self._discovery = ApiVersionsDiscovery()
         self._aborted_sends: list[ClientResponse] = []
         self._correlation_id = 0
-        self._closed = False
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -143,7 +121,7 @@ class NetworkClient:
 
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
         """What a connected node supports."""
-        return self._api_versions.get(node_id)
+        return self._discovery.versions_of(node_id)
 
     def least_loaded_node(self, now_ms: int) -> Node | None:
         """The node with the fewest requests in flight that can take one; else one being connected to, or connectable.
@@ -183,7 +161,7 @@ class NetworkClient:
                 str(node.id), (address, node.port), config.send_buffer_bytes, config.receive_buffer_bytes
             )
         except OSError as error:
-            _log.warning("Cannot connect to node %s: %s", node, error)
+            logger.warning("Cannot connect to node %s: %s", node, error)
             self._states.disconnected(node.id, now_ms)
             self._metadata_updater.handle_disconnect(node.id, now_ms)
 
@@ -209,34 +187,22 @@ class NetworkClient:
     def new_request(
         self,
         node_id: int,
-        message: Message | type[Message],
+        message: Message | RequestBuilder,
         *,
-        build: MessageBuilder | None = None,
         versions: tuple[int, int] | None = None,
         expects_response: bool = True,
         timeout_ms: int | None = None,
         callback: ResponseCallback | None = None,
     ) -> ClientRequest:
-        """A request for `send`: a message, or its class and `build`, called with the version that is agreed on.
+        """Make a request for `send`, of a message, or of a builder where the message depends on the version.
 
-        `versions` (oldest, latest) narrows what may be sent; by default all versions of the class may.
+        `versions` (oldest, latest) narrows what a message may be sent in; by default all versions of its class may.
         """
-        message_class = message if isinstance(message, type) else type(message)
-        if build is None:
-            assert not isinstance(message, type)
-            fixed: Message = message
-
-            def build(_version: int) -> Message:
-                return fixed
-
         self._correlation_id = self._correlation_id + 1 & _MAX_CORRELATION_ID
         return ClientRequest(
             node_id,
-            message_class,
-            build,
-            versions if versions is not None else (message_class.min_version, message_class.max_version),
+            message if isinstance(message, RequestBuilder) else fixed_message(message, versions),
             self._correlation_id,
-            self.now_ms(),
             timeout_ms=self._config.request_timeout_ms if timeout_ms is None else timeout_ms,
             expects_response=expects_response,
             callback=callback,
@@ -265,7 +231,6 @@ class NetworkClient:
 
     def close(self) -> None:
         """Close all connections. Requests in flight are forgotten; nothing may be called afterwards."""
-        self._closed = True
         self._selector.close_all()
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
@@ -295,11 +260,11 @@ class NetworkClient:
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def _send(self, request: ClientRequest, now_ms: int, *, internal: bool) -> None:
-        versions = self._api_versions.get(request.node_id)
+        versions = self._discovery.versions_of(request.node_id)
         try:
             version = versions.latest_usable_version(request) if versions is not None else request.versions[1]
         except UnsupportedVersion as error:
-            _log.debug("Version mismatch when sending a request to node %d: %s", request.node_id, error)
+            logger.debug("Version mismatch when sending a request to node %d: %s", request.node_id, error)
             if internal:
                 self._metadata_updater.handle_failed_request(now_ms, error)
             else:
@@ -330,7 +295,7 @@ class NetworkClient:
                 while (frame := channel.take_receive()) is not None:
                     self._handle_answer(node_id, frame, channel.reader.release, responses, now_ms)
             except (DecodeError, InvalidReceive, LookupError) as error:
-                _log.warning("Node %d sent an answer that cannot be read: %s", node_id, error)
+                logger.warning("Node %d sent an answer that cannot be read: %s", node_id, error)
                 self._hang_up(node_id, responses, now_ms)
 
     def _handle_answer(
@@ -342,7 +307,7 @@ class NetworkClient:
         now_ms: int,
     ) -> None:
         in_flight = self._in_flight.next_to_complete(node_id)
-        body = _decode_answer(in_flight, frame)
+        body = decode_answer(in_flight, frame)
         self._in_flight.complete_next(node_id)
         throttle_time_ms = getattr(body, "throttle_time_ms", 0)
         if throttle_time_ms > 0:
@@ -364,23 +329,17 @@ class NetworkClient:
         responses: list[ClientResponse],
         now_ms: int,
     ) -> None:
-        ranges = [(entry.api_key, entry.min_version, entry.max_version) for entry in body.api_keys]
-        if body.error_code == ErrorCode.NONE:
-            self._api_versions[node_id] = NodeApiVersions(ranges)
+        outcome = self._discovery.answered(node_id, in_flight.version, body)
+        if outcome is ErrorCode.NONE:
             self._states.ready(node_id)
-        elif body.error_code == ErrorCode.UNSUPPORTED_VERSION and in_flight.version > 0:
-            # Error 35 comes in the v0 body, with the range the node has; a node that gives none gets v0 (KIP-511).
-            known = NodeApiVersions(ranges).range_of(ApiKey.API_VERSIONS)
-            latest = known[1] if known is not None else 0
-            self._needs_api_versions[node_id] = min(latest, in_flight.version - 1)
-        else:
-            _log.warning("Node %d answers ApiVersions with error %d", node_id, body.error_code)
+        elif outcome is not ErrorCode.UNSUPPORTED_VERSION:
+            logger.warning("Node %d answers ApiVersions with error %d", node_id, body.error_code)
             self._hang_up(node_id, responses, now_ms)
 
     def _handle_disconnections(self, responses: list[ClientResponse], now_ms: int) -> None:
         for connection_id, state in self._selector.disconnected.items():
             node_id = int(connection_id)
-            _log.debug("Node %d disconnected (%s).", node_id, state.value)
+            logger.debug("Node %d disconnected (%s).", node_id, state.value)
             self._process_disconnection(node_id, state, responses, now_ms)
 
     def _handle_connections(self) -> None:
@@ -390,28 +349,25 @@ class NetworkClient:
             node_id = int(connection_id)
             if self._config.discover_broker_versions:
                 self._states.checking_api_versions(node_id)
-                self._needs_api_versions[node_id] = ApiVersionsRequest.max_version
+                self._discovery.begin(node_id)
             else:
                 self._states.ready(node_id)
 
     def _initiate_api_versions_requests(self, now_ms: int) -> None:
-        for node_id, latest in list(self._needs_api_versions.items()):
-            if not self._selector.is_channel_ready(str(node_id)) or not self._in_flight.can_send_more(node_id):
-                continue
-            del self._needs_api_versions[node_id]
-            message = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
-            request = self.new_request(node_id, message, versions=(0, latest))
-            self._send(request, now_ms, internal=True)
+        for node_id in self._discovery.nodes_to_ask():
+            if self._selector.is_channel_ready(str(node_id)) and self._in_flight.can_send_more(node_id):
+                request = self.new_request(node_id, self._discovery.take_request(node_id))
+                self._send(request, now_ms, internal=True)
 
     def _handle_timed_out_connections(self, responses: list[ClientResponse], now_ms: int) -> None:
         for node_id in self._states.setup_timed_out(now_ms):
-            _log.info("Disconnecting from node %d due to socket connection setup timeout.", node_id)
+            logger.info("Disconnecting from node %d due to socket connection setup timeout.", node_id)
             self._selector.close(str(node_id))
             self._process_disconnection(node_id, ChannelState.LOCAL_CLOSE, responses, now_ms, timed_out=True)
 
     def _handle_timed_out_requests(self, responses: list[ClientResponse], now_ms: int) -> None:
         for node_id in self._in_flight.timed_out_nodes(now_ms):
-            _log.info("Disconnecting from node %d due to request timeout.", node_id)
+            logger.info("Disconnecting from node %d due to request timeout.", node_id)
             self._selector.close(str(node_id))
             self._process_disconnection(node_id, ChannelState.LOCAL_CLOSE, responses, now_ms, timed_out=True)
 
@@ -419,8 +375,8 @@ class NetworkClient:
         for response in responses:
             try:
                 response.on_complete()
-            except Exception:  # noqa: BLE001 - one callback must not keep the others from being told
-                _log.exception("Uncaught error in request completion")
+            except Exception:
+                logger.exception("Uncaught error in request completion")
 
     # -- losing a connection -----------------------------------------------------------------------------------------
 
@@ -439,17 +395,16 @@ class NetworkClient:
     ) -> None:
         failed = state is ChannelState.AUTHENTICATION_FAILED
         if failed:
-            _log.error("Connection to node %d failed authentication", node_id)
+            logger.error("Connection to node %d failed authentication", node_id)
         elif state is ChannelState.NOT_CONNECTED:
-            _log.warning("Connection to node %d could not be established. Node may not be available.", node_id)
+            logger.warning("Connection to node %d could not be established. Node may not be available.", node_id)
         self._forget_connection(node_id, now_ms, authentication_failed=failed)
         self._cancel_in_flight(node_id, now_ms, responses, timed_out=timed_out)
         self._metadata_updater.handle_disconnect(node_id, now_ms)
 
     def _forget_connection(self, node_id: int, now_ms: int, *, authentication_failed: bool = False) -> None:
         self._states.disconnected(node_id, now_ms, authentication_failed=authentication_failed)
-        self._api_versions.pop(node_id, None)
-        self._needs_api_versions.pop(node_id, None)
+        self._discovery.forget(node_id)
 
     def _cancel_in_flight(
         self, node_id: int, now_ms: int, responses: list[ClientResponse], *, timed_out: bool = False
@@ -459,18 +414,3 @@ class NetworkClient:
                 responses.append(ClientResponse(in_flight.request, now_ms, disconnected=True, timed_out=timed_out))
             elif in_flight.request.api_key == ApiKey.METADATA:
                 self._metadata_updater.handle_failed_request(now_ms, None)
-
-
-def _decode_answer(in_flight: InFlightRequest, frame: Frame) -> Message:
-    """Decode the answer to a request. Raises DecodeError, also when it belongs to another request."""
-    request = in_flight.request
-    version = in_flight.version
-    correlation_id, position = decode_response_header(frame, response_header_version(request.api_key, version))
-    if correlation_id != request.correlation_id:
-        raise DecodeError(f"Correlation id for response ({correlation_id}) does not match request's")
-    if request.api_key == ApiKey.API_VERSIONS:
-        error_code = int.from_bytes(frame[position : position + 2], "big", signed=True)
-        if error_code == _UNSUPPORTED_VERSION:
-            version = 0
-    body, _ = response_class(request.api_key).decode(frame, version, position)
-    return body

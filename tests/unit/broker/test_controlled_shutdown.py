@@ -14,7 +14,8 @@ from barnabas.protocol.messages.inter_broker import (
 )
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
-from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest

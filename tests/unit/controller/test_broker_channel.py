@@ -30,7 +30,8 @@ from barnabas.protocol.messages.inter_broker import (
 )
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
-from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient

@@ -6,7 +6,8 @@ import pytest
 
 from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
-from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector

@@ -12,7 +12,8 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
-from barnabas.rpc.network_client import NetworkClient, NetworkClientConfig
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.transport.channel_state import ChannelState
 from tests.support.mock_clock import MockClock

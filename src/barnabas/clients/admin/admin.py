@@ -73,7 +73,7 @@ from barnabas.protocol.messages.topics import (
 )
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.network_client import NetworkClientConfig
+from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
 

@@ -24,7 +24,7 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import Buffer
 from barnabas.rpc.client_request import ClientResponse
-from barnabas.rpc.network_client import NetworkClientConfig
+from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.runtime.clock import Clock
 
 DEFAULT_MAX_BYTES = 8 << 20

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.clients.consumer.group.requests import RequestTerms
 from barnabas.protocol.messages.classic_groups import LeaveGroupRequest
 from barnabas.protocol.messages.offsets import OffsetCommitRequest
+from barnabas.rpc.client_request import RequestBuilder
 from barnabas.rpc.node import Node
 
 _AWAITED_AT_CLOSE = (OffsetCommitRequest, LeaveGroupRequest)
@@ -25,18 +25,18 @@ class CoordinatorCall:
     raises becomes `error`. deadline_ms: when the call fails if the coordinator was not found by then.
     """
 
-    __slots__ = ("deadline_ms", "done", "error", "handle", "node", "on_done", "result", "terms", "timeout_ms")
+    __slots__ = ("builder", "deadline_ms", "done", "error", "handle", "node", "on_done", "result", "timeout_ms")
 
     def __init__(
         self,
-        terms: RequestTerms,
+        builder: RequestBuilder,
         handle: Callable[[Any], Any],
         deadline_ms: int,
         *,
         timeout_ms: int | None = None,
         on_done: Callable[[CoordinatorCall], None] | None = None,
     ) -> None:
-        self.terms = terms
+        self.builder = builder
         self.handle = handle
         self.deadline_ms = deadline_ms
         self.timeout_ms = timeout_ms
@@ -49,7 +49,7 @@ class CoordinatorCall:
     @property
     def is_awaited_at_close(self) -> bool:
         """Whether a consumer that closes waits for the answer."""
-        return issubclass(self.terms.message_class, _AWAITED_AT_CLOSE)
+        return issubclass(self.builder.message_class, _AWAITED_AT_CLOSE)
 
     def finish(self, result: Any = None, error: Exception | None = None) -> None:
         """Set the result or the error, and call `on_done`. Called once, under the lock."""

@@ -266,9 +266,7 @@ class CoordinatorChannel:
         call.node = node
         request = self._network.new_request(
             node.id,
-            call.terms.message_class,
-            build=call.terms.build,
-            versions=call.terms.versions,
+            call.builder,
             timeout_ms=call.timeout_ms,
             callback=lambda response: self._answers.append(_Answer(call, response)),
         )

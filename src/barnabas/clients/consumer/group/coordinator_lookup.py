@@ -49,10 +49,7 @@ class CoordinatorLookup:
         if not self._network.ready(node, now_ms):
             delay_ms = self._network.poll_delay_ms(node, now_ms)
             return FOREVER_MS if delay_ms is None else delay_ms
-        terms = find_coordinator(self._config.group_id)
-        request = self._network.new_request(
-            node.id, terms.message_class, build=terms.build, versions=terms.versions, callback=on_answer
-        )
+        request = self._network.new_request(node.id, find_coordinator(self._config.group_id), callback=on_answer)
         self._is_asked = True
         self._network.send(request, now_ms)
         return FOREVER_MS

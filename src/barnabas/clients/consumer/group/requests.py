@@ -1,13 +1,12 @@
 """Requests of a group's member, in whichever version the coordinator speaks. Pure.
 
-Each function gives a RequestTerms: the class of the message, what makes it for a version, and the versions that can
+Each function gives a RequestBuilder: the class of the message, what makes it for a version, and the versions that can
 say it. Kafka: the builders in AbstractCoordinator and ConsumerCoordinator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.membership import Generation
@@ -23,7 +22,7 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.client_request import MessageBuilder
+from barnabas.rpc.client_request import RequestBuilder
 
 _GROUP_KEY = 0
 _FIND_BATCHED_SINCE = 4
@@ -37,15 +36,7 @@ _COMMIT_INSTANCE_SINCE = 7
 _LONGEST_REASON = 255
 
 
-class RequestTerms(NamedTuple):
-    """What is to be sent; `versions` oldest and latest."""
-
-    message_class: type[Message]
-    build: MessageBuilder
-    versions: tuple[int, int]
-
-
-def find_coordinator(group_id: str) -> RequestTerms:
+def find_coordinator(group_id: str) -> RequestBuilder:
     """Who coordinates the group; every version."""
 
     def build(version: int) -> Message:
@@ -53,12 +44,12 @@ def find_coordinator(group_id: str) -> RequestTerms:
             return FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[group_id])
         return FindCoordinatorRequest(key=group_id, key_type=_GROUP_KEY)
 
-    return RequestTerms(FindCoordinatorRequest, build, (0, FindCoordinatorRequest.max_version))
+    return RequestBuilder(FindCoordinatorRequest, build, (0, FindCoordinatorRequest.max_version))
 
 
 def join_group(
     config: GroupRebalanceConfig, member_id: str, protocols: Iterable[tuple[str, bytes]], reason: str
-) -> RequestTerms:
+) -> RequestBuilder:
     """Join, with a name and metadata for each assignor, the preferred first."""
     message = JoinGroupRequest(
         group_id=config.group_id,
@@ -73,7 +64,9 @@ def join_group(
     return _of(message, _JOIN_INSTANCE_SINCE if config.group_instance_id is not None else 0)
 
 
-def sync_group(config: GroupRebalanceConfig, generation: Generation, assignments: Mapping[str, bytes]) -> RequestTerms:
+def sync_group(
+    config: GroupRebalanceConfig, generation: Generation, assignments: Mapping[str, bytes]
+) -> RequestBuilder:
     """Ask for this member's assignment; the leader brings everybody's."""
     message = SyncGroupRequest(
         group_id=config.group_id,
@@ -89,7 +82,7 @@ def sync_group(config: GroupRebalanceConfig, generation: Generation, assignments
     return _of(message, _INSTANCE_SINCE if config.group_instance_id is not None else 0)
 
 
-def heartbeat(config: GroupRebalanceConfig, generation: Generation) -> RequestTerms:
+def heartbeat(config: GroupRebalanceConfig, generation: Generation) -> RequestBuilder:
     """Still here."""
     message = HeartbeatRequest(
         group_id=config.group_id,
@@ -100,7 +93,7 @@ def heartbeat(config: GroupRebalanceConfig, generation: Generation) -> RequestTe
     return _of(message, _INSTANCE_SINCE if config.group_instance_id is not None else 0)
 
 
-def leave_group(config: GroupRebalanceConfig, member_id: str, reason: str) -> RequestTerms:
+def leave_group(config: GroupRebalanceConfig, member_id: str, reason: str) -> RequestBuilder:
     """Leave; every version."""
 
     def build(version: int) -> Message:
@@ -111,12 +104,12 @@ def leave_group(config: GroupRebalanceConfig, member_id: str, reason: str) -> Re
         )
         return LeaveGroupRequest(group_id=config.group_id, members=[leaver])
 
-    return RequestTerms(LeaveGroupRequest, build, (0, LeaveGroupRequest.max_version))
+    return RequestBuilder(LeaveGroupRequest, build, (0, LeaveGroupRequest.max_version))
 
 
 def offset_commit(
     config: GroupRebalanceConfig, generation: Generation | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> RequestTerms:
+) -> RequestBuilder:
     """Commit; without a generation as somebody who has assigned himself. Version 9 is the last that names topics."""
     topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in offsets.items():
@@ -139,10 +132,10 @@ def offset_commit(
         ],
     )
     oldest = _COMMIT_INSTANCE_SINCE if instance_id is not None else 0
-    return RequestTerms(OffsetCommitRequest, lambda _: message, (oldest, _LAST_VERSION_WITH_TOPIC_NAMES))
+    return RequestBuilder(OffsetCommitRequest, lambda _: message, (oldest, _LAST_VERSION_WITH_TOPIC_NAMES))
 
 
-def offset_fetch(group_id: str, partitions: Iterable[TopicPartition]) -> RequestTerms:
+def offset_fetch(group_id: str, partitions: Iterable[TopicPartition]) -> RequestBuilder:
     """Committed offsets, none that a transaction may still change where the coordinator can say so (v7)."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
@@ -162,8 +155,8 @@ def offset_fetch(group_id: str, partitions: Iterable[TopicPartition]) -> Request
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
         return OffsetFetchRequest(groups=[group], require_stable=True)
 
-    return RequestTerms(OffsetFetchRequest, build, (1, _LAST_VERSION_WITH_TOPIC_NAMES))
+    return RequestBuilder(OffsetFetchRequest, build, (1, _LAST_VERSION_WITH_TOPIC_NAMES))
 
 
-def _of(message: Message, oldest: int) -> RequestTerms:
-    return RequestTerms(type(message), lambda _: message, (oldest, type(message).max_version))
+def _of(message: Message, oldest: int) -> RequestBuilder:
+    return RequestBuilder(type(message), lambda _: message, (oldest, type(message).max_version))

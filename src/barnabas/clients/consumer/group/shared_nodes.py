@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from barnabas.clients.cluster_metadata import ClusterMetadata
 from barnabas.protocol.messages.message import Message
-from barnabas.rpc.metadata_updater import FOREVER_MS
-from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
 from barnabas.rpc.node import Node
 
 
@@ -29,7 +28,7 @@ class SharedNodes:
         """Return False: the consumer's client updates."""
         return False
 
-    def maybe_update(self, client: NetworkClient, now_ms: int) -> int:
+    def maybe_update(self, client: MetadataClient, now_ms: int) -> int:
         """Return that nothing is ever due here."""
         return FOREVER_MS
 

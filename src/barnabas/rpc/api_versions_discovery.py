@@ -1,0 +1,71 @@
+"""Which versions the connected nodes support, and which nodes are still to be asked.
+
+Part of NetworkClient, owned by its thread; no lock.
+
+A node that does not know the version of ApiVersions it is asked in answers UNSUPPORTED_VERSION in the layout of v0,
+with the range it knows, and is asked once more (KIP-511):
+
+    we send ApiVersions v4  ->  error 35 as v0, "ApiVersions: 0-2"  ->  we send v2  ->  the table
+
+Kafka: the part of NetworkClient about nodesNeedingApiVersionsFetch and apiVersions.
+"""
+
+from __future__ import annotations
+
+from barnabas import __version__
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.rpc.client_request import RequestBuilder, fixed_message
+from barnabas.rpc.node_api_versions import NodeApiVersions
+
+OLDEST_VERSION = 0
+
+
+class ApiVersionsDiscovery:
+    """The versions of each connected node, by node id."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, NodeApiVersions] = {}
+        self._to_ask: dict[int, int] = {}
+        """Nodes to be asked, with the latest version of ApiVersions that they can read."""
+
+    def versions_of(self, node_id: int) -> NodeApiVersions | None:
+        """Return what a node supports, or None if it has not told."""
+        return self._known.get(node_id)
+
+    def begin(self, node_id: int) -> None:
+        """Ask a node that has just been connected to."""
+        self._to_ask[node_id] = ApiVersionsRequest.max_version
+
+    def nodes_to_ask(self) -> list[int]:
+        """Return the nodes that have not been asked yet, or have to be asked again."""
+        return list(self._to_ask)
+
+    def take_request(self, node_id: int) -> RequestBuilder:
+        """Return the request for one of `nodes_to_ask`, which counts as asked from here on."""
+        latest = self._to_ask.pop(node_id)
+        message = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
+        return fixed_message(message, (OLDEST_VERSION, latest))
+
+    def answered(self, node_id: int, asked_version: int, body: ApiVersionsResponse) -> ErrorCode:
+        """Take a node's answer to a request of `asked_version`.
+
+        Returns NONE when the versions are known now, UNSUPPORTED_VERSION when the node will be asked again, or the
+        error after which the node cannot be used.
+        """
+        ranges = [(entry.api_key, entry.min_version, entry.max_version) for entry in body.api_keys]
+        if body.error_code == ErrorCode.NONE:
+            self._known[node_id] = NodeApiVersions(ranges)
+            return ErrorCode.NONE
+        if body.error_code == ErrorCode.UNSUPPORTED_VERSION and asked_version > OLDEST_VERSION:
+            known = NodeApiVersions(ranges).range_of(ApiKey.API_VERSIONS)
+            latest = known[1] if known is not None else OLDEST_VERSION
+            self._to_ask[node_id] = min(latest, asked_version - 1)
+            return ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def forget(self, node_id: int) -> None:
+        """Forget a node whose connection is gone: it may be another release when it is back."""
+        self._known.pop(node_id, None)
+        self._to_ask.pop(node_id, None)

@@ -183,7 +183,7 @@ def main() -> None:
     files = OperatingSystemFiles()
     directories = LogDirectories([directory], files, lambda _log_dir: None)
     directories.open()
-    manager = LogManager(directories, files, scheduler, clock, LogManagerConfig(), config)
+    manager = LogManager(directories, files, scheduler, clock, LogManagerConfig(), lambda _topic: config)
     manager.startup()
     try:
         for case in CASES:

@@ -36,7 +36,7 @@ def prepared() -> tuple[CleanedBroker, UnifiedLog]:
     log.roll()
     append(log, (b"active", b"1"), timestamp=NOW)
     log.flush()
-    broker.manager.checkpoint_recovery_points()
+    broker.manager.checkpoints.write_recovery_points()
     return broker, log
 
 

@@ -86,8 +86,8 @@ class History:
         self.broker.scheduler.tick(self.chance.choice((0, 50, 200)))
 
     def checkpoint(self) -> None:
-        self.broker.manager.checkpoint_recovery_points()
-        self.broker.manager.checkpoint_log_start_offsets()
+        self.broker.manager.checkpoints.write_recovery_points()
+        self.broker.manager.checkpoints.write_log_start_offsets()
 
     def truncate(self) -> None:
         target = self.chance.randint(self.log.log_start_offset, self.log.log_end_offset)

@@ -79,7 +79,7 @@ class ProducerHistory:
                 self.log.append_as_leader(marker.batch(kind, 0), 0, origin=AppendOrigin.COORDINATOR)
             if self.chance.random() < 0.05:
                 self.log.flush()
-                self.broker.manager.checkpoint_recovery_points()
+                self.broker.manager.checkpoints.write_recovery_points()
 
     def _send(self, producer_id: int) -> None:
         known = self.log.producer_states.last_entry(producer_id)
@@ -105,13 +105,13 @@ class ProducerHistory:
         offset = self.chance.randint(self.log.log_start_offset, self.log.log_end_offset)
         self.log.maybe_increment_log_start_offset(offset, "client delete records request")
         self.log.delete_old_segments()
-        self.broker.manager.checkpoint_log_start_offsets()
+        self.broker.manager.checkpoints.write_log_start_offsets()
         self.broker.scheduler.tick()
 
     def roll(self) -> None:
         self.log.roll()
         self.broker.scheduler.tick()
-        self.broker.manager.checkpoint_recovery_points()
+        self.broker.manager.checkpoints.write_recovery_points()
 
     def stop(self) -> None:
         self.broker.manager.shutdown()

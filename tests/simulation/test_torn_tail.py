@@ -40,7 +40,7 @@ class Crashed:
         broker.scheduler.tick()
         if checkpointed:
             log.flush()
-            broker.manager.checkpoint_recovery_points()
+            broker.manager.checkpoints.write_recovery_points()
         for segment in log.local.segments:
             segment.offset_index.write_pending()
             segment.time_index.write_pending()

@@ -18,7 +18,6 @@ from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.server_config import ServerConfig
 from barnabas.broker.stray_logs import stray_check
 from barnabas.broker.topic_log_configs import TopicLogConfigs
-from barnabas.config.log_config import LogConfig
 from barnabas.metadata.broker_registration import BrokerRegistration
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metadata.config_repository import ConfigRepository
@@ -75,8 +74,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
         foundations.scheduler,
         foundations.clock,
         LogManagerConfig.from_kafka_config(foundations.static, open_files=open_files),
-        LogConfig.of(foundations.static),
-        topic_config=topic_configs.log_config,
+        topic_configs.log_config,
     )
     lifecycle.on_stop("logs", lambda: log_manager.shutdown(registration.epoch))
     _load_logs(foundations, zk_client, log_manager, topic_configs)

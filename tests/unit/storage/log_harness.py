@@ -108,8 +108,8 @@ class Broker:
             self.scheduler,
             self.clock,
             self.manager_config,
-            self.config,
-            chance=self.random,
+            lambda _topic: self.config,
+            self.random,
         )
 
     def log(self, topic_partition: TopicPartition = PARTITION) -> UnifiedLog:

@@ -67,7 +67,7 @@ def test_start_given_up_before_loading_changes_nothing(clean: bool) -> None:
     files = SimulatedFiles()
     broker = Broker(files)
     broker.log().append_as_leader(batch(3), 0)
-    broker.manager.checkpoint_recovery_points()
+    broker.manager.checkpoints.write_recovery_points()
     if clean:
         broker.manager.shutdown()
     files.kill()

@@ -20,11 +20,11 @@ class LogCheckpoints:
         self._directories = directories
         self._table = table
 
-    def checkpoint_recovery_points(self) -> None:
+    def write_recovery_points(self) -> None:
         """Write `recovery-point-offset-checkpoint` of every directory."""
         self._write(self._write_recovery_points, "writing checkpoint of recovery points")
 
-    def checkpoint_log_start_offsets(self) -> None:
+    def write_log_start_offsets(self) -> None:
         """Write `log-start-offset-checkpoint` of every directory."""
         self._write(self._write_log_start_offsets, "writing checkpoint of log start offsets")
 

@@ -60,7 +60,7 @@ def dirty_log(
     scheduler = MockScheduler(MockClock())
     directories = LogDirectories([str(directory)], files, lambda _log_dir: None)
     directories.open()
-    manager = LogManager(directories, files, scheduler, clock, LogManagerConfig(), settings)
+    manager = LogManager(directories, files, scheduler, clock, LogManagerConfig(), lambda _topic: settings)
     manager.startup(make_cleaner=make_cleaner)
     assert manager.cleaner is not None
     log = manager.get_or_create_log(PARTITION)

@@ -370,7 +370,7 @@ def test_compact_and_delete_together() -> None:
     assert broker.clean()
     assert len(stored(log)) == 20
     broker.clock.advance(10_001)
-    broker.manager.cleanup_logs()  # retention leaves compacted logs to the cleaner
+    broker.manager.tasks.delete_old_segments()  # retention leaves compacted logs to the cleaner
     assert len(stored(log)) == 20
     broker.clean()
     assert stored(log) == []

@@ -121,8 +121,8 @@ def test_a_checkpoint_on_a_full_disk_is_written_later(name: str) -> None:
         log.flush()
         log.update_high_watermark(log.log_end_offset)
         log.maybe_increment_log_start_offset(log.log_start_offset + 1, "a test")
-        broker.manager.checkpoint_recovery_points()
-        broker.manager.checkpoint_log_start_offsets()
+        broker.manager.checkpoints.write_recovery_points()
+        broker.manager.checkpoints.write_log_start_offsets()
         assert broker.failed_dirs == failed
         if not error:
             expected = log.local.recovery_point if name.startswith("recovery") else log.log_start_offset
@@ -135,10 +135,10 @@ def test_checkpoints_are_written_when_something_has_moved() -> None:
     log = broker.log()
     log.append_as_leader(batch(), 0)
     log.flush()
-    broker.manager.checkpoint_recovery_points()
+    broker.manager.checkpoints.write_recovery_points()
     files.calls.clear()
-    broker.manager.checkpoint_recovery_points()
-    broker.manager.checkpoint_log_start_offsets()
+    broker.manager.checkpoints.write_recovery_points()
+    broker.manager.checkpoints.write_log_start_offsets()
     assert not files.calls
 
 
@@ -232,7 +232,7 @@ def test_damage_before_the_recovery_point_is_its_readers_to_meet(clean: bool) ->
     for _ in range(20):
         log.append_as_leader(batch(2), 0)
     log.flush()
-    broker.manager.checkpoint_recovery_points()
+    broker.manager.checkpoints.write_recovery_points()
     if clean:
         broker.manager.shutdown()
     path = "/data/topic-0/00000000000000000000.log"

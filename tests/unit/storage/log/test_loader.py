@@ -26,7 +26,7 @@ def written(clean: bool, *, epochs: int = 1) -> tuple[SimulatedFiles, list[bytes
         log.append_as_leader(batch(number % 3 + 1, timestamp=NOW + number), number * epochs // 40)
     stored = read_all(log)
     log.flush()
-    broker.manager.checkpoint_recovery_points()
+    broker.manager.checkpoints.write_recovery_points()
     if clean:
         broker.manager.shutdown()
     files.kill()
@@ -196,8 +196,8 @@ def test_a_new_log_after_a_deleted_one_of_the_same_name() -> None:
     log.maybe_increment_high_watermark(log.local.end)
     log.maybe_increment_log_start_offset(50, "client delete records request")
     log.flush()
-    broker.manager.checkpoint_recovery_points()
-    broker.manager.checkpoint_log_start_offsets()
+    broker.manager.checkpoints.write_recovery_points()
+    broker.manager.checkpoints.write_log_start_offsets()
     broker.manager.async_delete(log.topic_partition)
     fresh = broker.log()
     for _ in range(3):

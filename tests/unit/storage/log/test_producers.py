@@ -153,7 +153,7 @@ def _write_some(broker: Broker, log: UnifiedLog, chance: random.Random) -> None:
             log.truncate_to(chance.randrange(max(1, log.log_end_offset - 20), log.log_end_offset + 1))
             nexts = {producer.producer_id: producer.last_sequence + 1 for producer in log.active_producers()}
         if chance.random() < 0.1:
-            broker.manager.checkpoint_recovery_points()
+            broker.manager.checkpoints.write_recovery_points()
             broker.scheduler.tick()
 
 
@@ -410,7 +410,7 @@ def test_idle_producers_are_forgotten_while_running_and_at_start() -> None:
     broker.clock.advance(700)
     send(log, 2, 0, timestamp=broker.clock.milliseconds())
     broker.clock.advance(500)
-    broker.manager.remove_expired_producers()
+    broker.manager.tasks.remove_expired_producers()
     assert [producer.producer_id for producer in log.active_producers()] == [2]
     broker.manager.shutdown()
     broker.clock.advance(1000)
@@ -496,7 +496,7 @@ def test_a_transaction_index_that_was_rebuilt_is_as_durable_as_the_others() -> N
             broker.files.unlink("/data/topic-0/00000000000000000000" + suffix)
         broker.files.sync_dir("/data/topic-0")
         broker.start()
-        broker.manager.checkpoint_recovery_points()
+        broker.manager.checkpoints.write_recovery_points()
         log = broker.crash()
         log.raise_high_watermark_to_end()
         aborted = log.read(0, 1000, COMMITTED).aborted_transactions

@@ -1,0 +1,96 @@
+"""Opens logs: those that lie in a log directory at start, and new ones.
+
+Owned by LogManager; `load` is called by the threads that load logs, `create` under LogManager's lock of creations.
+Kafka: LogManager.loadLog, getOrCreateLog.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+
+from barnabas.config.log_config import LogConfig
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
+from barnabas.storage.checkpoints import MalformedCheckpoint
+from barnabas.storage.directories.log_dir import LogDirectory
+from barnabas.storage.directories.log_dirs import LogDirectories
+from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
+from barnabas.storage.log.loader import LoadTerms, load_log
+from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log_environment import LogEnvironment
+from barnabas.storage.log_table import LogTable
+from barnabas.storage.segment.index_file import CorruptIndex
+
+logger = logging.getLogger(__name__)
+
+BEHIND_EVERYTHING = 2**63 - 2
+"""A recovery point that leaves only the active segment to be recovered."""
+
+
+class LogOpener:
+    """Opens the logs of `directories`. topic_config: the settings of a topic that has no log here yet."""
+
+    def __init__(
+        self,
+        directories: LogDirectories,
+        table: LogTable,
+        checkpoints: LogCheckpoints,
+        environment: LogEnvironment,
+        topic_config: Callable[[str], LogConfig],
+    ) -> None:
+        self._directories = directories
+        self._table = table
+        self._checkpoints = checkpoints
+        self._environment = environment
+        self._topic_config = topic_config
+
+    def load(self, topic_partition: TopicPartition, path: str, directory: LogDirectory) -> UnifiedLog:
+        """Open the log that lies in `path`.
+
+        A log that was closed in order is opened without a look at its batches. Where that fails, its active segment
+        is recovered as after a crash. Raises OSError, MalformedCheckpoint, CorruptRecord, CorruptIndex.
+        """
+        terms = directory.load_terms(topic_partition)
+        config = self.config_of(topic_partition.topic)
+        try:
+            return load_log(path, topic_partition, config, terms, self._environment)
+        except (CorruptRecord, CorruptIndex) as error:
+            if not terms.had_clean_shutdown:
+                raise
+            logger.warning("%s was closed in order and is damaged (%s): recovering its active segment", path, error)
+            damaged = LoadTerms(False, BEHIND_EVERYTHING, terms.log_start_offset)
+            return load_log(path, topic_partition, config, damaged, self._environment)
+
+    def config_of(self, topic: str) -> LogConfig:
+        """Return the settings that the topic's other logs have, which are kept up to date, or else `topic_config`."""
+        sibling = self._table.any_of_topic(topic)
+        return self._topic_config(topic) if sibling is None else sibling.config
+
+    def create(self, topic_partition: TopicPartition, config: LogConfig) -> UnifiedLog:
+        """Make a log in the directory that holds the fewest, or, where that fails, in the next one.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR when no directory takes it.
+        """
+        tried = sorted(self._directories.online_paths(), key=self._table.count_in)
+        for log_dir in tried:
+            path = os.path.join(log_dir, str(topic_partition))
+            try:
+                if self._directories[log_dir].remembers(topic_partition):
+                    # The entry is that of a deleted topic of this name. After a crash, batches of the new log below the
+                    # old offsets would count as flushed, or as deleted.
+                    self._checkpoints.write_both(log_dir)
+                self._environment.files.make_dirs(path)
+                log = load_log(path, topic_partition, config, LoadTerms(had_clean_shutdown=True), self._environment)
+            except (OSError, MalformedCheckpoint) as error:
+                failed = error if isinstance(error, OSError) else OSError(str(error))
+                self._directories.failed(log_dir, f"creating the log of {topic_partition}", failed)
+                continue
+            logger.info("Created log for partition %s in %s", topic_partition, path)
+            return log
+        raise ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"No log directories available for {topic_partition}. Tried {', '.join(tried)}",
+        )

@@ -12,8 +12,8 @@ from random import Random
 
 from barnabas.clients.bootstrap import bootstrap_nodes
 from barnabas.clients.cluster import Cluster
-from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS, ClusterMetadata, MetadataConfig
-from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected
+from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected
 from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message

@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from barnabas.protocol.errors import ErrorCode
 
+INVALID_METADATA_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Errors that mean that a client's view of the cluster is out of date (Kafka: InvalidMetadataException)."""
+
 
 class ClientTimeout(TimeoutError):
     """Something took longer than allowed: metadata, memory, an answer, a delivery (Kafka: TimeoutException)."""

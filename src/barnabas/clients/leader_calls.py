@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar, cast
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS
-from barnabas.clients.errors import ClientTimeout, error_of
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientTimeout, error_of
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition

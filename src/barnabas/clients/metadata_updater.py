@@ -87,7 +87,7 @@ class ClusterMetadataUpdater:
         self._metadata.failed_update(now_ms)
         self._in_progress = None
         if error is not None:
-            self._metadata.fatal_error(error)
+            self._metadata.fail(error)
 
     def handle_response(self, body: Message, now_ms: int) -> None:
         """See MetadataUpdater. An answer without brokers comes from one that is starting: try again later."""

@@ -135,20 +135,12 @@ def test_waiting() -> None:
     metadata.update(9, metadata_response({"t": [0]}, 1), False, 1)
     waiter.join(10)
     assert not waiter.is_alive()
-    metadata.fatal_error(ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED))
+    metadata.fail(ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED))
     with pytest.raises(ApiError):
         metadata.await_update(9, 0)
     metadata.close()
     with pytest.raises(ClientClosed):
         metadata.await_update(9, 0)
-
-
-def test_listeners_hear_the_cluster_id() -> None:
-    metadata = fresh()
-    heard: list[str | None] = []
-    metadata.add_cluster_listener(heard.append)
-    metadata.update(9, metadata_response({}, 1), False, 1)
-    assert heard == ["cluster"]
 
 
 def test_bootstrap_addresses() -> None:

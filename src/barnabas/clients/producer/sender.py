@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS, ClusterMetadata
-from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected, error_of
+from barnabas.clients.cluster_metadata import ClusterMetadata
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected, error_of
 from barnabas.clients.producer.completion import Completion, completion_of
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS
 from barnabas.clients.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
 from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
 from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS, FetchLimits, FetchPosition
 from barnabas.clients.consumer.fetch.session_handler import FetchSessionHandler
 from barnabas.clients.consumer.subscription_state import SubscriptionState, TopicPartitionState
-from barnabas.clients.errors import error_of
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition

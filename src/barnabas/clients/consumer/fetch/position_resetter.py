@@ -10,10 +10,9 @@ import logging
 from collections.abc import Mapping
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS
 from barnabas.clients.consumer.offset_reset import RESET_TO_LATEST, OffsetReset
 from barnabas.clients.consumer.subscription_state import SubscriptionState
-from barnabas.clients.errors import error_of
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
 from barnabas.clients.offset_lookup import OffsetAndTimestamp, offsets_in, offsets_request
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

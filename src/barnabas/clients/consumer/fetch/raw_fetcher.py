@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Self
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.cluster_metadata import INVALID_METADATA_ERRORS, MetadataConfig
+from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
-from barnabas.clients.errors import ClientTimeout, error_of
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientTimeout, error_of
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition

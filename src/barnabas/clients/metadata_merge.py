@@ -1,0 +1,99 @@
+"""Takes a metadata answer into a client's view of the cluster. Pure.
+
+Called by `ClusterMetadata` under its condition. Kafka: Metadata, MetadataSnapshot.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from barnabas.clients.cluster import Cluster, PartitionInfo
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import MetadataResponse
+from barnabas.rpc.node import Node
+
+logger = logging.getLogger(__name__)
+
+
+class Merged(NamedTuple):
+    """The new view, and whether the answer shows that a full update is needed soon."""
+
+    cluster: Cluster
+    needs_full_update: bool
+
+
+def merge(
+    old: Cluster, response: MetadataResponse, *, is_partial: bool, is_followed: Callable[[str, bool], bool]
+) -> Merged:
+    """Return the view after an answer.
+
+    A full answer replaces the old view, a partial one adds to it. `is_followed(name, is_internal)` says which of the
+    answer's topics count. Leader epochs never go back: a broker that lags behind does not undo what is known.
+    """
+    topics: dict[str, Sequence[PartitionInfo]] = {}
+    topic_ids: dict[str, bytes] = {}
+    errors: dict[str, ErrorCode] = {}
+    if is_partial:
+        topics.update(old.topics)
+        topic_ids.update(old.topic_ids)
+        errors.update(old.topic_errors)
+    needs_full_update = False
+    for topic in response.topics:
+        name = topic.name
+        if name is None or not is_followed(name, topic.is_internal):
+            continue
+        errors.pop(name, None)
+        error = error_of(topic.error_code)
+        if error is ErrorCode.NONE:
+            topics[name], is_stale = _partitions(old, name, topic)
+            topic_ids[name] = topic.topic_id
+            needs_full_update |= is_stale
+            continue
+        # Known partitions stay: a broker that is starting does not know everything yet.
+        if name in old.topics and error in INVALID_METADATA_ERRORS and name not in topics:
+            topics[name] = old.topics[name]
+        errors[name] = error
+        if error in INVALID_METADATA_ERRORS:
+            logger.debug("Requesting metadata update for topic %s due to error %s", name, error.name)
+            needs_full_update = True
+    cluster = Cluster(
+        [Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers],
+        topics,
+        cluster_id=response.cluster_id,
+        controller_id=response.controller_id,
+        topic_ids=topic_ids,
+        topic_errors=errors,
+    )
+    return Merged(cluster, needs_full_update)
+
+
+def _partitions(
+    old: Cluster, name: str, topic: MetadataResponse.MetadataResponseTopic
+) -> tuple[list[PartitionInfo], bool]:
+    """Return the newest of what is known of each partition, and whether one of them is out of date at the broker."""
+    # A topic with another id was deleted and created anew: its epochs begin again.
+    is_same_topic = old.topic_ids.get(name, topic.topic_id) == topic.topic_id
+    known = {info.partition: info for info in old.topics.get(name, ())} if is_same_topic else {}
+    partitions = []
+    is_stale = False
+    for partition in topic.partitions:
+        before = known.get(partition.partition_index)
+        if before is not None and 0 <= partition.leader_epoch < before.leader_epoch:
+            partitions.append(before)
+            continue
+        is_stale |= error_of(partition.error_code) in INVALID_METADATA_ERRORS
+        partitions.append(
+            PartitionInfo(
+                name,
+                partition.partition_index,
+                partition.leader_id,
+                partition.leader_epoch,
+                tuple(partition.replica_nodes),
+                tuple(partition.isr_nodes),
+                tuple(partition.offline_replicas),
+            )
+        )
+    return partitions, is_stale

@@ -1,0 +1,59 @@
+"""When a client's view of the cluster has to be fetched again. Pure; times are passed in.
+
+Owned by `ClusterMetadata`, whose condition guards it. Kafka: Metadata.
+"""
+
+from __future__ import annotations
+
+from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.metadata_updater import FOREVER_MS
+
+
+class UpdateSchedule:
+    """A view older than `max_age_ms` expires. Times are monotonic milliseconds."""
+
+    def __init__(self, max_age_ms: int, backoff: ExponentialBackoff) -> None:
+        self.needs_full = True
+        self.needs_partial = False
+        self.version = 0
+        """Rises when topics are added during a request, so that the answer to that request does not count for them."""
+        self._max_age_ms = max_age_ms
+        self._backoff = backoff
+        self._last_refresh_ms = -FOREVER_MS
+        self._last_success_ms = -FOREVER_MS
+        self._attempts = 0
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether a full or a partial update was asked for."""
+        return self.needs_full or self.needs_partial
+
+    def request_partial(self) -> None:
+        """Fetch new topics, without waiting for the backoff."""
+        self.needs_partial = True
+        self.version += 1
+        self._last_refresh_ms = -FOREVER_MS
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Return whether the view is too old."""
+        return self._last_success_ms + self._max_age_ms <= now_ms
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Return the milliseconds until an update is due: none if one was asked for, but the backoff in any case."""
+        to_expire_ms = 0 if self.is_requested else max(self._last_success_ms + self._max_age_ms - now_ms, 0)
+        backoff_ms = self._backoff.after(max(self._attempts - 1, 0))
+        return max(to_expire_ms, self._last_refresh_ms + backoff_ms - now_ms, 0)
+
+    def succeeded(self, version: int, now_ms: int, *, is_partial: bool) -> None:
+        """Note an answer to the request of that `version`."""
+        self.needs_partial = version < self.version
+        self._last_refresh_ms = now_ms
+        self._attempts = 0
+        if not is_partial:
+            self.needs_full = False
+            self._last_success_ms = now_ms
+
+    def failed(self, now_ms: int) -> None:
+        """Note that a request got no usable answer: the next one waits for the backoff."""
+        self._last_refresh_ms = now_ms
+        self._attempts += 1

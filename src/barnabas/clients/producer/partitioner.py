@@ -1,7 +1,8 @@
-"""Which partition a record without a key goes to (Kafka: BuiltInPartitioner, KIP-794).
+"""Which partition a record without a key goes to (KIP-794).
 
-One per topic, guarded by the accumulator's lock. It sticks to a partition until `sticky_bytes` have gone there, then
-picks another at random: full batches, and the same number of bytes for each partition in the long run.
+One partitioner a topic, guarded by the accumulator's lock. It sticks to a partition until `sticky_bytes` have
+gone there, then picks another at random. So batches are full, and all partitions get the same number of bytes in the
+long run. Kafka: BuiltInPartitioner.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from barnabas.clients.cluster import Cluster
 
 
 class StickyPartitioner:
-    """`sticky_bytes` is the batch size."""
+    """The partitioner of one topic. `sticky_bytes` is the batch size."""
 
     __slots__ = ("_partition", "_produced_bytes", "_random", "_sticky_bytes", "_topic")
 
@@ -24,15 +25,15 @@ class StickyPartitioner:
         self._produced_bytes = 0
 
     def partition(self, cluster: Cluster) -> int:
-        """The partition for the next record."""
+        """Return the partition for the next record."""
         if self._partition < 0:
             self._partition = self._choose(cluster)
         return self._partition
 
     def add(self, appended_bytes: int, cluster: Cluster, *, batch_is_closed: bool) -> None:
-        """Bytes have gone to the partition. Move on if it has had its share and its batch is complete.
+        """Count bytes that went to the partition, and move on once it has its share and its batch is complete.
 
-        A batch that stays open (linger) is given up to twice the share, since leaving it would make a fragment.
+        A batch that stays open (linger) may get twice the share, because leaving it would make a small batch.
         """
         self._produced_bytes += appended_bytes
         share = self._sticky_bytes if batch_is_closed else 2 * self._sticky_bytes
@@ -44,5 +45,21 @@ class StickyPartitioner:
         available = cluster.available_partitions(self._topic)
         if available:
             return available[self._random.randrange(len(available))]
-        # None has a leader: any will do, the batch waits for one.
+        # No partition has a leader: any will do, and the batch waits for a leader.
         return self._random.randrange(cluster.partition_count(self._topic) or 1)
+
+
+class StickyPartitioners:
+    """The partitioners of all topics, each made when it is first used."""
+
+    def __init__(self, sticky_bytes: int, random: Random) -> None:
+        self._sticky_bytes = sticky_bytes
+        self._random = random
+        self._by_topic: dict[str, StickyPartitioner] = {}
+
+    def get(self, topic: str) -> StickyPartitioner:
+        """Return the partitioner of a topic."""
+        partitioner = self._by_topic.get(topic)
+        if partitioner is None:
+            partitioner = self._by_topic[topic] = StickyPartitioner(topic, self._sticky_bytes, self._random)
+        return partitioner

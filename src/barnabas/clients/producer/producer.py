@@ -26,8 +26,9 @@ from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.murmur2 import partition_for_key
-from barnabas.clients.producer.producer_batch import Headers, ProducerBatch
+from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_record import Headers, ProducerRecord
 from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
@@ -143,22 +144,13 @@ class Producer:
                 count = cluster.partition_count(topic)
                 assert count is not None
                 partition = partition_for_key(key, count)
-            future, wake_sender = self._accumulator.append(
-                topic,
-                partition,
-                timestamp_ms,
-                key,
-                value,
-                headers,
-                on_delivery,
-                cluster,
-                size=size,
-                max_block_ms=left_ms,
-                now=self._now_ms,
+            record = ProducerRecord(timestamp_ms, key, value, headers, size, on_delivery)
+            future, wakes_sender = self._accumulator.append(
+                topic, partition, record, cluster, max_block_ms=left_ms, now=self._now_ms
             )
         except (ApiError, ClientTimeout) as error:
             return _failed(error, on_delivery)
-        if wake_sender:
+        if wakes_sender:
             self._sender.wakeup()
         return future
 

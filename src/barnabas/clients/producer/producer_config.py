@@ -6,6 +6,7 @@ Made by users and by `Producer`, on any thread. Kafka: ProducerConfig.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from barnabas.clients.client_config import ClientConfig
@@ -66,7 +67,7 @@ class ProducerConfig(ClientConfig):
         """`acks` as requests have it: -1, 0 or 1."""
         return _ACKS[str(self.acks)]
 
-    @property
+    @cached_property
     def codec(self) -> Codec:
         """The codec that `compression_type` names."""
         return Codec.from_name(self.compression_type)

@@ -1,8 +1,9 @@
-"""Records waiting to be sent, in batches per partition (Kafka: RecordAccumulator).
+"""Records waiting to be sent, in batches per partition.
 
-Threads that call `send` append; the sending thread asks which nodes are ready, drains batches for them, puts failed
-ones back and expires old ones. One lock guards the queues, the sticky partitioners and the ratio estimates; it is
-never held while waiting for memory. Times are monotonic milliseconds.
+Threads that call `send` append. The sending thread asks which nodes are ready, drains batches for them, puts failed
+ones back and expires old ones. One lock guards the queues, the sticky partitioners, the ratio estimates and the
+incomplete batches; it is never held while waiting for memory, nor while a batch is encoded. Times are monotonic
+milliseconds. Kafka: RecordAccumulator.
 """
 
 from __future__ import annotations
@@ -19,30 +20,41 @@ from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.compression_ratio import CompressionRatioEstimator
-from barnabas.clients.producer.partitioner import StickyPartitioner
-from barnabas.clients.producer.producer_batch import Headers, ProducerBatch
+from barnabas.clients.producer.incomplete_batches import IncompleteBatches
+from barnabas.clients.producer.partitioner import StickyPartitioners
+from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
-from barnabas.records.record_batch import HEADER_SIZE, Buffer
+from barnabas.records.record_batch import HEADER_SIZE
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
 logger = logging.getLogger(__name__)
 
+_CLOSED = "Producer closed while send in progress"
+
 
 class ReadyResult(NamedTuple):
-    """Nodes with something to send, when to look again, and topics whose leaders nobody knows."""
+    """Nodes with something to send, when to look again, and topics with partitions whose leader is not known."""
 
     node_ids: set[int]
     next_check_ms: int
     unknown_leader_topics: set[str]
 
 
+class Appended(NamedTuple):
+    """A record's future, and whether the sender should look: a batch became full, or a new one was begun."""
+
+    future: Future[RecordMetadata]
+    wakes_sender: bool
+
+
 class RecordAccumulator:
-    """See the module's text. `sequences` None: not idempotent."""
+    """The queues of batches. `sequences` None: the producer is not idempotent."""
 
     def __init__(
         self,
@@ -52,88 +64,65 @@ class RecordAccumulator:
         sequences: SequenceNumbers | None = None,
     ) -> None:
         self._config = config
-        self._codec = config.codec
         self._pool = pool
-        self._random = random
         self._sequences = sequences
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._ratios = CompressionRatioEstimator()
         self._lock = threading.Lock()
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
-        self._partitioners: dict[str, StickyPartitioner] = {}
+        self._partitioners = StickyPartitioners(config.batch_size, random)
         self._muted: set[TopicPartition] = set()
-        self._incomplete: set[ProducerBatch] = set()
+        self._incomplete = IncompleteBatches()
         self._drain_starts: dict[int, int] = {}
-        self._flushes = 0
         self._closed = False
 
     # -- threads that send -------------------------------------------------------------------------------------------
 
-    def append(  # noqa: PLR0913 - a record's fields; packing them would cost every record
+    def append(
         self,
         topic: str,
         partition: int | None,
-        timestamp_ms: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Headers,
-        callback: DeliveryCallback | None,
+        record: ProducerRecord,
         cluster: Cluster,
         *,
-        size: int,
         max_block_ms: float,
         now: Callable[[], int],
-    ) -> tuple[Future[RecordMetadata], bool]:
-        """Add a record of `size` bytes at most; `partition` None lets the topic's sticky partitioner choose.
+    ) -> Appended:
+        """Add a record; `partition` None lets the topic's sticky partitioner choose.
 
-        Returns its future, and whether the sender should look: a batch became full, or one was begun.
-        Raises BufferExhausted, ValueError when the record exceeds all memory, ClientClosed.
+        Raises BufferExhausted after `max_block_ms` without memory, ValueError when the record exceeds all memory,
+        ClientClosed.
         """
         allocated_bytes = 0
         limit_bytes = self._config.batch_size
+        codec = self._config.codec
         try:
+            # The first turn tries the open batch. When a new batch is needed, memory is allocated without the lock,
+            # and the second turn looks at the open batch again: another thread may have begun one meanwhile.
             while True:
                 with self._lock:
                     if self._closed:
-                        raise ClientClosed("Producer closed while send in progress")
-                    sticky = self._partitioner(topic) if partition is None else None
+                        raise ClientClosed(_CLOSED)
+                    sticky = self._partitioners.get(topic) if partition is None else None
                     chosen = partition if sticky is None else sticky.partition(cluster)
                     queue = self._queues.get((topic, chosen))  # type: ignore[call-overload]  # equal, and made faster
-                    ratio = 1.0 if self._codec is Codec.NONE else self._ratios.estimate(topic, self._codec)
+                    ratio = 1.0 if codec is Codec.NONE else self._ratios.estimate(topic, codec)
                     future = None
                     if queue:
-                        future = queue[-1].try_append(
-                            timestamp_ms,
-                            key,
-                            value,
-                            headers,
-                            callback,
-                            size=size,
-                            limit_bytes=limit_bytes,
-                            ratio=ratio,
-                        )
+                        future = queue[-1].try_append(record, limit_bytes=limit_bytes, ratio=ratio)
                     is_new = future is None and allocated_bytes > 0
                     if is_new:
                         assert chosen is not None
                         queue, batch = self._begin_batch(TopicPartition(topic, chosen), allocated_bytes, now())
                         allocated_bytes = 0
-                        future = batch.try_append(
-                            timestamp_ms,
-                            key,
-                            value,
-                            headers,
-                            callback,
-                            size=size,
-                            limit_bytes=limit_bytes,
-                            ratio=ratio,
-                        )
+                        future = batch.try_append(record, limit_bytes=limit_bytes, ratio=ratio)
                     if future is not None:
                         assert queue is not None
                         is_full = queue[-1].is_full(limit_bytes, ratio)
                         if sticky is not None:
-                            sticky.add(size, cluster, batch_is_closed=is_full or len(queue) > 1)
-                        return future, is_full or is_new  # a second batch was new once, and the sender told then
-                wanted = max(limit_bytes, HEADER_SIZE + size)
+                            sticky.add(record.size, cluster, batch_is_closed=is_full or len(queue) > 1)
+                        return Appended(future, is_full or is_new)  # an older batch woke the sender when it was new
+                wanted = max(limit_bytes, HEADER_SIZE + record.size)
                 self._pool.allocate(wanted, max_block_ms)
                 allocated_bytes = wanted
         finally:
@@ -143,10 +132,10 @@ class RecordAccumulator:
     def _begin_batch(
         self, topic_partition: TopicPartition, allocated_bytes: int, now_ms: int
     ) -> tuple[deque[ProducerBatch], ProducerBatch]:
-        """A new batch at the end of its queue."""
+        """Put a new batch at the end of its queue. Returns both."""
         batch = ProducerBatch(
             topic_partition,
-            self._codec,
+            self._config.codec,
             now_ms,
             allocated_bytes=allocated_bytes,
             compression_level=self._config.compression_level,
@@ -159,7 +148,7 @@ class RecordAccumulator:
     def append_batch(
         self, batch: ProducerBatch, callback: DeliveryCallback | None, *, max_block_ms: float
     ) -> Future[RecordMetadata]:
-        """Queue a ready-made batch behind what the partition has. Raises as `append`."""
+        """Queue a ready-made batch behind the partition's other records. Raises the errors of `append`."""
         self._pool.allocate(batch.allocated_bytes, max_block_ms)
         future = batch.add_delivery(callback)
         with self._lock:
@@ -171,44 +160,37 @@ class RecordAccumulator:
                 self._incomplete.add(batch)
                 return future
         self._pool.give_back(batch.allocated_bytes)
-        raise ClientClosed("Producer closed while send in progress")
+        raise ClientClosed(_CLOSED)
 
-    def _partitioner(self, topic: str) -> StickyPartitioner:
-        partitioner = self._partitioners.get(topic)
-        if partitioner is None:
-            partitioner = StickyPartitioner(topic, self._config.batch_size, self._random)
-            self._partitioners[topic] = partitioner
-        return partitioner
+    def begin_flush(self) -> None:
+        """Make all batches ready, full or not, until `await_flush` returns."""
+        with self._lock:
+            self._incomplete.flushes += 1
 
     def await_flush(self) -> None:
-        """Wait until everything appended before has ended; meanwhile nothing lingers (see `begin_flush`)."""
+        """Wait until all records that were appended before have been delivered, or have failed."""
         try:
             with self._lock:
-                batches = list(self._incomplete)
+                batches = self._incomplete.snapshot()
             for batch in batches:
                 batch.wait()
         finally:
             with self._lock:
-                self._flushes -= 1
-
-    def begin_flush(self) -> None:
-        """From here to the end of `await_flush` all batches are ready, full or not."""
-        with self._lock:
-            self._flushes += 1
+                self._incomplete.flushes -= 1
 
     # -- the sending thread ------------------------------------------------------------------------------------------
 
     def ready(self, cluster: Cluster, now_ms: int) -> ReadyResult:
-        """Which nodes lead a partition whose first batch should go.
+        """Return the nodes that lead a partition whose first batch should be sent.
 
-        That is: full, or lingered long enough, or its wait after a failure is over, or memory is short, or a flush or
-        close is under way; and the partition is not muted.
+        A batch should be sent when it is full, has lingered long enough, or its backoff after a failure is over; any
+        batch when memory is short, or a flush or close is under way. Muted partitions wait.
         """
         node_ids: set[int] = set()
         unknown: set[str] = set()
         next_check_ms = FOREVER_MS
         with self._lock:
-            urgent = bool(self._pool.waiting or self._closed or self._flushes)
+            urgent = bool(self._pool.waiting or self._closed or self._incomplete.flushes)
             for topic_partition, queue in self._queues.items():
                 if not queue:
                     continue
@@ -240,9 +222,9 @@ class RecordAccumulator:
     def drain(
         self, cluster: Cluster, node_ids: Iterable[int], max_bytes: int, now_ms: int
     ) -> dict[int, list[ProducerBatch]]:
-        """Take the first batch of each partition of these nodes, at most `max_bytes` a node (but one batch always).
+        """Take the first batch of each partition of these nodes, at most `max_bytes` a node but one batch at least.
 
-        The round begins at another partition each time, so that none starves. Batches come encoded.
+        The round begins at another partition each time, so that no partition starves. Returns encoded batches.
         """
         wanted = set(node_ids)
         if not wanted:
@@ -256,7 +238,7 @@ class RecordAccumulator:
             drained = {
                 node_id: self._drain_node(node_id, queues, max_bytes, now_ms) for node_id, queues in by_node.items()
             }
-        # Encoding takes long, and the batches belong to this thread now.
+        # Encoding takes long, so it happens without the lock: the batches belong to this thread now.
         encoded = {node_id: [batch for batch in batches if self._encode(batch)] for node_id, batches in drained.items()}
         return {node_id: batches for node_id, batches in encoded.items() if batches}
 
@@ -282,14 +264,13 @@ class RecordAccumulator:
                 continue
             queue.popleft()
             batch.is_closed = True
-            batch.drained_ms = now_ms
             batch.in_flight = True
             size += estimated
             batches.append(batch)
         return batches
 
     def _encode(self, batch: ProducerBatch) -> bool:
-        """Encode a drained batch and number it. One that cannot be encoded fails: False."""
+        """Encode a drained batch and number it. Returns False for a batch that cannot be encoded, which then fails."""
         try:
             if batch.data is None:
                 ratio = batch.close()
@@ -298,7 +279,7 @@ class RecordAccumulator:
                         self._ratios.observe(batch.topic_partition.topic, batch.codec, ratio)
             if self._sequences is not None and not batch.has_sequence:
                 self._sequences.assign(batch)
-        except Exception as error:
+        except Exception as error:  # the senders of its records must learn of it, whatever it is
             logger.exception("A batch of %s cannot be encoded", batch.topic_partition)
             batch.fail(error)
             self.finished(batch)
@@ -320,10 +301,10 @@ class RecordAccumulator:
         queue.insert(index, batch)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
-        """Cut a batch the broker found too large; its pieces go to the head of the queue in order. Their number."""
+        """Cut a batch the broker found too large. Its pieces go to the head of the queue; returns their number."""
         assert batch.data is not None
         ratio = len(batch.data) / max(batch.uncompressed_bytes, 1)
-        # About half of it at most, so that splitting gets somewhere even if the batch is smaller than `batch_size`.
+        # At most 5/8 of the batch, so that splitting makes progress even if the batch is smaller than `batch_size`.
         limit = min(self._config.batch_size, max(batch.uncompressed_bytes, len(batch.data)) * 5 // 8)
         pieces = batch.split(limit)
         if self._sequences is not None:
@@ -336,7 +317,7 @@ class RecordAccumulator:
         return len(pieces)
 
     def expire(self, now_ms: int) -> list[ProducerBatch]:
-        """Remove queued batches whose `delivery_timeout_ms` is over."""
+        """Remove and return the queued batches whose `delivery_timeout_ms` is over."""
         expired = []
         timeout_ms = self._config.delivery_timeout_ms
         with self._lock:
@@ -348,49 +329,48 @@ class RecordAccumulator:
         return expired
 
     def next_expiry_ms(self, now_ms: int) -> int:
-        """Milliseconds until the first queued batch expires."""
+        """Return the milliseconds until the first queued batch expires."""
         with self._lock:
             created = [queue[0].created_ms for queue in self._queues.values() if queue]
         return max(min(created) + self._config.delivery_timeout_ms - now_ms, 0) if created else FOREVER_MS
 
     def mute(self, topic_partition: TopicPartition) -> None:
-        """A batch is in flight and order matters: drain no other of this partition."""
+        """Drain no other batch of this partition: one is in flight, and order matters."""
         with self._lock:
             self._muted.add(topic_partition)
 
     def unmute(self, topic_partition: TopicPartition) -> None:
-        """The batch in flight has ended, or went back."""
+        """Drain this partition again: its batch in flight has ended, or went back."""
         with self._lock:
             self._muted.discard(topic_partition)
 
     def finished(self, batch: ProducerBatch) -> None:
-        """A batch has ended: give its memory back."""
+        """Give back the memory of a batch that has ended."""
         with self._lock:
-            known = batch in self._incomplete
-            self._incomplete.discard(batch)
+            known = self._incomplete.remove(batch)
         if known and batch.allocated_bytes:
             self._pool.give_back(batch.allocated_bytes)
 
     def has_incomplete(self) -> bool:
-        """Whether anything has not ended, queued or in flight."""
+        """Return whether any batch has not ended, queued or in flight."""
         with self._lock:
             return bool(self._incomplete)
 
     def queue_lengths(self) -> Mapping[TopicPartition, int]:
-        """Batches queued per partition."""
+        """Return the number of queued batches of each partition that has some."""
         with self._lock:
             return {topic_partition: len(queue) for topic_partition, queue in self._queues.items() if queue}
 
     def close(self) -> None:
-        """Refuse records from now on; what is queued becomes ready."""
+        """Reject new records from now on; all queued batches become ready."""
         with self._lock:
             self._closed = True
         self._pool.close()
 
     def abort_incomplete(self, error: Exception) -> None:
-        """Give up everything that has not ended."""
+        """Fail all batches that have not ended."""
         with self._lock:
-            batches = list(self._incomplete)
+            batches = self._incomplete.snapshot()
             for queue in self._queues.values():
                 queue.clear()
         for batch in batches:
@@ -398,7 +378,7 @@ class RecordAccumulator:
             self.finished(batch)
 
     def abort_undrained(self, error: Exception) -> None:
-        """Give up what is queued; what is in flight may still succeed."""
+        """Fail all queued batches; those in flight may still succeed."""
         with self._lock:
             batches = [batch for queue in self._queues.values() for batch in queue]
             for queue in self._queues.values():
@@ -409,5 +389,5 @@ class RecordAccumulator:
 
 
 def _is_before(one: ProducerBatch, other: ProducerBatch) -> bool:
-    """Order of sequence numbers, which wrap at 2^31."""
+    """Return whether one batch comes before the other, by sequence numbers that wrap at 2^31."""
     return (other.base_sequence - one.base_sequence) & 0x7FFFFFFF < 0x40000000

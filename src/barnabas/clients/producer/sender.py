@@ -91,7 +91,7 @@ class Sender:
     def _turn(self) -> None:
         try:
             self.run_once()
-        except Exception:
+        except Exception:  # the thread must survive whatever one turn meets
             logger.exception("Uncaught error in kafka producer I/O thread")
 
     def run_once(self) -> None:
@@ -177,7 +177,7 @@ class Sender:
         )
         try:
             self._client.send(request, now_ms)
-        except Exception as error:
+        except Exception as error:  # the senders of the records must learn of it, whatever it is
             logger.exception("A produce request cannot be sent")
             for batch in batches:
                 self._fail(batch, error)

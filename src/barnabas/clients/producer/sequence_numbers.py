@@ -97,7 +97,7 @@ class SequenceNumbers:
         index = in_flight.index(batch)
         sequence = batch.base_sequence
         for piece in pieces:
-            piece.set_producer_state(batch.producer_id, batch.producer_epoch, sequence)
+            piece.set_producer_state(self.producer_id, self.producer_epoch, sequence)
             sequence = sequence + piece.record_count & MAX_SEQUENCE
         in_flight[index : index + 1] = pieces
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.producer.producer_batch import FinalState, ProducerBatch
+from barnabas.clients.producer.deliveries import FinalState
+from barnabas.clients.producer.producer_batch import ProducerBatch
+from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.record_metadata import RecordMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -22,7 +24,7 @@ OTHERS = "Failed to append record because it was part of a batch which had one m
 def filled(count: int, codec: Codec = Codec.NONE, callback: Any = None) -> tuple[ProducerBatch, list[Any]]:
     batch = ProducerBatch(TP, codec, 100)
     futures = [
-        batch.try_append(1000 + i, b"k", b"v" * 50, (), callback, size=82, limit_bytes=1 << 20, ratio=1.0)
+        batch.try_append(ProducerRecord(1000 + i, b"k", b"v" * 50, (), 82, callback), limit_bytes=1 << 20, ratio=1.0)
         for i in range(count)
     ]
     batch.close()
@@ -37,7 +39,7 @@ def test_the_first_completion_wins_and_callbacks_run_before_futures_are_set() ->
     assert batch.complete(40, -1)
     assert not batch.fail(ApiError(ErrorCode.INVALID_RECORD))
     assert not batch.abort(ApiError(ErrorCode.INVALID_RECORD))
-    assert batch.final_state is FinalState.SUCCEEDED
+    assert batch.deliveries.final_state is FinalState.SUCCEEDED
     assert [future.result(0) for future in futures] == [
         RecordMetadata("topic", 3, 40, 1000, 1, 50),
         RecordMetadata("topic", 3, 41, 1001, 1, 50),
@@ -93,17 +95,18 @@ def test_split_keeps_order_and_futures(codec: Codec) -> None:
 
 def test_a_full_batch_takes_no_more_and_the_first_record_always_fits() -> None:
     batch = ProducerBatch(TP, Codec.NONE, 0)
-    assert batch.try_append(1, None, b"v" * 500, (), None, size=532, limit_bytes=100, ratio=1.0) is not None
-    assert batch.try_append(1, None, b"v", (), None, size=33, limit_bytes=100, ratio=1.0) is None
+    assert batch.try_append(ProducerRecord(1, None, b"v" * 500, (), 532), limit_bytes=100, ratio=1.0) is not None
+    assert batch.try_append(ProducerRecord(1, None, b"v", (), 33), limit_bytes=100, ratio=1.0) is None
     assert batch.is_closed
-    assert batch.try_append(1, None, b"v", (), None, size=33, limit_bytes=10_000, ratio=1.0) is None
+    assert batch.try_append(ProducerRecord(1, None, b"v", (), 33), limit_bytes=10_000, ratio=1.0) is None
 
 
 def test_the_ratio_estimate_lets_more_in() -> None:
     counts = []
     for ratio in (1.0, 0.25):
         batch = ProducerBatch(TP, Codec.ZSTD, 0)
-        while batch.try_append(1, None, b"v" * 100, (), None, size=132, limit_bytes=2000, ratio=ratio) is not None:
+        record = ProducerRecord(1, None, b"v" * 100, (), 132)
+        while batch.try_append(record, limit_bytes=2000, ratio=ratio) is not None:
             pass
         counts.append(batch.record_count)
     assert counts[1] > 3 * counts[0]

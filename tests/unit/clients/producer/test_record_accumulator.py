@@ -13,6 +13,7 @@ from barnabas.clients.errors import BufferExhausted, ClientClosed
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.record_metadata import RecordMetadata
 from barnabas.protocol.topic_partition import TopicPartition
@@ -38,13 +39,8 @@ class Setting:
         return self.accumulator.append(
             topic,
             partition,
-            5,
-            None,
-            b"v" * size,
-            (),
-            None,
+            ProducerRecord(5, None, b"v" * size, (), size + 32),
             CLUSTER,
-            size=size + 32,
             max_block_ms=0,
             now=lambda: self.now,
         )
@@ -236,7 +232,7 @@ def test_flush_waits_for_what_was_there() -> None:
     second = setting.drain_one()
     second.complete(1, -1)
     setting.accumulator.await_flush()
-    assert setting.accumulator._flushes == 0
+    assert setting.accumulator._incomplete.flushes == 0
 
 
 def test_flush_waits_for_the_pieces_of_a_split_batch_too() -> None:

@@ -13,6 +13,7 @@ from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.sender import Sender
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
@@ -79,13 +80,8 @@ class Setting:
         return self.accumulator.append(
             "t",
             partition,
-            1,
-            None,
-            value,
-            (),
-            None,
+            ProducerRecord(1, None, value, (), len(value) + 32),
             self.metadata.cluster,
-            size=len(value) + 32,
             max_block_ms=0,
             now=self.client.now_ms,
         )[0]

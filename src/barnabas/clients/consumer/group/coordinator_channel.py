@@ -192,7 +192,7 @@ class CoordinatorChannel:
         while self._is_running():
             try:
                 self.run_once()
-            except Exception:
+            except Exception:  # the thread must survive whatever one turn meets
                 logger.exception("Uncaught error in the coordinator's heartbeat thread")
                 self._network.poll(self._config.retry_backoff_ms, self.now_ms())
         with self.lock:

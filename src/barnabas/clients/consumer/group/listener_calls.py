@@ -48,7 +48,7 @@ class ListenerCalls:
     ) -> Exception | None:
         try:
             method(partitions)
-        except Exception as error:
+        except Exception as error:  # the user's; raised again when the rebalance is in order
             logger.exception("User provided listener failed on %s", getattr(method, "__name__", method))
             return error
         return None

@@ -1,0 +1,140 @@
+"""The futures and callbacks of one batch's records, which learn once how the batch ended.
+
+Filled under the accumulator's lock. A batch ends on the sending thread, or on the thread that closes the producer; of
+two endings the first wins, by a lock that is taken once and never released. Kafka: ProduceRequestResult.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future, InvalidStateError
+from enum import Enum
+from typing import NamedTuple
+
+from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_OTHER_RECORDS_INVALID = (
+    "Failed to append record because it was part of a batch which had one more more invalid records"
+)
+
+
+class FinalState(Enum):
+    """How a batch ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+class Delivery(NamedTuple):
+    """The future and the callback of one record, with what its RecordMetadata will say. Sizes are -1 for null."""
+
+    future: Future[RecordMetadata]
+    callback: DeliveryCallback | None
+    timestamp_ms: int = -1
+    key_size: int = -1
+    value_size: int = -1
+
+
+class Deliveries:
+    """The deliveries of one batch, in the order of its records."""
+
+    __slots__ = ("_deliveries", "_ended", "_first", "final_state", "successors")
+
+    def __init__(self) -> None:
+        self.final_state: FinalState | None = None
+        self.successors: list[Deliveries] = []
+        """Where the deliveries went when the batch was split."""
+        self._deliveries: list[Delivery] = []
+        self._first = threading.Lock()
+        self._ended = threading.Event()
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    def add(self, delivery: Delivery) -> None:
+        """Add the next record's delivery."""
+        self._deliveries.append(delivery)
+
+    def succeed(self, topic_partition: TopicPartition, base_offset: int, log_append_time_ms: int) -> bool:
+        """Tell each record its offset. Returns False if the batch had ended before."""
+        if not self._decide(FinalState.SUCCEEDED):
+            return False
+        topic, partition = topic_partition
+        offset = base_offset
+        for delivery in self._deliveries:
+            stamp_ms = delivery.timestamp_ms if log_append_time_ms < 0 else log_append_time_ms
+            metadata = RecordMetadata(topic, partition, offset, stamp_ms, delivery.key_size, delivery.value_size)
+            if offset >= 0:
+                offset += 1
+            _tell(delivery, metadata, None)
+        self._end()
+        return True
+
+    def fail(self, state: FinalState, error: Exception, record_errors: dict[int, str] | None = None) -> bool:
+        """Tell each record the error. Returns False if the batch had ended before.
+
+        record_errors: the texts of the records that are to blame, by their index; the other records failed with them.
+        """
+        if not self._decide(state):
+            return False
+        for index, delivery in enumerate(self._deliveries):
+            if not record_errors:
+                _tell(delivery, None, error)
+            elif index in record_errors:
+                _tell(delivery, None, ApiError(ErrorCode.INVALID_RECORD, record_errors[index] or str(error)))
+            else:
+                _tell(delivery, None, ApiError(ErrorCode.INVALID_RECORD, _OTHER_RECORDS_INVALID))
+        self._end()
+        return True
+
+    def move(self, record_count: int) -> list[Delivery]:
+        """Return the delivery of each record, for the pieces of a batch that is split.
+
+        A ready-made batch has one delivery, which goes with its first record.
+        """
+        unheard = [Delivery(Future(), None) for _ in range(record_count - len(self._deliveries))]
+        return self._deliveries + unheard
+
+    def hand_over(self, successors: list[Deliveries]) -> None:
+        """End without telling any record: its piece of the batch will."""
+        self.successors = successors
+        self._decide(FinalState.FAILED)
+        self._end()
+
+    def wait(self) -> None:
+        """Wait until the batch, or all of its pieces, have ended and every record was told."""
+        self._ended.wait()
+        for successor in self.successors:
+            successor.wait()
+
+    def _decide(self, state: FinalState) -> bool:
+        if not self._first.acquire(blocking=False):
+            logger.debug("A batch has ended already (%s), now %s", self.final_state, state)
+            return False
+        self.final_state = state
+        return True
+
+    def _end(self) -> None:
+        self._deliveries = []
+        self._ended.set()
+
+
+def _tell(delivery: Delivery, metadata: RecordMetadata | None, error: Exception | None) -> None:
+    if delivery.callback is not None:
+        try:
+            delivery.callback(metadata, error)
+        except Exception:  # the user's function; the other records must be told all the same
+            logger.exception("Error executing user-provided callback on message for %s", metadata)
+    try:
+        if error is not None:
+            delivery.future.set_exception(error)
+        elif metadata is not None:
+            delivery.future.set_result(metadata)
+    except InvalidStateError:
+        logger.debug("The future of a record was cancelled")

@@ -101,7 +101,12 @@ def wait_for_end(client: RawClient, topic: str, offset: int) -> None:
 def test_requests_waiting_for_replicas_are_answered_when_leadership_moves(
     planes: ListenerServer, controller: RawController, topic: str
 ) -> None:
-    """KAFKA-4453: they wait for broker 7, which never fetches, and learn at once that they wait in the wrong place."""
+    """The broker's side of KAFKA-4453, with one broker: the test itself is the controller and names broker 7 leader.
+
+    300 produces wait for broker 7, which does not exist. The controller's order overtakes those that are still in their
+    connections, and every produce that waits is answered at once. That clients then find the new leader would take two
+    brokers.
+    """
     lead(planes, controller, topic, leader=US, leader_epoch=1)
     producers = [planes.connect("PLAINTEXT") for _ in range(PRODUCERS)]
     request = producers[0].produce_request(topic, make_batch([b"value"]), PRODUCE, -1)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from barnabas.runtime.clock import Clock
-from barnabas.zk.errors import SessionExpiredError
+from barnabas.zk.errors import StoreUnavailableError
 from barnabas.zk.store import Operation, Outcome, SessionListener, SessionState, Store
 from barnabas.zk.watch_table import FiredWatch
 from barnabas.zk.znode_table import ZnodeTable, open_database
@@ -64,7 +64,7 @@ class InlineSession(Store):
     def submit(self, operations: Sequence[Operation]) -> Future[list[Outcome]]:
         future: Future[list[Outcome]] = Future()
         if self.closed:
-            future.set_exception(SessionExpiredError("", "closed"))
+            future.set_exception(StoreUnavailableError("", "closed"))
             return future
         if self.before_batch is not None:
             action, self.before_batch = self.before_batch, None

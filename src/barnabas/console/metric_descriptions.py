@@ -33,7 +33,6 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
     },
     "SocketServer": {
         "NetworkProcessorAvgIdlePercent": "Share of time that network threads wait, 0 to 1, over half a minute",
-        "ExpiredConnectionsKilledCount": "Connections closed because their authentication had expired",
         "MemoryPoolAvailable": "Bytes left of queued.max.request.bytes",
         "MemoryPoolUsed": "Bytes of queued.max.request.bytes in use",
     },
@@ -52,7 +51,6 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         "connection-close": "Connections closed",
         "successful-authentication": "Connections that authenticated",
         "failed-authentication": "Connections that did not",
-        "expired-connections-killed-count": "Connections closed because their authentication had expired",
         "incoming-byte": "Bytes received",
         "outgoing-byte": "Bytes sent",
         "select": "Turns of the network thread",

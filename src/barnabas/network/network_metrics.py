@@ -139,9 +139,6 @@ class NetworkMetrics:
             idle = [self._idle(processor) for processor in processors]
             name = f"{channel.metric_prefix}NetworkProcessorAvgIdlePercent"
             yield Sample(MetricName(NETWORK, "SocketServer", name), sum(idle) / len(idle) if idle else 1.0)
-            # Sessions of SASL that expired (KIP-368): none until there is SASL.
-            name = f"{channel.metric_prefix}ExpiredConnectionsKilledCount"
-            yield Sample(MetricName(NETWORK, "SocketServer", name), 0)
 
     def _of_processors(self) -> Iterator[Sample]:
         for processor in self._sockets.processors:
@@ -152,7 +149,6 @@ class NetworkMetrics:
             tags = (("listener", processor.listener.name), ("networkProcessor", number))
             yield from self._of_selector(processor, tags)
             yield _attribute("connection-count", processor.connection_count, tags)
-            yield _attribute("expired-connections-killed-count", 0, tags)
             for (name, version), count in islice(_clients(processor), MOST_CLIENTS):
                 client = (("clientSoftwareName", name), ("clientSoftwareVersion", version))
                 yield _attribute("connections", count, (*client, *tags))

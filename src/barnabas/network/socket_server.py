@@ -201,25 +201,14 @@ class SocketServer:
     def reconfigure(self, config: NetworkConfig) -> None:
         """Apply the settings that may change while running: threads of the data plane's listeners, and all limits.
 
-        What belongs to a socket or a queue (buffers, sizes, which listener is whose) stays as it was at the start.
+        Surplus network threads take nothing any more, answer what they have taken, and close their connections. What
+        belongs to a socket or a queue (buffers, sizes, which listener is whose) stays as it was at the start.
         """
         with self._lock:
             self._config = config
             self.connection_quotas.reconfigure(config)
             for acceptor in self._data_plane_acceptors():
                 self._resize(acceptor, config.for_listener(acceptor.listener.name).network_threads)
-
-    def resize_network_threads(self, listener_name: str | None, count: int) -> None:
-        """Have `count` network threads for a listener of the data plane, or for each (None).
-
-        Surplus ones take nothing any more, answer what they have taken, and close their connections.
-        """
-        if count < 1:
-            raise ValueError(f"A listener needs at least one network thread, not {count}")
-        with self._lock:
-            for acceptor in self._data_plane_acceptors():
-                if listener_name in (None, acceptor.listener.name):
-                    self._resize(acceptor, count)
 
     def stop_processing_requests(self, drain_ms: float = DRAIN_MS) -> bool:
         """Stop accepting and reading; wait at most `drain_ms` until every request taken is answered.

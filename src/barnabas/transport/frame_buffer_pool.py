@@ -138,11 +138,7 @@ class PooledFrame:
             self._buffer = None
             with contextlib.suppress(BufferError):  # somebody exports it: the pool finds out
                 self.view.release()
-            lease = self._lease
-            if lease is None or self._memory is None:
-                self._pool.give_back(buffer)
-                return
-            self._lease = None
-            if lease.buffer is None:
-                self._pool.give_back(buffer)
-            self._memory.release(lease)
+            self._pool.give_back(buffer)
+            lease, self._lease = self._lease, None
+            if lease is not None and self._memory is not None:
+                self._memory.release(lease)

@@ -244,8 +244,7 @@ class FrameReader:
         if buffer is not None:
             self._buffer = None
             self._filled = 0
-            if lease is None or lease.buffer is None:
-                self._pool.give_back(buffer)
+            self._pool.give_back(buffer)
         if lease is not None and self._memory is not None:
             self._memory.give_back(lease)
 
@@ -279,13 +278,9 @@ class FrameReader:
         return self.next_frame()
 
     def _start_large(self, size: int, head: bytes) -> None:
-        lease = self._lease
-        if lease is not None and lease.buffer is not None:
-            buffer = lease.buffer
-        else:
-            buffer = self._pool.take()
-            if lease is not None and len(buffer) > size + _PREFIX_BYTES:
-                del buffer[size + _PREFIX_BYTES :]  # no more than the lease says
+        buffer = self._pool.take()
+        if self._lease is not None and len(buffer) > size + _PREFIX_BYTES:
+            del buffer[size + _PREFIX_BYTES :]  # no more than the lease says
         if len(buffer) < len(head):
             buffer.extend(bytes(len(head) - len(buffer)))
         buffer[: len(head)] = head

@@ -1,9 +1,10 @@
-"""A SimpleMemoryPool that notices leases which nobody released before they became garbage, and takes their bytes back.
+"""A SimpleMemoryPool that takes back the bytes of leases that were not released before they became garbage.
 
-What the broker uses: a frame whose request got lost (a defect of ours) must not make the pool smaller for ever. It
-costs one weak reference per frame of 64 KiB and more. Kafka: GarbageCollectedMemoryPool, there a debugging aid with a
-thread of its own; here the garbage collector only notes the loss, for it may run anywhere, also under this pool's
-lock, and the next look at the pool accounts for it.
+The broker uses this one: a frame whose request got lost (a defect of the broker) must not make the pool smaller for
+ever. The price is one weak reference a lease, so per frame of 8 KiB and more. Any thread may call; the lock is that of
+SimpleMemoryPool. Kafka: GarbageCollectedMemoryPool, there a debugging aid with a thread of its own. Here the garbage
+collector only notes the loss, for it may run anywhere, also under the pool's lock; the next look at the pool accounts
+for it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class GarbageCollectedMemoryPool(SimpleMemoryPool):
-    """See MemoryPool; `leaked` counts the leases that were lost."""
+    """A SimpleMemoryPool; `leaked` counts the leases that were lost."""
 
     def __init__(
         self,
@@ -47,13 +48,13 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
 
     @property
     def available_memory(self) -> int:
-        """See MemoryPool."""
+        """What is left, lost leases included; below zero while charges overdraw the pool."""
         if self._lost:
             self._take_back_lost()
         return self._available
 
     def try_allocate(self, size: int) -> MemoryLease | None:
-        """See MemoryPool."""
+        """Return a lease, or None for lack of memory. Raises ValueError for a size never handed out."""
         if self._lost:
             self._take_back_lost()
         lease = super().try_allocate(size)
@@ -63,7 +64,7 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
         return lease
 
     def release(self, lease: MemoryLease) -> None:
-        """See MemoryPool. Raises ValueError for a lease that is not of this pool, too."""
+        """Take a lease back. Raises ValueError for one that was released before, or is of another pool."""
         if self._in_use.pop(lease.number, None) is None:
             raise ValueError(f"A lease of {lease.size} bytes was released twice, or never given by this pool")
         super().release(lease)

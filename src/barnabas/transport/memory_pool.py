@@ -1,11 +1,19 @@
 """How much memory the bytes of clients may take: what a Selector asks of a pool, and the pool without a limit.
 
-`queued.max.request.bytes` chooses one (`broker` makes it, the SocketServer hands it to every Selector). Any thread may
-call; each implementation has its own lock. Kafka: MemoryPool, whose `tryAllocate` hands out the buffer itself. Ours
-hands out a lease, because a receive buffer grows with the bytes received, never because of a length prefix.
+`queued.max.request.bytes` chooses one; the SocketServer makes it and hands it to every Selector of the data plane. Any
+thread may call; each implementation has its own lock. Kafka: MemoryPool, whose `tryAllocate` hands out the buffer
+itself. Here `try_allocate` hands out a lease, because a receive buffer grows with the bytes received, never because of
+a length prefix.
 
-Two kinds of use are counted: leases, for frames of 64 KiB and more, asked for before they are received; and charges,
-for bytes that are there already: what was received and not taken yet, and answers that have not left.
+Two kinds of use are counted:
+
+- A **lease**, for a frame of 8 KiB and more (`frame_reader.LEASED_FRAME_BYTES`). It is asked for when the first 8 KiB
+  of the frame are there, counts the whole frame, and is released when the request has been handled. A frame below
+  64 KiB counts `request_expansion` times its size, for it takes that much once it is parsed; of a larger frame the most
+  is records, which stay as they are.
+- A **charge**, for bytes that are there already: received and not taken yet, a small request in the queue, answers that
+  have not left. A charge cannot be refused; it may overdraw the pool. The first 32 KiB of each channel are free
+  (`channel_memory.FREE_BYTES`).
 """
 
 from __future__ import annotations
@@ -15,17 +23,15 @@ from typing import Final, Protocol
 
 
 class MemoryLease:
-    """So many bytes of a pool, until they are released: exactly once, by whoever has finished with the frame."""
+    """So many bytes of a pool. The thread that has finished with the frame releases them, exactly once."""
 
-    __slots__ = ("__weakref__", "buffer", "number", "released", "size")
+    __slots__ = ("__weakref__", "number", "released", "size")
 
-    def __init__(self, size: int, buffer: bytearray | None = None) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
-        self.buffer = buffer
-        """The memory itself, where the pool keeps buffers; None: the holder has its own."""
         self.released = False
         self.number = 0
-        """What its pool knows it by."""
+        """By which its pool knows the lease."""
 
 
 class MemoryPool(Protocol):
@@ -33,15 +39,15 @@ class MemoryPool(Protocol):
 
     @property
     def request_expansion(self) -> int:
-        """How many times its frame a request below 64 KiB is counted, for it takes more once it is parsed."""
+        """How many times its size a frame below 64 KiB counts."""
 
     @property
     def size(self) -> int:
-        """What it may hand out in all."""
+        """The limit: what the pool may hand out in all."""
 
     @property
     def available_memory(self) -> int:
-        """What is left; below zero when more is in use than there should be."""
+        """What is left; below zero while charges overdraw the pool."""
 
     @property
     def is_out_of_memory(self) -> bool:
@@ -49,40 +55,40 @@ class MemoryPool(Protocol):
 
     @property
     def shortage(self) -> int:
-        """What is missing now: for those who wait, and for what was charged beyond the limit. Zero: all is well."""
+        """What is missing now for the frames that wait and for the overdraft. Zero: no channel waits in vain."""
 
     @property
     def large_shortage(self) -> int:
-        """What is missing for large frames that wait, of the part of the pool that is theirs."""
+        """What is missing for large frames that wait, of the half of the pool that is theirs."""
 
     @property
     def depleted_ns(self) -> int:
-        """How long it has been refusing, in all (Kafka: MemoryPoolDepletedTimeTotal)."""
+        """How long the pool has been refusing leases, in all (Kafka: MemoryPoolDepletedTimeTotal)."""
 
     def try_allocate(self, size: int) -> MemoryLease | None:
-        """A lease of `size` bytes; None for lack of memory. Raises ValueError for a size it never hands out."""
+        """Return a lease of `size` bytes; None for lack of memory. Raises ValueError for a size never handed out."""
 
     def release(self, lease: MemoryLease) -> None:
-        """Take a lease back. Raises ValueError the second time."""
+        """Take a lease back. Raises ValueError for a lease that was released before."""
 
     def charge(self, count: int) -> None:
         """Count bytes that are there already, whatever is left; a negative count gives them back."""
 
     def is_large(self, size: int) -> bool:
-        """Whether a frame is so large, for this pool, that it waits apart from the others."""
+        """Whether a frame of `size` bytes is so large, for this pool, that it waits apart from the others."""
 
     def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
-        """Somebody waits for `size` bytes: `wake` is called, on any thread, whenever memory comes back.
+        """Note that a frame waits for `size` bytes: `wake` is called, on any thread, whenever memory comes back.
 
-        Raises ValueError for a size it never hands out.
+        Raises ValueError for a size never handed out.
         """
 
     def end_waiting(self, size: int, wake: Callable[[], None]) -> None:
-        """He waits no more, one way or the other."""
+        """Note that a frame waits no more: it has its lease, or its connection is gone."""
 
 
 class UnlimitedMemoryPool:
-    """Kafka's MemoryPool.NONE: counts nothing and refuses nobody. A Selector that is given it does not even ask."""
+    """The pool without a limit (Kafka: MemoryPool.NONE). A Selector that is given this one does not even ask."""
 
     request_expansion: Final = 1
     size: Final = (1 << 63) - 1
@@ -93,24 +99,24 @@ class UnlimitedMemoryPool:
     depleted_ns: Final = 0
 
     def try_allocate(self, size: int) -> MemoryLease | None:
-        """Always a lease."""
+        """Return a lease, always."""
         return MemoryLease(size)
 
     def release(self, lease: MemoryLease) -> None:
-        """Nothing to count."""
+        """Do nothing: nothing was counted."""
 
     def charge(self, count: int) -> None:
-        """Nothing to count."""
+        """Do nothing: nothing is counted."""
 
     def is_large(self, size: int) -> bool:
-        """None is."""
+        """Return False: no frame waits."""
         return False
 
     def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
-        """Nobody has to wait."""
+        """Do nothing: no frame waits."""
 
     def end_waiting(self, size: int, wake: Callable[[], None]) -> None:
-        """Nobody has to wait."""
+        """Do nothing: no frame waits."""
 
 
 NONE: Final[MemoryPool] = UnlimitedMemoryPool()

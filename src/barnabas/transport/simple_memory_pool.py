@@ -1,9 +1,10 @@
 """A MemoryPool that is a number: nothing is allocated in advance, what is in use is subtracted from the limit.
 
-Shared by all Selectors of a SocketServer; one lock guards the numbers, and whoever waits is woken after it is let go.
-Kafka: SimpleMemoryPool. Not strict, as the broker has it, it hands out a lease while anything at all is left, so that
-a large frame cannot be starved by small ones; the overshoot is one frame at most. Ours: where `large_bytes` says what
-is large, such frames have only half of the pool, or as many as one, so that they cannot shut out all others.
+Shared by all Selectors of a SocketServer; any thread may call. One lock guards the numbers; Selectors that wait are
+woken after the lock is released. Kafka: SimpleMemoryPool. A pool that is not strict (the broker's is not) hands out a
+lease while anything at all is left, so that small frames cannot starve a large one; the overshoot is one frame at most.
+Kafka has no `large_bytes`: frames above that size have only half of the pool together, though always one of them, so
+that they cannot shut out all others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from barnabas.transport.memory_pool import MemoryLease
 
 
 class SimpleMemoryPool:
-    """`size` bytes in all; see MemoryPool."""
+    """A MemoryPool of `size` bytes."""
 
     def __init__(
         self,
@@ -27,9 +28,10 @@ class SimpleMemoryPool:
         large_bytes: int | None = None,
         request_expansion: int = 1,
     ) -> None:
-        """`max_allocation_bytes`: of one lease. `now`: nanoseconds. strict: hand out only what is left in full.
+        """Raises ValueError unless 0 < max_allocation_bytes <= size.
 
-        large_bytes: a lease of more is large; None: none is. request_expansion: see MemoryPool.
+        max_allocation_bytes: the largest lease. now: nanoseconds. strict: hand out only what is left in full.
+        large_bytes: a lease of more is large; None: no lease is. request_expansion: as in MemoryPool.
         """
         if not 0 < max_allocation_bytes <= size:
             raise ValueError(
@@ -48,41 +50,41 @@ class SimpleMemoryPool:
         self._large_in_use = 0
         self._waiting_bytes = 0
         self._large_waiting_bytes = 0
-        self._wakes: dict[Callable[[], None], int] = {}  # how many wait behind each
+        self._wakes: dict[Callable[[], None], int] = {}  # how many frames wait behind each
         self._depleted_ns = 0
         self._depleted_since_ns: int | None = None
 
     @property
     def available_memory(self) -> int:
-        """See MemoryPool."""
+        """What is left; below zero while charges overdraw the pool."""
         return self._available
 
     @property
     def is_out_of_memory(self) -> bool:
-        """See MemoryPool."""
+        """Whether nothing is left."""
         return self.available_memory <= 0
 
     @property
     def shortage(self) -> int:
-        """See MemoryPool."""
+        """What is missing for the frames that wait and for the overdraft."""
         return max(self._waiting_bytes - self.available_memory, 0)
 
     @property
     def large_shortage(self) -> int:
-        """See MemoryPool."""
+        """What is missing for large frames that wait, of their half of the pool."""
         if not (self._large_waiting_bytes and self._large_in_use):
             return 0  # one is always let in, as far as this part goes
         return max(self._large_waiting_bytes + self._large_in_use - self.size // 2, 0)
 
     @property
     def depleted_ns(self) -> int:
-        """See MemoryPool."""
+        """How long the pool has been refusing leases, in all."""
         with self._lock:
             since_ns = self._depleted_since_ns
             return self._depleted_ns + (0 if since_ns is None else self._now() - since_ns)
 
     def try_allocate(self, size: int) -> MemoryLease | None:
-        """See MemoryPool."""
+        """Return a lease, or None for lack of memory. Raises ValueError for a size never handed out."""
         self._check(size)
         with self._lock:
             too_many_large = (
@@ -102,7 +104,7 @@ class SimpleMemoryPool:
         return lease
 
     def release(self, lease: MemoryLease) -> None:
-        """See MemoryPool."""
+        """Take a lease back. Raises ValueError for a lease that was released before."""
         with self._lock:
             if lease.released:
                 raise ValueError(f"A lease of {lease.size} bytes was released twice")
@@ -110,7 +112,7 @@ class SimpleMemoryPool:
         self._give_back(lease.size, is_lease=True)
 
     def charge(self, count: int) -> None:
-        """See MemoryPool."""
+        """Count bytes that are there already; a negative count gives them back."""
         if count < 0:
             self._give_back(-count)
         else:
@@ -118,7 +120,7 @@ class SimpleMemoryPool:
                 self._available -= count
 
     def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
-        """See MemoryPool."""
+        """Call `wake` whenever memory comes back. Raises ValueError for a size never handed out."""
         self._check(size)
         with self._lock:
             self._waiting_bytes += size
@@ -127,7 +129,7 @@ class SimpleMemoryPool:
             self._wakes[wake] = self._wakes.get(wake, 0) + 1
 
     def end_waiting(self, size: int, wake: Callable[[], None]) -> None:
-        """See MemoryPool."""
+        """Undo one `begin_waiting` of the same arguments."""
         with self._lock:
             self._waiting_bytes -= size
             if self.is_large(size):
@@ -137,7 +139,7 @@ class SimpleMemoryPool:
                 del self._wakes[wake]
 
     def is_large(self, size: int) -> bool:
-        """See MemoryPool."""
+        """Whether a lease of `size` bytes counts against the half of large frames."""
         return size > self._large_bytes
 
     def _check(self, size: int) -> None:

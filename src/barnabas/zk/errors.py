@@ -40,10 +40,6 @@ class BadArgumentsError(StoreError):
     """The path isn't one. ZooKeeper: BADARGUMENTS."""
 
 
-class SessionExpiredError(StoreError):
-    """The session is over: its ephemeral znodes and watches are gone. ZooKeeper: SESSIONEXPIRED."""
-
-
 class StoreUnavailableError(StoreError):
     """The store can't be reached, was closed, or failed to write; nothing of the batch was applied, as far as we know.
 

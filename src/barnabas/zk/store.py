@@ -172,8 +172,8 @@ class Store(ABC):
     def submit(self, operations: Sequence[Operation]) -> Future[list[Outcome]]:
         """Apply a batch; the future gives one outcome per operation, after all of it is durable.
 
-        Failures of single operations are outcomes; the future fails with StoreUnavailableError or SessionExpiredError
-        when nothing was applied.
+        Failures of single operations are outcomes; the future fails with StoreUnavailableError when nothing was
+        applied.
         """
 
     @abstractmethod

@@ -209,7 +209,7 @@ def test_what_nobody_handled_gives_its_frame_back(broker: Broker) -> None:
 def test_nothing_starts_after_a_stop(broker: Broker) -> None:
     broker.sockets.shutdown()
     broker.sockets.enable_request_processing()
-    broker.sockets.resize_network_threads(None, 5)
+    broker.sockets.reconfigure(NetworkConfig(any_listener=ListenerConfig(network_threads=5)))
     assert not any(acceptor.is_started or len(acceptor.processors) > 2 for acceptor in broker.sockets.acceptors)
     with pytest.raises(RuntimeError, match="stopped"):
         broker.sockets.add_listeners([end_point("NEW")])
@@ -265,6 +265,3 @@ def test_settings_of_one_listener_change_while_running(broker: Broker) -> None:
     )
     threads = {acceptor.listener.name: len(acceptor.processors) for acceptor in broker.sockets.acceptors}
     assert threads == {"CONTROLLER": 1, "INTERNAL": 1, "CLIENTS": 4}
-    broker.sockets.resize_network_threads("INTERNAL", 3)
-    threads = {acceptor.listener.name: len(acceptor.processors) for acceptor in broker.sockets.acceptors}
-    assert threads == {"CONTROLLER": 1, "INTERNAL": 3, "CLIENTS": 4}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import struct
 import threading
@@ -28,6 +29,7 @@ class Server:
         self.harness = NetworkHarness()
         threads, handlers = settings.pop("network_threads", 1), settings.pop("handler_threads", 8)
         config = NetworkConfig(broker_id=7, any_listener=ListenerConfig(network_threads=threads), **settings)
+        self.config = config
         self.sockets = SocketServer(
             config, end_points or [LOOPBACK], self.harness.parse, self.harness.handle, SystemClock(), never
         )
@@ -41,6 +43,10 @@ class Server:
         client = socket.create_connection(("127.0.0.1", self.bound[listener].port), timeout=30)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
+
+    def resize(self, threads: int) -> None:
+        """Change `num.network.threads`."""
+        self.sockets.reconfigure(dataclasses.replace(self.config, any_listener=ListenerConfig(network_threads=threads)))
 
     def await_retired(self) -> None:
         """Wait until removed network threads are gone."""
@@ -172,11 +178,11 @@ def test_a_request_that_takes_too_long_is_given_up(server: Server) -> None:
 
 def test_network_threads_come_and_go(server: Server) -> None:
     server.sockets.enable_request_processing()
-    server.sockets.resize_network_threads(None, 5)
+    server.resize(5)
     clients = [server.connect() for _ in range(5)]
     assert [ask(client, b"x") for client in clients] == [[b"re:x"]] * 5
     assert sorted(server.sockets.data_plane_request_channel.response_queue_sizes) == [0, 1, 2, 3, 4]
-    server.sockets.resize_network_threads(None, 1)
+    server.resize(1)
     server.await_retired()
     assert [processor.processor_id for processor in server.sockets.processors] == [0]
     assert sorted(server.sockets.data_plane_request_channel.response_queue_sizes) == [0]

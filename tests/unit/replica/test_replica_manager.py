@@ -121,7 +121,7 @@ def test_a_waiting_produce_completes_when_the_isr_shrinks_to_us() -> None:
 
 
 def test_a_waiting_produce_hears_at_once_that_leadership_moved() -> None:
-    """KAFKA-4453's case, on one broker: nobody waits for the time-out."""
+    """The part of KAFKA-4453 that one broker has: the losing leader answers, long before the request times out."""
     replicas = Replicas()
     replicas.lead(isr=(US, ANOTHER))
     answered = answer_of_waiting_produce(replicas)

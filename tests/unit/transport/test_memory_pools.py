@@ -9,7 +9,6 @@ import pytest
 
 from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.memory_pool import NONE
-from barnabas.transport.recycling_memory_pool import RecyclingMemoryPool
 from barnabas.transport.simple_memory_pool import SimpleMemoryPool
 from tests.support.mock_clock import MockClock
 
@@ -129,41 +128,6 @@ def test_a_lease_of_another_pool_is_refused() -> None:
     with pytest.raises(ValueError, match="never given by this pool"):
         pool.release(strange)
     assert pool.available_memory == other.available_memory == 100
-
-
-def test_recycled_buffers_have_one_size_and_few_are_kept() -> None:
-    pool = RecyclingMemoryPool(max_retained=1, batch_size=1000)
-    first, second = pool.try_allocate(10), pool.try_allocate(1000)
-    assert first is not None
-    assert second is not None
-    assert pool.size == 2000
-    buffer = first.buffer
-    assert buffer is not None
-    assert len(buffer) == 1000
-    pool.release(first)
-    pool.release(second)
-    assert pool.size == 1000
-    again = pool.try_allocate(1)
-    assert again is not None
-    assert again.buffer is buffer
-    pool.release(again)
-    pool.release_retained()
-    assert pool.size == 0
-    with pytest.raises(ValueError, match="released twice"):
-        pool.release(again)
-    with pytest.raises(ValueError, match="larger than max batch size of 1000"):
-        pool.try_allocate(1001)
-
-
-def test_a_buffer_somebody_still_looks_at_is_not_recycled() -> None:
-    pool = RecyclingMemoryPool(max_retained=5, batch_size=1000)
-    lease = pool.try_allocate(10)
-    assert lease is not None
-    assert lease.buffer is not None
-    view = memoryview(lease.buffer)
-    pool.release(lease)
-    assert pool.size == 0
-    assert len(view) == 1000
 
 
 def test_the_pool_without_a_limit_refuses_nobody() -> None:

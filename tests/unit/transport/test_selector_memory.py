@@ -17,7 +17,6 @@ from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.memory_pool import MemoryPool
-from barnabas.transport.recycling_memory_pool import RecyclingMemoryPool
 from barnabas.transport.selector import Selector
 from tests.support.memory_network import MemoryNetwork, MemorySocket
 from tests.support.mock_clock import MockClock
@@ -383,23 +382,6 @@ def test_idle_buffers_fit_into_what_the_pool_has_left(world: World) -> None:
     world.pool.charge(100_000)
     world.poll()
     assert world.buffers.idle_bytes == 0
-
-
-def test_frames_in_recycled_buffers_of_one_size() -> None:
-    pool = RecyclingMemoryPool(max_retained=4, batch_size=LARGE)
-    world = World(pool)
-    client = world.accepted("a")
-    for _ in range(3):
-        client.send(prefixed(LARGE) + prefixed(70_000) + prefixed(5))
-        for _ in range(5):
-            world.poll(1)
-            while world.releases:
-                world.release()
-    assert world.received == [("a", LARGE), ("a", 70_000), ("a", 5)] * 3
-    assert pool.size == LARGE
-    client.send(prefixed(LARGE + 1, sent=8192))
-    world.poll()
-    assert list(world.lost) == ["a"]
 
 
 @settings(max_examples=60, deadline=None)

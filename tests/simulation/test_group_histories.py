@@ -61,9 +61,10 @@ class GroupLife:
             max_size=self.chance.choice((2, 4, 100)),
         )
         self.service = self.coordinator.service
+        self.changes = self.coordinator.changes
         self.is_slow = self.chance.random() < 0.3
         if self.is_slow:
-            self.service.is_late = lambda: self.chance.random() < 0.3
+            self.changes.is_late = lambda: self.chance.random() < 0.3
         instances = (None, None, None, None, "one", "one", "two")
         count = self.chance.randint(1, len(instances))
         self.clients = [Client(f"c{number}", each) for number, each in enumerate(self.chance.sample(instances, count))]
@@ -161,7 +162,7 @@ class GroupLife:
         self.note("another coordinator")
         if self.coordinator.table.get("group") is not None:
             self.coordinator.unload()
-        self.service.catch_up(self.chance)
+        self.changes.catch_up(self.chance)
         self.take_answers()
         assert not self.waiting, "a coordinator that is not one any more owes answers"
         self.check_what_members_got()
@@ -217,7 +218,7 @@ class GroupLife:
             self.said[generation, member_id] = [each for each in said if each is not assignment]
 
     def check_what_members_got(self) -> None:
-        assert not self.service.late
+        assert not self.changes.late
         for generation, instance, member_id, assignment in self.got:
             self.keep_matching(generation, {self.owners.get((generation, instance or ""), member_id): assignment})
         self.got.clear()
@@ -235,12 +236,12 @@ class GroupLife:
     def check(self) -> None:
         self.take_answers()
         if self.coordinator.table.get("group") is None:
-            assert not self.waiting or self.service.late
+            assert not self.waiting or self.changes.late
             return
-        if self.service.late and self.chance.random() < 0.7:
+        if self.changes.late and self.chance.random() < 0.7:
             return
-        while self.service.late:
-            self.service.catch_up(self.chance)
+        while self.changes.late:
+            self.changes.catch_up(self.chance)
         self.take_answers()
         self.check_what_members_got()
         group = self.coordinator.group
@@ -279,8 +280,8 @@ class GroupLife:
         """Nobody says anything any more."""
         log = self.coordinator.log
         log.refusal, log.holds_back = ErrorCode.NONE, False
-        self.service.is_late = lambda: False
-        self.service.catch_up(self.chance)
+        self.changes.is_late = lambda: False
+        self.changes.catch_up(self.chance)
         log.settle_all()
         self.coordinator.advance(NEW_MEMBER_MS + 2 * LONGEST_REBALANCE_MS + 2 * LONGEST_SESSION_MS)
         self.take_answers()

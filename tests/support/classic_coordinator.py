@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
+from barnabas.coordinator.group.classic.changes import ClassicFollowUp, ClassicGroupChanges
 from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
 from barnabas.coordinator.group.classic.delayed_rebalance import DelayedRebalance
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.classic.restore import loaded_classic_group
-from barnabas.coordinator.group.classic.service import ClassicGroupService, FollowUp
+from barnabas.coordinator.group.classic.service import ClassicGroupService
 from barnabas.coordinator.group.classic.terms import (
     JoinAnswer,
     JoinTerms,
@@ -138,27 +139,27 @@ class Answers:
         return answer
 
 
-class SlowService(ClassicGroupService):
+class SlowChanges(ClassicGroupChanges):
     """What follows a change may come late, in any order, as when a thread is interrupted after it let the lock go."""
 
     is_late: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.late: list[FollowUp] = []
+        self.late: list[ClassicFollowUp] = []
 
-    def _carry_out(self, follow_up: FollowUp) -> None:
+    def finish(self, follow_up: ClassicFollowUp) -> None:
         if self.is_late():
             self.late.append(follow_up)
         else:
-            super()._carry_out(follow_up)
+            super().finish(follow_up)
 
     def catch_up(self, chance: random.Random) -> None:
         """Do what is left to do, in any order."""
         late, self.late = self.late, []
         chance.shuffle(late)
         for each in late:
-            super()._carry_out(each)
+            super().finish(each)
 
 
 class ClassicCoordinator:
@@ -189,13 +190,9 @@ class ClassicCoordinator:
         self.rebalances: DelayedOperationPurgatory[DelayedRebalance] = DelayedOperationPurgatory(
             "Rebalance", self.timer
         )
-        self.service = SlowService(
-            environment,
-            self.heartbeats,
-            self.rebalances,
-            cast(Any, NoConsumerGroups()),
-            count_rebalance=self._count_rebalance,
-            random_uuid=self._next_uuid,
+        self.changes = SlowChanges(environment, self.heartbeats, self.rebalances, self._count_rebalance)
+        self.service = ClassicGroupService(
+            environment, self.changes, cast(Any, NoConsumerGroups()), cast(Any, self._next_uuid)
         )
 
     # Requests

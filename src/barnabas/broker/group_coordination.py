@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.process_tuning import settle_loaded_groups
 from barnabas.coordinator.group.admin import GroupAdminService
+from barnabas.coordinator.group.classic.changes import ClassicGroupChanges
 from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
 from barnabas.coordinator.group.classic.delayed_rebalance import DelayedRebalance
 from barnabas.coordinator.group.classic.group import ClassicGroup
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from barnabas.broker.consumer_group_coordination import ConsumerGroups
 
 SESSIONS_BETWEEN_PURGES = 100_000
-"""Who ends a session takes it off its watch list: there is hardly ever anything to sweep out, and members are many."""
+"""A session that ends removes itself from its watch list, so a purge finds almost nothing and costs a look at every
+member."""
 
 
 def build_group_coordinator(
@@ -71,14 +73,8 @@ def build_group_coordinator(
         return build_consumer_groups(environment, classic, rebalances.count_consumer)
 
     consumer_groups = MadeOnce(build_consumer)
-    classic = ClassicGroupService(
-        environment,
-        heartbeats,
-        delayed_rebalances,
-        lambda: consumer_groups().classic_members,
-        count_rebalance=rebalances.count_classic,
-        random_uuid=random_java_uuid,
-    )
+    changes = ClassicGroupChanges(environment, heartbeats, delayed_rebalances, rebalances.count_classic)
+    classic = ClassicGroupService(environment, changes, lambda: consumer_groups().classic_members, random_java_uuid)
 
     def service_of(group_type: GroupType) -> MembershipService:
         return classic if group_type is GroupType.CLASSIC else consumer_groups().service

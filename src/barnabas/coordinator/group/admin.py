@@ -214,8 +214,8 @@ def _described_classic_group(group: ClassicGroup) -> DescribedGroup:
             DescribeGroupsResponse.DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
+                client_id=member.terms.client_id,
+                client_host=member.terms.client_host,
                 member_metadata=member.metadata(protocol) if is_stable else b"",
                 member_assignment=member.assignment if is_stable else b"",
             )

@@ -10,7 +10,6 @@ import pytest
 
 from barnabas.coordinator.group.admin import DescribedGroup, GroupAdminService
 from barnabas.coordinator.group.assignors.built_in import assignors_named
-from barnabas.coordinator.group.classic.record import classic_group_tombstone
 from barnabas.coordinator.group.classic.terms import LeavingMember
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
@@ -18,7 +17,7 @@ from barnabas.coordinator.group.consumer.member import ClassicMetadata, Consumer
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.log.record import GroupRecord
-from barnabas.coordinator.group.log.schemas import offset_key, offset_key_prefix, offset_value
+from barnabas.coordinator.group.log.schemas import group_key, offset_key, offset_key_prefix, offset_value
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
 from barnabas.runtime.lock_order import check_no_lock_held
@@ -253,9 +252,9 @@ def test_a_deleted_group_leaves_nothing_in_the_log(broker: Broker) -> None:
             GroupRecord(offset_key(prefix, topic, partition), None)
             for topic, partition in ((b"t", 0), (b"u", 3), (b"open", 1), (b"late", 2))
         ),
-        classic_group_tombstone(GROUP),
+        GroupRecord(group_key(GROUP), None),
     }
-    assert records[-1] == classic_group_tombstone(GROUP), "until the last of it is written, there is a group"
+    assert records[-1] == GroupRecord(group_key(GROUP), None), "until the last of it is written, there is a group"
     broker.log.appends[-1].settle(ErrorCode.NONE)
     assert told == [{GROUP: ErrorCode.NONE}]
 

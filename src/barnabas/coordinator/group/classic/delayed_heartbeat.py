@@ -1,9 +1,9 @@
 """The watch over one member's session.
 
-Made by `ClassicGroupService`, in the purgatory "Heartbeat", one for each session. A heartbeat does not touch it: it
-moves the session's deadline, and when the timer gets to the old one it is armed again for the time that is left. So a
-member has one entry in the timer, which moves once or twice in a session timeout, however many heartbeats it sends.
-Kafka: DelayedHeartbeat, of which there is a new one with every heartbeat.
+Made by `ClassicGroupChanges`, in the purgatory "Heartbeat", one for each session. A heartbeat does not touch it: the
+heartbeat moves the session's deadline, and when the timer reaches the old one it is armed again for the time that is
+left. So a member has one entry in the timer, which moves once or twice in a session timeout, however many heartbeats
+the member sends. Kafka: DelayedHeartbeat, of which every heartbeat makes a new one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 class DelayedHeartbeat(DelayedOperation):
     """Completed when
 
-    1. the session is over: the member left, or goes on under another one, or the group is gone; or
+    1. the session is over: the member left, another session replaced this one, or the group is gone; or
     2. the member was silent for too long: `on_expired` tells the group, which may give it more time.
 
-    is_active: false once the coordinator stops; then nobody is given up any more.
+    is_active: false once the coordinator stops; then no member is removed any more.
     """
 
     __slots__ = ("_clock", "_is_active", "_on_expired", "_session", "_timer")
@@ -43,14 +43,14 @@ class DelayedHeartbeat(DelayedOperation):
         super().__init__(self._left_ms())
 
     def try_complete(self) -> bool:
-        """Case 1."""
+        """Complete the watch in case 1."""
         return self._session.is_over and self.force_complete()
 
     def on_complete(self) -> None:
-        """Whoever ended the session has done what there was to do."""
+        """Do nothing: the caller that ended the session has done the work."""
 
     def expire(self) -> None:
-        """The timer's call: case 2 if the deadline has not moved, else wait for the rest."""
+        """Tell the group if the deadline has not moved (case 2); else wait for the rest. Called by the timer."""
         if self._is_active() and not self._session.is_over:
             if self._session.expires_ns <= self._clock.nanoseconds():
                 self._on_expired()
@@ -61,6 +61,6 @@ class DelayedHeartbeat(DelayedOperation):
         self.force_complete()
 
     def _left_ms(self) -> int:
-        """Until the deadline, but no longer than a session's time: see Session."""
+        """Return the time until the deadline, but no more than a session timeout (see Session)."""
         left_ns = self._session.expires_ns - self._clock.nanoseconds()
-        return max(1, min(-(-left_ns // NANOSECONDS_PER_MILLISECOND), self._session.timeout_ms))
+        return max(1, -(-min(left_ns, self._session.timeout_ns) // NANOSECONDS_PER_MILLISECOND))

@@ -1,9 +1,9 @@
 """A classic group that waits for its members: to join, or to ask for their assignments.
 
-Made by `ClassicGroupService`, in the purgatory "Rebalance". The group itself decides, under its lock, whether it has to
-wait (`ClassicGroup`); these only keep the time, and are completed when nobody needs them any more.
+Made by `ClassicGroupChanges`, in the purgatory "Rebalance". The group itself decides, under its lock, whether it has to
+wait (`ClassicGroup`). These operations only keep the time, and are completed when the wait is over.
 Kafka: DelayedRebalance, DelayedJoin and DelayedSync. Kafka's InitialDelayedJoin is a DelayedJoin as well: the group
-knows that it is the first.
+knows that it waits for its first members.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from barnabas.purgatory.delayed_operation import DelayedOperation
 class DelayedRebalance(DelayedOperation):
     """Completed when
 
-    1. what the group waits for has happened, or cannot happen any more; or
+    1. the group waits no longer: its members have joined (or synced), or it has begun another wait; or
     2. the time is over.
 
-    is_over: reads attributes of the group, without its lock. on_timeout: tells the group, under its lock.
+    is_over: reads attributes of the group without its lock. on_timeout: tells the group, and takes the lock for that.
     """
 
     __slots__ = ("_is_over", "_on_timeout")
@@ -30,24 +30,24 @@ class DelayedRebalance(DelayedOperation):
         self._on_timeout = on_timeout
 
     def try_complete(self) -> bool:
-        """Case 1."""
+        """Complete the wait in case 1."""
         return self._is_over() and self.force_complete()
 
     def on_complete(self) -> None:
-        """The group has done what there was to do."""
+        """Do nothing: the group has done the work."""
 
     def on_expiration(self) -> None:
-        """Case 2."""
+        """Tell the group that the time is over."""
         self._on_timeout()
 
 
 class DelayedJoin(DelayedRebalance):
-    """Waits until all members have joined; then the group goes on with those who have."""
+    """Waits until all members have joined. On a timeout the group goes on with those that have."""
 
     __slots__ = ()
 
 
 class DelayedSync(DelayedRebalance):
-    """Waits until all members of a generation have sent a SyncGroup; then the group gives up those who have not."""
+    """Waits until all members of a generation have sent a SyncGroup. On a timeout the group removes the others."""
 
     __slots__ = ()

@@ -1,12 +1,27 @@
-"""A group of the classic protocol: its state, its generation, and how it gets from one to the next.
+"""A group of the classic protocol: its state, its generation, and how it gets from one generation to the next.
 
-Made by `GroupTable` (empty) and `classic.restore`; guarded by the group's lock. Members' requests come by
-`classic.join` and `classic.requests`, time-outs from `ClassicGroupService`, commits from the offset service. Pure: time
-is a Clock, and what has to be done outside (answers, timers, records) is collected in `actions`, which the caller takes
-and carries out.
+Made by `GroupTable` (empty) and `classic.restore`; guarded by the group's lock. Members' requests come through
+`classic.join` and `classic.requests`, timeouts through `ClassicGroupChanges`, commits through the offset service. Pure:
+time is a Clock, and work outside of the group (answers, timers, records) is collected in `outcome`, which the service
+takes and carries out. Kafka: GroupMetadata, with the rules of GroupCoordinator.
 
-What moves it from one state to another is the table of `classic.states`; `_move` looks it up and runs its effects.
-Kafka: GroupMetadata, with the rules of GroupCoordinator.
+The table of `classic.states` says which state follows an event, and with which effects; `_move` looks it up and runs
+them. A rebalance of two members, A (the leader) and B:
+
+    event                       state                 outcome
+    A joins                     PreparingRebalance    wait 3 s for more members (WAIT_FOR_FIRST_MEMBERS)
+    B joins                     PreparingRebalance    a further step of 3 s, for B is new
+    6 s are over                CompletingRebalance   generation 1; both joins are answered, A's with the list of
+                                                      members; wait for their SyncGroups (START_GENERATION)
+    B syncs                     CompletingRebalance   B's SyncGroup waits: A's assignment is not there yet
+    A syncs, with assignments   CompletingRebalance   the record of generation 1 is appended to the log
+    the record is replicated    Stable                both syncs are answered (HAND_OUT_ASSIGNMENT)
+    C joins                     PreparingRebalance    wait for A and B to join again (WAIT_FOR_JOINS); they learn of it
+                                                      by REBALANCE_IN_PROGRESS, the answer to their heartbeats
+
+Two rules are easy to miss. An assignment counts when its record is replicated, not when the leader sends it, and
+anything may have happened in between: `_on_assignment_stored` compares the generation. And a static member that does
+not join again in time stays in the group until its session expires, so a rebalance can end with a member missing.
 """
 
 from __future__ import annotations
@@ -15,11 +30,10 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from barnabas.coordinator.group.classic.actions import ClassicActions, StoreGroup, WaitForJoins, WaitForSyncs
-from barnabas.coordinator.group.classic.first_joins import FirstJoins
+from barnabas.coordinator.group.classic.join_rounds import JoinRounds
 from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember, JoinReply
 from barnabas.coordinator.group.classic.members import ClassicMembers
-from barnabas.coordinator.group.classic.record import classic_group_record, classic_group_tombstone
+from barnabas.coordinator.group.classic.outcome import ClassicOutcome, StoreGroup, WaitForJoins, WaitForSyncs
 from barnabas.coordinator.group.classic.session import Session
 from barnabas.coordinator.group.classic.states import (
     COMMIT_REFUSALS,
@@ -29,87 +43,81 @@ from barnabas.coordinator.group.classic.states import (
     ClassicState,
     classic_transition,
 )
-from barnabas.coordinator.group.classic.terms import (
-    UNKNOWN_MEMBER_ID,
-    JoinAnswer,
-    JoinedMember,
-    SyncAnswer,
-)
+from barnabas.coordinator.group.classic.terms import UNKNOWN_MEMBER_ID, JoinAnswer, JoinedMember, SyncAnswer
 from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.group.log.schemas import NO_TIMESTAMP, GroupMetadataValue, group_key, group_value
 from barnabas.coordinator.group.membership import GroupType
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE as CONSUMER
 from barnabas.protocol.errors import DecodeError, ErrorCode
-from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member's join may wait in all: it cannot send heartbeats, and may have gone (Kafka: five minutes)."""
 SHORTEST_FURTHER_WAIT_MS = 1_000
-"""For members that had their time and did not join, whatever rebalance timeout they named."""
+"""The shortest wait for static members that did not join in time, whatever rebalance timeout they named."""
 
 
 class ClassicGroup:
-    """See the module.
+    """Implements Membership.
 
-    generation: 0 until the first rebalance is over. subscribed_topics: None while nobody can tell.
-    state_since_ms: wall clock, None where the record did not say. join_round: the number of the current wait for joins.
+    state_since_ms: wall clock, None if the record did not say. generation: 0 until the first rebalance is over.
+    kind: the protocol type, None before the first member. protocol_name, subscribed_topics: of the present generation;
+    subscribed_topics is None while they are not known. rounds: the waits for joins.
     """
 
     group_type = GroupType.CLASSIC
 
     def __init__(self, group_id: str, clock: Clock) -> None:
         self.group_id = group_id
-        self.clock = clock
+        self._milliseconds = clock.milliseconds
         self.state = ClassicState.EMPTY
         self.state_since_ms: int | None = clock.milliseconds()
         self.generation = 0
         self.kind: str | None = None
         self.protocol_name: str | None = None
         self.subscribed_topics: frozenset[str] | None = None
-        self.members = ClassicMembers()
-        self.join_round = 0
-        self._first_joins: FirstJoins | None = None
+        self.outcome = ClassicOutcome()
+        self.members = ClassicMembers(clock, self.outcome)
+        self.rounds = JoinRounds()
         self._stored_generation: int | None = None
-        self.actions = ClassicActions()
 
-    # What everybody may ask (Membership).
+    # -- Membership
 
     @property
     def state_name(self) -> str:
-        """See Membership."""
+        """The state in Kafka's words."""
         return self.state.value
 
     @property
     def protocol_type(self) -> str:
-        """See Membership."""
+        """The protocol type of the members, "" before the first one."""
         return self.kind or ""
 
     @property
     def has_members(self) -> bool:
-        """See Membership."""
+        """Whether the group has members, or did when it rebalanced last."""
         return self.state not in {ClassicState.EMPTY, ClassicState.DEAD}
 
     @property
     def member_count(self) -> int:
-        """See Membership."""
+        """The number of members."""
         return len(self.members)
 
     @property
     def empty_since_ms(self) -> int | None:
-        """See Membership. None as well for a group that nobody ever joined: its offsets' own commit times count."""
+        """When the last member left; None also for a group that never had one: then each offset's own time counts."""
         return self.state_since_ms if self.state is ClassicState.EMPTY and self.kind else None
 
     @property
     def keeps_all_offsets(self) -> bool:
-        """See Membership: with members, unless it is stable and what they read is known."""
+        """Whether there are members, and the topics that they read are not known."""
         knows = self.state is ClassicState.STABLE and self.kind == CONSUMER and self.subscribed_topics is not None
         return self.has_members and not knows
 
     def check_offset_commit(
         self, member_id: str, group_instance_id: str | None, generation: int, *, is_transactional: bool
     ) -> ErrorCode:
-        """See Membership."""
+        """Return NONE if a member of this generation may commit, or a client without membership (generation -1)."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.state is ClassicState.EMPTY:
@@ -120,41 +128,31 @@ class ClassicGroup:
         error = self.check_member(member_id, group_instance_id, generation)
         return COMMIT_REFUSALS[self.state] if error is ErrorCode.NONE and not is_transactional else error
 
-    def offset_committed(self, member_id: str) -> None:
-        """A member that commits lives (Kafka: a commit counts as a heartbeat)."""
-        self.note_life(member_id)
-
-    def note_life(self, member_id: str) -> None:
-        """Something was heard of a member, if it is one."""
-        member = self.members.by_id.get(member_id)
-        if member is not None:
-            self.refresh(member)
-
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """See Membership: everybody may, as there is no member epoch."""
+        """Return NONE: the classic protocol has no member epoch to check."""
         return ErrorCode.NONE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """See Membership."""
+        """Return whether a member reads the topic, or may: the subscriptions may be unknown."""
         if not self.has_members:
             return False
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def deletion_error(self) -> ErrorCode:
-        """See Membership."""
+        """Return why the group cannot be deleted, or NONE."""
         return DELETION_ERRORS[self.state]
 
     def tombstones(self) -> list[GroupRecord]:
-        """See Membership. A group that only ever kept offsets has no record of its own."""
-        return [classic_group_tombstone(self.group_id)] if self.generation > 0 else []
+        """Return the tombstone of the group's record. A group that only ever kept offsets has none."""
+        return [GroupRecord(group_key(self.group_id), None)] if self.generation > 0 else []
 
-    # Time.
+    # -- expirations
 
     def joins_expired(self, round_number: int) -> None:
-        """The time for this round of joins is over."""
-        if self.state is not ClassicState.PREPARING_REBALANCE or round_number != self.join_round:
+        """End this wait for joins, unless it is over already or the first members wait for a further step."""
+        if not self.is_waiting_for_joins(round_number):
             return
-        further_ms = None if self._first_joins is None else self._first_joins.further_ms()
+        further_ms = self.rounds.next_step_ms()
         if further_ms is not None:
             self._begin_round()
             self._wait_for_joins(further_ms)
@@ -162,128 +160,96 @@ class ClassicGroup:
         self._finish_joins()
 
     def is_waiting_for_joins(self, round_number: int) -> bool:
-        """Whether this round of joins is still going on."""
-        return self.state is ClassicState.PREPARING_REBALANCE and round_number == self.join_round
+        """Return whether this wait for joins goes on."""
+        return self.state is ClassicState.PREPARING_REBALANCE and round_number == self.rounds.number
 
     def syncs_expired(self, generation: int) -> None:
-        """Members that have not asked for their assignment in time are given up."""
+        """Remove the members that have not asked for their assignment in time."""
         if not self.is_waiting_for_syncs(generation):
             return
         late = sorted(self.members.pending_syncs)
         for member_id in late:
-            self.remove_member(self.members.by_id[member_id])
+            self.members.remove(self.members.by_id[member_id])
         self.rebalance(f"removing {', '.join(late)}: no SyncGroup in time")
 
     def is_waiting_for_syncs(self, generation: int) -> bool:
-        """Whether members of this generation have not asked for their assignment yet."""
+        """Return whether members of this generation have not asked for their assignment yet."""
         has_generation = self.state in {ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE}
         return has_generation and generation == self.generation and bool(self.members.pending_syncs)
 
-    def session_expired(self, session: Session) -> None:
-        """A member was silent until now, unless `session` says that it has more time by now."""
-        now_ns = self.clock.nanoseconds()
+    def session_expired(self, session: Session, now_ns: int) -> None:
+        """Remove a member that was silent until now, unless its session was extended meanwhile."""
         if session.is_over or session.expires_ns > now_ns:
             return
         member = self.members.by_id.get(session.member_id)
         if member is None:
-            logger.info("Pending member %s of group %s was given up", session.member_id, self.group_id)
-            self.forget_pending(session.member_id)
+            logger.info("Group %s: pending member %s has not joined in time", self.group_id, session.member_id)
+            self.members.remove_pending(session.member_id)
+            self.complete_joins()
         elif member.is_waiting and not member.is_new:
-            self.refresh(member)
+            self.members.refresh_session(member.member_id)
         else:
-            logger.info("Member %s of group %s has failed", member.member_id, self.group_id)
-            self.remove_member(member)
+            logger.info("Group %s: the session of member %s has expired", self.group_id, member.member_id)
+            self.members.remove(member)
             self.rebalance(f"removing member {member.member_id} on heartbeat expiration")
 
-    # Steps that requests are made of (`classic.join`, `classic.requests`).
+    # -- steps that requests are made of (`classic.join`, `classic.requests`)
 
     def check_member(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """Is this a member, and of the current generation?"""
+        """Return NONE for a member of the current generation, or an error."""
         error = self.members.check(member_id, group_instance_id)
         if error is ErrorCode.NONE and generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 
-    def add_member(self, member: ClassicMember, reply: JoinReply | None) -> None:
-        """Let a member in; with `reply` its join waits. The caller rebalances."""
+    def add_member(self, member: ClassicMember, protocol_type: str, reply: JoinReply | None) -> None:
+        """Add a member; with `reply` its JoinGroup waits. The caller rebalances."""
         if not self.members.by_id:
-            self.kind = member.protocol_type
-        if self._first_joins is not None and self.generation == 0:
-            self._first_joins.has_more = True
+            self.kind = protocol_type
+        if self.rounds.is_first and self.generation == 0:
+            self.rounds.note_new_member()
         self.members.add(member)
         self.members.set_join_reply(member, reply)
-        self.actions.sessions_begun.append(member.session)
-
-    def remove_member(self, member: ClassicMember) -> None:
-        """Take a member out; what waits of it is told that it is not known any more. The caller rebalances."""
-        unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        self.answer_join(member, JoinAnswer(unknown, UNKNOWN_MEMBER_ID))
-        self.answer_sync(member, SyncAnswer(unknown))
-        self.members.remove(member)
-        self.end_session(member.session)
-
-    def promise_place(self, session: Session) -> None:
-        """Remember a member that is told its id, and shall come again with it."""
-        self.members.pending[session.member_id] = session
-        self.actions.sessions_begun.append(session)
-
-    def forget_pending(self, member_id: str) -> None:
-        """A promised place is not needed any more; the joins may be complete without it."""
-        self.end_session(self.members.pending.pop(member_id))
-        self.complete_joins()
 
     def complete_joins(self) -> None:
-        """Whoever was waited for may be there now, or gone."""
+        """End the wait for joins if no member is missing any more."""
         if self.state is ClassicState.PREPARING_REBALANCE:
             self._move(ClassicEvent.MEMBERS_CHANGED)
 
-    def new_session(self, member_id: str, session_timeout_ms: int) -> Session:
-        """A session that begins now."""
-        return Session(
-            member_id, self.clock.nanoseconds() + session_timeout_ms * NANOSECONDS_PER_MILLISECOND, session_timeout_ms
-        )
+    def rebalance(self, reason: str, initial_delay_ms: int = 0) -> None:
+        """Have the members join again. If the group waits for joins already, end that wait if no member is missing."""
+        if self.state is not ClassicState.PREPARING_REBALANCE:
+            logger.info(
+                "Preparing to rebalance group %s in state %s with old generation %d (reason: %s)",
+                self.group_id,
+                self.state.value,
+                self.generation,
+                reason,
+            )
+        self._move(ClassicEvent.MEMBERS_CHANGED, initial_delay_ms=initial_delay_ms)
 
-    def end_session(self, session: Session) -> None:
-        """Nobody needs to watch it any more."""
-        session.is_over = True
-        self.actions.sessions_over.append(session)
+    def end(self, error: ErrorCode) -> None:
+        """Answer all pending requests with `error`: the group was deleted, moved away, or changed its protocol."""
+        if self.state is not ClassicState.DEAD:
+            self._move(ClassicEvent.ENDED, error=error)
 
-    def replace_session(self, member: ClassicMember) -> None:
-        """The member's session begins anew: it has another id, or less time than it had."""
-        self.end_session(member.session)
-        member.session = self.new_session(member.member_id, member.session_timeout_ms)
-        self.actions.sessions_begun.append(member.session)
+    def take_outcome(self) -> ClassicOutcome:
+        """Return the collected outcome and begin a new one."""
+        outcome = self.outcome
+        self.outcome = self.members.outcome = ClassicOutcome()
+        return outcome
 
-    def refresh(self, member: ClassicMember) -> None:
-        """The member has shown that it lives. (An attribute is moved; the timer finds it when it gets there.)"""
-        timeout_ns = member.session_timeout_ms * NANOSECONDS_PER_MILLISECOND
-        member.session.expires_ns = self.clock.nanoseconds() + timeout_ns
+    # -- answers
 
-    def answer_join(self, member: ClassicMember, answer: JoinAnswer) -> bool:
-        """Answer the member's join if it waits."""
-        reply = member.join_reply
-        if reply is None:
-            return False
-        self.members.set_join_reply(member, None)
-        self.actions.answers.append(partial(reply, answer))
-        return True
-
-    def answer_sync(self, member: ClassicMember, answer: SyncAnswer) -> bool:
-        """Answer the member's sync if it waits."""
-        reply = member.sync_reply
-        if reply is None:
-            return False
-        member.sync_reply = None
-        self.actions.answers.append(partial(reply, answer))
-        return True
-
-    def fence(self, member: ClassicMember) -> None:
-        """Another one takes the static member's place: what waits of it is refused."""
-        self.answer_join(member, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
-        self.answer_sync(member, SyncAnswer(ErrorCode.FENCED_INSTANCE_ID))
+    def answer_at_once(self, answer: Callable[[], None]) -> None:
+        """Add an answer to a request that does not wait."""
+        self.outcome.answers.append(answer)
 
     def joined(self, member_id: str, *, leader: str | None = None, skip_assignment: bool = False) -> JoinAnswer:
-        """What a member of the current generation is told; the group if it leads. leader: named instead of the real."""
+        """Return the answer to a JoinGroup of the current generation; the leader's has the list of members.
+
+        leader: the member id to name as the leader instead of the real one; then the list is left out.
+        """
         leads = member_id == self.members.leader_id and leader is None
         return JoinAnswer(
             ErrorCode.NONE,
@@ -296,41 +262,32 @@ class ClassicGroup:
             skip_assignment and leads,
         )
 
-    def rebalance(self, reason: str, initial_delay_ms: int = 0) -> None:
-        """Members must agree anew; of a group that does so already: whether the joins are complete now."""
-        if self.state is not ClassicState.PREPARING_REBALANCE:
-            logger.info(
-                "Preparing to rebalance group %s in state %s with old generation %d (reason: %s)",
-                self.group_id,
-                self.state.value,
-                self.generation,
-                reason,
-            )
-        self._move(ClassicEvent.MEMBERS_CHANGED, initial_delay_ms=initial_delay_ms)
-
-    def end(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """The group is no longer here, or no longer this: whoever waits is told why."""
-        if self.state is not ClassicState.DEAD:
-            self._move(ClassicEvent.ENDED, error=error)
-
-    def take_actions(self) -> ClassicActions:
-        """What has to be done by now; it is the caller's from here on."""
-        actions, self.actions = self.actions, ClassicActions()
-        return actions
+    def _joined_members(self) -> tuple[JoinedMember, ...]:
+        name = self.protocol_name
+        assert name is not None
+        return tuple(
+            JoinedMember(member.member_id, member.group_instance_id, member.metadata(name))
+            for member in self.members.by_id.values()
+        )
 
     def assignment_of(self, member: ClassicMember) -> SyncAnswer:
-        """The member's part, of a stable group."""
+        """Return the answer to a SyncGroup of a stable group."""
         return SyncAnswer(ErrorCode.NONE, self.kind, self.protocol_name, member.assignment)
 
+    # -- assignments and records
+
     def note_sync(self, member: ClassicMember) -> None:
-        """The member has asked for its assignment."""
+        """Count a member's SyncGroup; the last one of the generation ends the wait for them."""
         self.members.pending_syncs.discard(member.member_id)
         if not self.members.pending_syncs:
-            self.actions.syncs_over = True
+            self.outcome.syncs_over = True
 
     def store_assignment(self, assignments: Mapping[str, bytes]) -> None:
-        """The leader has assigned; it is handed out when it is stored. One assignment a generation: should the leader
-        say another before that, two would be in the log, and the next coordinator would read the other one."""
+        """Store the leader's assignment; the members get it when it is replicated.
+
+        A generation has one assignment: a second one, sent before the first is replicated, is ignored. With two of them
+        in the log the next coordinator would read the other one.
+        """
         if self._stored_generation != self.generation:
             self._stored_generation = self.generation
             on_stored = partial(self._on_assignment_stored, self.generation, assignments)
@@ -343,21 +300,24 @@ class ClassicGroup:
         *,
         completes_rebalance: bool = False,
     ) -> None:
-        """Have the group written to the log with these assignments, one for each member."""
-        record = classic_group_record(
-            self.group_id,
-            protocol_type=self.kind,
+        """Have the group appended to the log with these assignments, one for each member."""
+        self.outcome.stores.append(StoreGroup(self.record(assignments), on_stored, completes_rebalance))
+
+    def record(self, assignments: Mapping[str, bytes]) -> GroupRecord:
+        """Return the group's record with these assignments, one for each member."""
+        protocol_name = self.protocol_name or ""  # empty only in a group without members
+        value = GroupMetadataValue(
+            protocol_type=self.kind or "",
             generation=self.generation,
-            protocol_name=self.protocol_name,
-            leader_id=self.members.leader_id,
-            state_since_ms=self.state_since_ms,
-            members=self.members.by_id.values(),
-            assignments=assignments,
+            protocol=self.protocol_name,
+            leader=self.members.leader_id,
+            current_state_timestamp=NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
+            members=[each.stored(protocol_name, assignments[each.member_id]) for each in self.members.by_id.values()],
         )
-        self.actions.stores.append(StoreGroup(record, on_stored, completes_rebalance))
+        return GroupRecord(group_key(self.group_id), group_value(value))
 
     def _on_assignment_stored(self, generation: int, assignments: Mapping[str, bytes], error: ErrorCode) -> None:
-        """The leader's assignment is in the log, or could not be put there; meanwhile all may have become different."""
+        """Hand out the assignment that is replicated now, or rebalance if it is lost."""
         if self.state is not ClassicState.COMPLETING_REBALANCE or generation != self.generation:
             return
         if error is not ErrorCode.NONE:
@@ -369,20 +329,15 @@ class ClassicGroup:
         self._move(ClassicEvent.ASSIGNMENT_STORED)
 
     def find_subscribed_topics(self) -> None:
-        """Look into the members' metadata for what they read."""
+        """Read the subscribed topics from the members' metadata."""
         self.subscribed_topics = None
         if self.kind == CONSUMER:
             try:
                 self.subscribed_topics = self.members.subscribed_topics(self.protocol_name)
             except DecodeError as error:
-                logger.warning("What group %s is subscribed to cannot be read: %s", self.group_id, error)
+                logger.warning("The subscriptions of group %s cannot be read: %s", self.group_id, error)
 
-    def restore_member(self, member: ClassicMember) -> None:
-        """A member that is known already, to this broker or an earlier one."""
-        self.members.add(member)
-        self.actions.sessions_begun.append(member.session)
-
-    # The table's effects.
+    # -- effects of the table
 
     def _move(
         self,
@@ -391,15 +346,18 @@ class ClassicGroup:
         error: ErrorCode = ErrorCode.REBALANCE_IN_PROGRESS,
         initial_delay_ms: int = 0,
     ) -> None:
-        """Let `event` happen. error: for whoever is refused by it. initial_delay_ms: of a group's first joins."""
+        """Move to the state that follows the event, and run the effects.
+
+        error: the answer to requests that an effect rejects. initial_delay_ms: of an empty group's first joins.
+        """
         state, effects = classic_transition(self.state, event)
         if state is not self.state:
             self.state = state
-            self.state_since_ms = self.clock.milliseconds()
+            self.state_since_ms = self._milliseconds()
         for effect in effects:
             match effect:
-                case ClassicEffect.REFUSE_SYNCS:
-                    self._refuse_syncs(error)
+                case ClassicEffect.REJECT_SYNCS:
+                    self._reject_syncs(error)
                 case ClassicEffect.WAIT_FOR_FIRST_MEMBERS:
                     self._wait_for_first_members(initial_delay_ms)
                 case ClassicEffect.WAIT_FOR_JOINS:
@@ -414,27 +372,26 @@ class ClassicGroup:
                     self._start_empty_generation()
                 case ClassicEffect.HAND_OUT_ASSIGNMENT:
                     self._hand_out_assignment()
-                case ClassicEffect.REFUSE_EVERYBODY:
-                    self._refuse_everybody(error)
+                case ClassicEffect.REJECT_ALL:
+                    self._reject_all(error)
 
-    def _refuse_syncs(self, error: ErrorCode) -> None:
+    def _reject_syncs(self, error: ErrorCode) -> None:
         for member in self.members.by_id.values():
             member.assignment = NO_ASSIGNMENT
-            if self.answer_sync(member, SyncAnswer(error)):
-                self.refresh(member)
+            if self.members.answer_sync(member, SyncAnswer(error)):
+                self.members.refresh_session(member.member_id)
 
-    def _refuse_everybody(self, error: ErrorCode) -> None:
+    def _reject_all(self, error: ErrorCode) -> None:
         for member in self.members.by_id.values():
-            self.answer_join(member, JoinAnswer(error, member.member_id))
-            self.answer_sync(member, SyncAnswer(error))
-            self.end_session(member.session)
+            self.members.answer(member, error, member.member_id)
+            self.members.end_session(member.session)
         for session in self.members.pending.values():
-            self.end_session(session)
-        self.actions.joins_over = self.actions.syncs_over = True
+            self.members.end_session(session)
+        self.outcome.joins_over = self.outcome.syncs_over = True
 
     def _wait_for_first_members(self, initial_delay_ms: int) -> None:
-        self._first_joins = FirstJoins(initial_delay_ms, self.members.rebalance_timeout_ms)
-        self._begin_round()
+        self._end_waits()
+        self.rounds.begin_first(initial_delay_ms, self.members.rebalance_timeout_ms)
         if initial_delay_ms > 0:
             self._wait_for_joins(initial_delay_ms)
         else:
@@ -453,49 +410,52 @@ class ClassicGroup:
         self._wait_for_joins(max(self.members.rebalance_timeout_ms, SHORTEST_FURTHER_WAIT_MS))
 
     def _begin_round(self) -> None:
-        """Whatever was waited for before is over."""
+        self._end_waits()
+        self.rounds.begin()
+
+    def _end_waits(self) -> None:
+        """End all waits for joins and syncs that are still going on."""
         self.members.pending_syncs.clear()
-        self.actions.syncs_over = self.actions.joins_over = True
-        self.join_round += 1
+        self.outcome.syncs_over = self.outcome.joins_over = True
 
     def _wait_for_joins(self, delay_ms: int) -> None:
-        self.actions.waits.append(WaitForJoins(self.join_round, delay_ms))
+        self.outcome.waits.append(WaitForJoins(self.rounds.number, delay_ms))
 
     def _complete_joins(self) -> None:
-        if self._first_joins is None and self.members.all_have_joined:
+        if not self.rounds.is_first and self.members.all_have_joined:
             self._finish_joins()
 
     def _finish_joins(self) -> None:
-        """Go on with those who have joined; static members may be late, others are members no more."""
-        self._first_joins = None
+        """Go on with the members that have joined. The others are removed, except static ones, which may be late."""
+        self.rounds.end()
         for member in list(self.members.by_id.values()):
             if member.join_reply is None and member.group_instance_id is None:
                 logger.info("Group %s: member %s has not joined in time", self.group_id, member.member_id)
-                self.remove_member(member)
+                self.members.remove(member)
         if not self.members.by_id:
-            self._move(ClassicEvent.NOBODY_LEFT)
+            self._move(ClassicEvent.NO_MEMBER_LEFT)
         elif not self.members.elect_joined_leader():
             logger.warning("Group %s cannot complete its rebalance: no member has joined", self.group_id)
-            self._move(ClassicEvent.NOBODY_JOINED)
+            self._move(ClassicEvent.NO_MEMBER_JOINED)
         else:
             self._move(ClassicEvent.JOINS_OVER)
 
     def _start_generation(self) -> None:
         self._next_generation(self.members.select_protocol())
         for member in self.members.by_id.values():
-            self.answer_join(member, self.joined(member.member_id))
-            self.refresh(member)
+            self.members.answer_join(member, self.joined(member.member_id))
+            self.members.refresh_session(member.member_id)
             member.is_new = False
             self.members.pending_syncs.add(member.member_id)
-        self.actions.waits.append(WaitForSyncs(self.generation, self.members.rebalance_timeout_ms))
+        self.outcome.waits.append(WaitForSyncs(self.generation, self.members.rebalance_timeout_ms))
 
     def _start_empty_generation(self) -> None:
         self._next_generation(None)
         self.store({}, self._on_empty_group_stored)
 
     def _next_generation(self, protocol_name: str | None) -> None:
-        self.actions.joins_over = True
-        self.join_round += 1
+        self.outcome.joins_over = True
+        self.rounds.begin()
         self.generation += 1
         self.protocol_name = protocol_name
         self.find_subscribed_topics()
@@ -503,20 +463,12 @@ class ClassicGroup:
         logger.info("Group %s: generation %d with %d members", self.group_id, self.generation, len(self.members))
 
     def _on_empty_group_stored(self, error: ErrorCode) -> None:
-        # Should the broker fail now, the generation before comes back, and its members' sessions run out.
+        # If the broker fails now, the generation before comes back, and its members' sessions expire.
         if error is not ErrorCode.NONE:
-            logger.warning("That group %s is empty could not be stored: %s", self.group_id, error.name)
+            logger.warning("The empty group %s could not be stored: %s", self.group_id, error.name)
 
     def _hand_out_assignment(self) -> None:
         for member in self.members.by_id.values():
-            if self.answer_sync(member, self.assignment_of(member)):
-                # Its session may have run out while it waited, which did not count.
-                self.refresh(member)
-
-    def _joined_members(self) -> tuple[JoinedMember, ...]:
-        name = self.protocol_name
-        assert name is not None
-        return tuple(
-            JoinedMember(member.member_id, member.group_instance_id, member.metadata(name))
-            for member in self.members.by_id.values()
-        )
+            if self.members.answer_sync(member, self.assignment_of(member)):
+                # Its session may have expired while the SyncGroup waited, which did not count.
+                self.members.refresh_session(member.member_id)

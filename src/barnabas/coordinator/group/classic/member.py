@@ -1,4 +1,4 @@
-"""A member of a classic group, and what it waits for.
+"""A member of a classic group: its terms, its session, its assignment, and the requests of it that wait.
 
 Held by `ClassicMembers`, guarded by the group's lock. Pure. Kafka: MemberMetadata.
 """
@@ -6,10 +6,11 @@ Held by `ClassicMembers`, guarded by the group's lock. Pure. Kafka: MemberMetada
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.coordinator.group.classic.session import Session
 from barnabas.coordinator.group.classic.terms import JoinAnswer, Protocols, SyncAnswer
+from barnabas.coordinator.group.log.schemas import GroupMetadataValue
 
 JoinReply = Callable[[JoinAnswer], None]
 SyncReply = Callable[[SyncAnswer], None]
@@ -17,50 +18,50 @@ SyncReply = Callable[[SyncAnswer], None]
 NO_ASSIGNMENT: Final = b""
 
 
-class ClassicMember:
-    """One member. Times in milliseconds; protocols: the one it likes best first.
+class MemberTerms(NamedTuple):
+    """What a member said of itself when it joined. Times in milliseconds; protocols: the preferred one first."""
 
-    join_reply, sync_reply: how to answer the request of it that waits, or None.
-    is_new: it has not been told its id yet, so it cannot send heartbeats.
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+
+    @property
+    def protocol_names(self) -> set[str]:
+        """The names of the protocols that the member can be assigned by."""
+        return {name for name, _ in self.protocols}
+
+
+class ClassicMember:
+    """One member.
+
+    join_reply, sync_reply: how to answer the member's pending JoinGroup or SyncGroup, or None.
+    is_new: the member has not been told its id yet, so it cannot send heartbeats.
     """
 
     __slots__ = (
         "assignment",
-        "client_host",
-        "client_id",
         "group_instance_id",
         "is_new",
         "join_reply",
         "member_id",
-        "protocol_type",
-        "protocols",
-        "rebalance_timeout_ms",
         "session",
-        "session_timeout_ms",
         "sync_reply",
+        "terms",
     )
 
     def __init__(
         self,
         member_id: str,
         group_instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocol_type: str,
-        protocols: Protocols,
+        terms: MemberTerms,
         session: Session,
         assignment: bytes = NO_ASSIGNMENT,
     ) -> None:
         self.member_id = member_id
         self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocol_type = protocol_type
-        self.protocols = protocols
+        self.terms = terms
         self.session = session
         self.assignment = assignment
         self.join_reply: JoinReply | None = None
@@ -69,18 +70,26 @@ class ClassicMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request of it waits: then it cannot send heartbeats, and need not."""
+        """Whether a request of the member is pending: it sends no heartbeats meanwhile."""
         return self.join_reply is not None or self.sync_reply is not None
 
-    @property
-    def protocol_names(self) -> set[str]:
-        """What it can be assigned by."""
-        return {name for name, _ in self.protocols}
-
     def metadata(self, protocol_name: str) -> bytes:
-        """What it says under this protocol, which must be one of its own; the first of that name counts."""
-        return next(metadata for name, metadata in self.protocols if name == protocol_name)
+        """Return the member's metadata for a protocol that it has. If it names one twice, the first counts."""
+        return next(metadata for name, metadata in self.terms.protocols if name == protocol_name)
 
     def vote(self, candidates: set[str]) -> str:
-        """The candidate it likes best; at least one of them is its own."""
-        return next(name for name, _ in self.protocols if name in candidates)
+        """Return the candidate that the member prefers. At least one candidate is its own."""
+        return next(name for name, _ in self.terms.protocols if name in candidates)
+
+    def stored(self, protocol_name: str, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
+        """Return the member as the group's record in `__consumer_offsets` has it."""
+        return GroupMetadataValue.MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            client_id=self.terms.client_id,
+            client_host=self.terms.client_host,
+            rebalance_timeout=self.terms.rebalance_timeout_ms,
+            session_timeout=self.terms.session_timeout_ms,
+            subscription=self.metadata(protocol_name),
+            assignment=assignment,
+        )

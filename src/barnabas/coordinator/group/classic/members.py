@@ -1,30 +1,47 @@
-"""Who is in a classic group: members, static members' names, promised places, the leader, and what all can do.
+"""The members of a classic group: their sessions, their pending requests, the leader, and the protocols they share.
 
-Held by `ClassicGroup`, guarded by the group's lock. Pure. Kafka: the members' half of GroupMetadata.
+Held by `ClassicGroup`, guarded by the group's lock. Pure: what a change of the members demands of the service (answers,
+sessions to watch) is added to the group's outcome. Kafka: the members' half of GroupMetadata.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
-from barnabas.coordinator.group.classic.member import ClassicMember, JoinReply
+from barnabas.coordinator.group.classic.member import ClassicMember, JoinReply, MemberTerms
+from barnabas.coordinator.group.classic.outcome import ClassicOutcome
 from barnabas.coordinator.group.classic.session import Session
-from barnabas.coordinator.group.classic.terms import Protocols
+from barnabas.coordinator.group.classic.terms import UNKNOWN_MEMBER_ID, JoinAnswer, SyncAnswer
 from barnabas.protocol.consumer_protocol import decode_topics
 from barnabas.protocol.errors import ErrorCode
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 
 class ClassicMembers:
-    """The members in the order in which they came; the first one leads until it leaves.
+    """The members in the order in which they joined; the first one leads until it leaves.
 
-    pending: places promised to members that were told their id and have not come with it yet (KIP-394).
-    pending_syncs: members of the generation that have not sent a SyncGroup. waiting: how many wait for their join.
+    outcome: the group's; `ClassicGroup.take_outcome` replaces it. pending: sessions of member ids that were handed out
+    and have not joined yet (KIP-394). pending_syncs: members of the generation that have not sent a SyncGroup.
+    waiting: how many members wait for the answer to their JoinGroup.
     """
 
-    __slots__ = ("_protocol_counts", "by_id", "leader_id", "pending", "pending_syncs", "static_ids", "waiting")
+    __slots__ = (
+        "_nanoseconds",
+        "_protocol_counts",
+        "by_id",
+        "leader_id",
+        "outcome",
+        "pending",
+        "pending_syncs",
+        "static_ids",
+        "waiting",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, outcome: ClassicOutcome) -> None:
+        self._nanoseconds = clock.nanoseconds
+        self.outcome = outcome
         self.by_id: dict[str, ClassicMember] = {}
         self.static_ids: dict[str, str] = {}
         """Member id by group instance id (KIP-345)."""
@@ -35,21 +52,21 @@ class ClassicMembers:
         self._protocol_counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """How many members there are, promised places apart."""
+        """Return the number of members, without the pending ones."""
         return len(self.by_id)
 
     @property
     def all_have_joined(self) -> bool:
-        """Whether nobody is missing, promised places included."""
+        """Whether every member has joined and no handed out member id is pending."""
         return self.waiting == len(self.by_id) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of all members; 0 of none."""
-        return max((member.rebalance_timeout_ms for member in self.by_id.values()), default=0)
+        """The longest rebalance timeout of all members, 0 without members."""
+        return max((member.terms.rebalance_timeout_ms for member in self.by_id.values()), default=0)
 
     def check(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Is this the member that it says it is? FENCED_INSTANCE_ID: another took the static member's place."""
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member took the static member's place."""
         if group_instance_id is not None:
             current = self.static_ids.get(group_instance_id)
             if current is None:
@@ -58,12 +75,10 @@ class ClassicMembers:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.by_id else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def can_all(self, protocol_names: Iterable[str]) -> bool:
-        """Whether one of these is a protocol of every member."""
-        return any(self._protocol_counts[name] == len(self.by_id) for name in protocol_names)
+    # -- joining and leaving
 
     def add(self, member: ClassicMember) -> None:
-        """Let a member in, whose id and group instance id nobody has."""
+        """Add a member whose id and group instance id are free, and have its session watched."""
         assert member.member_id not in self.by_id, member.member_id
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_ids, member.group_instance_id
@@ -71,11 +86,12 @@ class ClassicMembers:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.by_id[member.member_id] = member
-        self._protocol_counts.update(member.protocol_names)
+        self._protocol_counts.update(member.terms.protocol_names)
+        self.outcome.new_sessions.append(member.session)
 
     def remove(self, member: ClassicMember) -> None:
-        """Take a member out; nothing of it waits any more. If it led, whoever has been here longest leads now."""
-        assert not member.is_waiting, member.member_id
+        """Remove a member and answer its pending requests. If it led, the member that joined first leads now."""
+        self.answer(member, ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID)
         del self.by_id[member.member_id]
         self._forget_protocols(member)
         if member.group_instance_id is not None:
@@ -83,9 +99,15 @@ class ClassicMembers:
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self.by_id), None)
         self.pending_syncs.discard(member.member_id)
+        self.end_session(member.session)
+
+    def replace(self, member: ClassicMember, member_id: str) -> None:
+        """Let a static member go on under a new id, in its old place. Requests under the old id are fenced."""
+        self.answer(member, ErrorCode.FENCED_INSTANCE_ID, member.member_id)
+        self.rename(member, member_id)
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
-        """A static member goes on under another id, in the same place."""
+        """Give a static member another id, in the same place."""
         old_id = member.member_id
         self.by_id = {member_id if each == old_id else each: value for each, value in self.by_id.items()}
         member.member_id = member_id
@@ -97,19 +119,15 @@ class ClassicMembers:
         assert member.group_instance_id is not None
         self.static_ids[member.group_instance_id] = member_id
 
-    def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
-        """A member says anew what it can do."""
+    def set_terms(self, member: ClassicMember, terms: MemberTerms) -> None:
+        """Replace the terms of a member that joins again."""
         self._forget_protocols(member)
-        member.protocols = protocols
-        self._protocol_counts.update(member.protocol_names)
-
-    def set_join_reply(self, member: ClassicMember, reply: JoinReply | None) -> None:
-        """A member's join waits, or does not any more."""
-        self.waiting += (reply is not None) - (member.join_reply is not None)
-        member.join_reply = reply
+        member.terms = terms
+        member.session.timeout_ns = terms.session_timeout_ms * NANOSECONDS_PER_MILLISECOND
+        self._protocol_counts.update(terms.protocol_names)
 
     def elect_joined_leader(self) -> bool:
-        """See to it that the leader is one of those who have joined; False if nobody has."""
+        """Make a member that has joined the leader; return False if none has."""
         if self.leader_id is None:
             return False
         if self.by_id[self.leader_id].join_reply is None:
@@ -119,20 +137,98 @@ class ClassicMembers:
             self.leader_id = joined.member_id
         return True
 
+    # -- sessions
+
+    def new_session(self, member_id: str, timeout_ms: int, *, first_timeout_ms: int | None = None) -> Session:
+        """Return a session that begins now. first_timeout_ms: until the first sign of life, if that may take longer."""
+        first_ms = timeout_ms if first_timeout_ms is None else first_timeout_ms
+        expires_ns = self._nanoseconds() + first_ms * NANOSECONDS_PER_MILLISECOND
+        return Session(member_id, expires_ns, timeout_ms * NANOSECONDS_PER_MILLISECOND)
+
+    def refresh_session(self, member_id: str) -> None:
+        """Restart the session of this member, if it exists."""
+        # On the path of every heartbeat and commit: a deadline moves, no timer is touched (see `DelayedHeartbeat`).
+        member = self.by_id.get(member_id)
+        if member is not None:
+            session = member.session
+            session.expires_ns = self._nanoseconds() + session.timeout_ns
+
+    def refresh_all_sessions(self) -> None:
+        """Restart the session of every member."""
+        for member_id in self.by_id:
+            self.refresh_session(member_id)
+
+    def replace_session(self, member: ClassicMember) -> None:
+        """Begin another session for a member whose id has changed or whose session timeout has become shorter."""
+        self.end_session(member.session)
+        member.session = self.new_session(member.member_id, member.terms.session_timeout_ms)
+        self.outcome.new_sessions.append(member.session)
+
+    def end_session(self, session: Session) -> None:
+        """Mark a session as over, and end its watch."""
+        session.is_over = True
+        self.outcome.ended_sessions.append(session)
+
+    def add_pending(self, session: Session) -> None:
+        """Remember a member id that is handed out, for as long as its session lasts."""
+        self.pending[session.member_id] = session
+        self.outcome.new_sessions.append(session)
+
+    def remove_pending(self, member_id: str) -> None:
+        """Forget a member id that was handed out."""
+        self.end_session(self.pending.pop(member_id))
+
+    # -- pending requests
+
+    def set_join_reply(self, member: ClassicMember, reply: JoinReply | None) -> None:
+        """Note how to answer the member's pending JoinGroup; None: no JoinGroup of it is pending."""
+        self.waiting += (reply is not None) - (member.join_reply is not None)
+        member.join_reply = reply
+
+    def answer_join(self, member: ClassicMember, answer: JoinAnswer) -> None:
+        """Answer the member's JoinGroup if one is pending."""
+        reply = member.join_reply
+        if reply is not None:
+            self.set_join_reply(member, None)
+            self.outcome.answers.append(partial(reply, answer))
+
+    def answer_sync(self, member: ClassicMember, answer: SyncAnswer) -> bool:
+        """Answer the member's SyncGroup if one is pending; return whether one was."""
+        reply = member.sync_reply
+        if reply is None:
+            return False
+        member.sync_reply = None
+        self.outcome.answers.append(partial(reply, answer))
+        return True
+
+    def answer(self, member: ClassicMember, error: ErrorCode, named: str) -> None:
+        """Answer all pending requests of a member with an error. named: the member id in the JoinGroup's answer."""
+        self.answer_join(member, JoinAnswer(error, named))
+        self.answer_sync(member, SyncAnswer(error))
+
+    # -- protocols
+
+    def can_all(self, protocol_names: Iterable[str]) -> bool:
+        """Return whether one of these protocols is known to every member."""
+        return any(self._protocol_counts[name] == len(self.by_id) for name in protocol_names)
+
+    def select_protocol(self) -> str:
+        """Return the protocol that most members prefer among those that all know; there is at least one."""
+        candidates = {name for name, count in self._protocol_counts.items() if count == len(self.by_id)}
+        votes = Counter(member.vote(candidates) for member in self.by_id.values())
+        return max(votes, key=votes.__getitem__)
+
     def subscribed_topics(self, protocol_name: str | None) -> frozenset[str] | None:
-        """What the members of a consumer group read; None while no protocol is chosen. Raises DecodeError."""
+        """Return the topics that the members of a consumer group read; None while no protocol is chosen.
+
+        Raises DecodeError when a member's metadata is no subscription.
+        """
         if not self.by_id:
             return frozenset()
         if protocol_name is None:
             return None
         return frozenset().union(*(decode_topics(each.metadata(protocol_name)) for each in self.by_id.values()))
 
-    def select_protocol(self) -> str:
-        """The protocol that most members like best, of those that all of them can; there is at least one."""
-        candidates = {name for name, count in self._protocol_counts.items() if count == len(self.by_id)}
-        votes = Counter(member.vote(candidates) for member in self.by_id.values())
-        return max(votes, key=votes.__getitem__)
-
     def _forget_protocols(self, member: ClassicMember) -> None:
-        self._protocol_counts.subtract(member.protocol_names)
-        self._protocol_counts = +self._protocol_counts  # names that nobody has any more take no room
+        self._protocol_counts.subtract(member.terms.protocol_names)
+        self._protocol_counts = +self._protocol_counts  # drops the names with a count of 0

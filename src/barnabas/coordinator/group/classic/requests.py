@@ -1,7 +1,7 @@
-"""What heartbeats, SyncGroup and LeaveGroup do to a classic group.
+"""Heartbeat, SyncGroup and LeaveGroup of a classic group.
 
-Called by `ClassicGroupService` under the group's lock. Pure: functions of the group and the request; syncs are answered
-through the group's actions. Kafka: GroupCoordinator.handleHeartbeat, handleSyncGroup, handleLeaveGroup.
+Called by `ClassicGroupService` under the group's lock. Pure: functions of the group and the request. SyncGroups are
+answered through the group's outcome. Kafka: GroupCoordinator.handleHeartbeat, handleSyncGroup, handleLeaveGroup.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from barnabas.protocol.errors import ErrorCode
 
 
 def heartbeat(group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-    """A member lives; the answer tells it of a rebalance."""
+    """Restart the member's session; the answer tells the member of a rebalance."""
     if group.state is ClassicState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(member_id, group_instance_id, generation)
     if error is not ErrorCode.NONE:
         return error
-    group.refresh(group.members.by_id[member_id])
+    group.members.refresh_session(member_id)
     return HEARTBEAT_ANSWERS[group.state]
 
 
 def sync(group: ClassicGroup, terms: SyncTerms, reply: SyncReply) -> None:
-    """A member asks for its assignment; the leader brings everybody's."""
+    """Let a member ask for its assignment. The leader's SyncGroup brings the assignments of all members."""
     error = _check_sync(group, terms)
     if error is not ErrorCode.NONE:
-        group.actions.answers.append(partial(reply, SyncAnswer(error)))
+        group.answer_at_once(partial(reply, SyncAnswer(error)))
         return
-    member = group.members.by_id[terms.member_id]
+    members = group.members
+    member = members.by_id[terms.member_id]
     group.note_sync(member)
     if group.state is ClassicState.STABLE:
-        group.actions.answers.append(partial(reply, group.assignment_of(member)))
-        group.refresh(member)
+        group.answer_at_once(partial(reply, group.assignment_of(member)))
+        members.refresh_session(member.member_id)
         return
-    # An earlier sync of it was given up by whoever sent it, or a message is lost; nobody waits forever.
-    group.answer_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+    # The client gave up its earlier SyncGroup, or a message was lost; no request may wait for ever.
+    members.answer_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_reply = reply
-    if group.members.leader_id == member.member_id:
-        group.store_assignment({each: terms.assignments.get(each, NO_ASSIGNMENT) for each in group.members.by_id})
+    if members.leader_id == member.member_id:
+        group.store_assignment({each: terms.assignments.get(each, NO_ASSIGNMENT) for each in members.by_id})
 
 
 def _check_sync(group: ClassicGroup, terms: SyncTerms) -> ErrorCode:
@@ -59,7 +60,7 @@ def _check_sync(group: ClassicGroup, terms: SyncTerms) -> ErrorCode:
 
 
 def leave(group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
-    """A member goes, or an administrator names a static one; also a place that was only promised."""
+    """Remove a member, or a pending member id. An administrator may name a static member by its instance id alone."""
     members, member_id, group_instance_id = group.members, leaving.member_id, leaving.group_instance_id
     if member_id == UNKNOWN_MEMBER_ID:
         current = None if group_instance_id is None else members.static_ids.get(group_instance_id)
@@ -67,10 +68,11 @@ def leave(group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id, group_instance_id = current, None
     if member_id in members.pending:
-        group.forget_pending(member_id)
+        members.remove_pending(member_id)
+        group.complete_joins()
         return ErrorCode.NONE
     error = members.check(member_id, group_instance_id)
     if error is ErrorCode.NONE:
-        group.remove_member(members.by_id[member_id])
+        members.remove(members.by_id[member_id])
         group.rebalance(f"removing member {member_id} on LeaveGroup; client reason: {leaving.reason or 'not provided'}")
     return error

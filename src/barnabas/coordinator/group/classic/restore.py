@@ -1,13 +1,13 @@
-"""Makes a classic group of its record: stable with the members that it had, or empty.
+"""Makes a classic group from its record: stable with its members, or empty.
 
-Called while a coordinator loads (`loading.loader`), on a scheduler thread, before anybody else knows the group.
+Called by `loading.restore` while a coordinator loads, on the loading thread, before any request can see the group.
 Kafka: GroupMetadataManager.readGroupMessageValue and GroupMetadata.loadGroup.
 """
 
 from __future__ import annotations
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.member import ClassicMember
+from barnabas.coordinator.group.classic.member import ClassicMember, MemberTerms
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.log.schemas import (
     NO_TIMESTAMP,
@@ -23,7 +23,10 @@ _REBALANCE_TIMEOUT_SINCE = 1
 
 
 def loaded_classic_group(key: bytes, value: bytes, clock: Clock) -> ClassicGroup:
-    """The group that these bytes are; its members' sessions begin now. Raises DecodeError."""
+    """Return the group of this record; its members' sessions begin now.
+
+    Raises DecodeError when the record cannot be read or names a member twice.
+    """
     group_id = decode_record(GroupMetadataKey, key).group
     stored = decode_record(GroupMetadataValue, value)
     group = ClassicGroup(group_id, clock)
@@ -34,23 +37,20 @@ def loaded_classic_group(key: bytes, value: bytes, clock: Clock) -> ClassicGroup
     group.state_since_ms = None if since_ms == NO_TIMESTAMP else since_ms
     group.state = ClassicState.STABLE if stored.members else ClassicState.EMPTY
     has_rebalance_timeout = version_of(value) >= _REBALANCE_TIMEOUT_SINCE
+    members = group.members
     for each in stored.members:
-        if each.member_id in group.members.by_id or each.group_instance_id in group.members.static_ids:
+        if each.member_id in members.by_id or each.group_instance_id in members.static_ids:
             raise DecodeError(f"the member {each.member_id} ({each.group_instance_id}) is there twice")
-        member = ClassicMember(
-            each.member_id,
-            each.group_instance_id,
+        terms = MemberTerms(
             each.client_id,
             each.client_host,
             each.rebalance_timeout if has_rebalance_timeout else each.session_timeout,
             each.session_timeout,
-            stored.protocol_type,
             ((stored.protocol or "", bytes(each.subscription)),),
-            group.new_session(each.member_id, each.session_timeout),
-            bytes(each.assignment),
         )
-        group.restore_member(member)
-    if stored.leader in group.members.by_id:  # else whoever is named first leads: a group without a leader never agrees
-        group.members.leader_id = stored.leader
+        session = members.new_session(each.member_id, each.session_timeout)
+        members.add(ClassicMember(each.member_id, each.group_instance_id, terms, session, bytes(each.assignment)))
+    if stored.leader in members.by_id:  # else the member named first leads: without a leader a group never agrees
+        members.leader_id = stored.leader
     group.find_subscribed_topics()
     return group

@@ -1,7 +1,7 @@
-"""How long a member of a classic group may stay silent.
+"""The time that a member of a classic group may stay silent.
 
-Made by `ClassicGroup`, guarded by the group's lock; `DelayedHeartbeat` watches one session each. A heartbeat only
-moves `expires_ns`: the timer's entry stays where it is, and is moved when it is reached. Pure.
+Made by `ClassicMembers`, guarded by the group's lock. One `DelayedHeartbeat` watches each session. A heartbeat moves
+`expires_ns` only: the timer's entry stays where it is, and is moved when the timer reaches it. Pure.
 Kafka: MemberMetadata.heartbeatSatisfied, and the expiration of pending members.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 
 class Session:
-    """One member's right to stay: known to the group, or only promised a place (KIP-394: pending).
+    """The deadline of one member, or of a member id that was handed out and has not joined yet (KIP-394: pending).
 
-    expires_ns: monotonic time at which the member is given up. timeout_ms: each heartbeat moves that so far beyond now;
-    whoever watches looks at least that often, for a first deadline that was later may have come closer.
-    is_over: the member left, or another session took this one's place.
+    expires_ns: the monotonic time at which the session expires. timeout_ns: how far each sign of life moves that
+    beyond the present. The watch looks at least that often, because a first deadline may be further away than those
+    that follow it. is_over: the member left, or another session replaced this one.
     """
 
-    __slots__ = ("expires_ns", "is_over", "member_id", "timeout_ms")
+    __slots__ = ("expires_ns", "is_over", "member_id", "timeout_ns")
 
-    def __init__(self, member_id: str, expires_ns: int, timeout_ms: int) -> None:
+    def __init__(self, member_id: str, expires_ns: int, timeout_ns: int) -> None:
         self.member_id = member_id
         self.expires_ns = expires_ns
-        self.timeout_ms = timeout_ms
+        self.timeout_ns = timeout_ns
         self.is_over = False

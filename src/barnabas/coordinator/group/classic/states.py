@@ -1,6 +1,6 @@
-"""The states of a classic group, what moves it from one to another, and what each state answers: tables.
+"""The states of a classic group as tables: its transitions, and the answers of each state.
 
-Read by `classic.group`; pure. `docs/group-states.md` is drawn from `TRANSITIONS`.
+Read by `classic.group` and `classic.requests`; pure. `docs/group-states.md` is drawn from `TRANSITIONS`.
 Kafka: GroupState of kafka.coordinator.group.GroupMetadata, with the `currentState match` of GroupCoordinator.
 """
 
@@ -14,13 +14,13 @@ from barnabas.protocol.errors import ErrorCode
 
 
 class ClassicState(enum.Enum):
-    """Where a group stands, in Kafka's words.
+    """The state of a group, in Kafka's words.
 
-    - EMPTY: nobody is in it; it keeps the committed offsets, or was only ever used for those.
-    - PREPARING_REBALANCE: every member is asked to join again; who has, waits.
+    - EMPTY: the group has no members. It keeps committed offsets, or was only ever used for those.
+    - PREPARING_REBALANCE: every member is asked to join again; those that have joined wait.
     - COMPLETING_REBALANCE: a new generation; its members wait for the leader's assignment.
-    - STABLE: every member may have its part of the assignment.
-    - DEAD: it was deleted, or is another broker's now.
+    - STABLE: every member can have its part of the assignment.
+    - DEAD: the group was deleted, or has moved to another broker.
     """
 
     EMPTY = "Empty"
@@ -31,50 +31,53 @@ class ClassicState(enum.Enum):
 
 
 class ClassicEvent(enum.Enum):
-    """What moves a group. A change is also a leader that wants a rebalance; NOBODY_JOINED: static members are left,
-    which stay until their sessions are over."""
+    """An event that moves a group to another state.
 
-    MEMBERS_CHANGED = "members come, go or change"
-    JOINS_OVER = "all have joined, or their time is over"
-    NOBODY_LEFT = "joins are over, nobody is left"
-    NOBODY_JOINED = "time is over, nobody has joined"
-    ASSIGNMENT_STORED = "assignment stored"
-    ASSIGNMENT_LOST = "assignment not stored"
-    ENDED = "deleted, or coordinated elsewhere"
+    MEMBERS_CHANGED: also a leader that wants a rebalance. NO_MEMBER_JOINED: static members are left, which stay until
+    their sessions expire.
+    """
+
+    MEMBERS_CHANGED = "a member joins, leaves or changes"
+    JOINS_OVER = "all members have joined, or their time is over"
+    NO_MEMBER_LEFT = "the joins are over, no member is left"
+    NO_MEMBER_JOINED = "the time is over, no member has joined"
+    ASSIGNMENT_STORED = "the assignment is stored"
+    ASSIGNMENT_LOST = "the assignment could not be stored"
+    ENDED = "the group is deleted, or moves to another broker"
 
 
 class ClassicEffect(enum.Enum):
-    """What the move into the next state takes, in order."""
+    """A step of a move into the next state."""
 
-    REFUSE_SYNCS = "members that wait for the assignment are told to join again"
+    REJECT_SYNCS = "members that wait for the assignment are told to join again"
     WAIT_FOR_FIRST_MEMBERS = "wait for more members, for the initial delay"
     WAIT_FOR_JOINS = "wait for the members, for the longest rebalance timeout"
-    WAIT_ONCE_MORE = "wait again, until they join or their sessions run out"
-    COMPLETE_JOINS = "go on if all have joined"
+    WAIT_ONCE_MORE = "wait again, until a member joins or all sessions expire"
+    COMPLETE_JOINS = "go on if all members have joined"
     START_GENERATION = "choose the protocol, answer the joins, wait for the syncs"
-    START_EMPTY_GENERATION = "store that nobody is in it"
+    START_EMPTY_GENERATION = "store the group without members"
     HAND_OUT_ASSIGNMENT = "answer the syncs"
-    REFUSE_EVERYBODY = "whoever waits has to find the coordinator again"
+    REJECT_ALL = "members that wait are told to find the coordinator again"
 
 
 class ClassicTransition(NamedTuple):
-    """The next state, and what it takes."""
+    """The next state, and the effects of the move in order."""
 
     state: ClassicState
     effects: tuple[ClassicEffect, ...] = ()
 
 
 _EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = ClassicState
-_END = ClassicTransition(_DEAD, (ClassicEffect.REFUSE_EVERYBODY,))
-_START_OVER = ClassicTransition(_PREPARING, (ClassicEffect.REFUSE_SYNCS, ClassicEffect.WAIT_FOR_JOINS))
+_END = ClassicTransition(_DEAD, (ClassicEffect.REJECT_ALL,))
+_START_OVER = ClassicTransition(_PREPARING, (ClassicEffect.REJECT_SYNCS, ClassicEffect.WAIT_FOR_JOINS))
 
 TRANSITIONS: Final[Mapping[tuple[ClassicState, ClassicEvent], ClassicTransition]] = {
     (_EMPTY, ClassicEvent.MEMBERS_CHANGED): ClassicTransition(_PREPARING, (ClassicEffect.WAIT_FOR_FIRST_MEMBERS,)),
     (_EMPTY, ClassicEvent.ENDED): _END,
     (_PREPARING, ClassicEvent.MEMBERS_CHANGED): ClassicTransition(_PREPARING, (ClassicEffect.COMPLETE_JOINS,)),
     (_PREPARING, ClassicEvent.JOINS_OVER): ClassicTransition(_COMPLETING, (ClassicEffect.START_GENERATION,)),
-    (_PREPARING, ClassicEvent.NOBODY_LEFT): ClassicTransition(_EMPTY, (ClassicEffect.START_EMPTY_GENERATION,)),
-    (_PREPARING, ClassicEvent.NOBODY_JOINED): ClassicTransition(_PREPARING, (ClassicEffect.WAIT_ONCE_MORE,)),
+    (_PREPARING, ClassicEvent.NO_MEMBER_LEFT): ClassicTransition(_EMPTY, (ClassicEffect.START_EMPTY_GENERATION,)),
+    (_PREPARING, ClassicEvent.NO_MEMBER_JOINED): ClassicTransition(_PREPARING, (ClassicEffect.WAIT_ONCE_MORE,)),
     (_PREPARING, ClassicEvent.ENDED): _END,
     (_COMPLETING, ClassicEvent.MEMBERS_CHANGED): _START_OVER,
     (_COMPLETING, ClassicEvent.ASSIGNMENT_STORED): ClassicTransition(_STABLE, (ClassicEffect.HAND_OUT_ASSIGNMENT,)),
@@ -86,11 +89,14 @@ TRANSITIONS: Final[Mapping[tuple[ClassicState, ClassicEvent], ClassicTransition]
 
 
 class IllegalClassicTransition(RuntimeError):
-    """An event in a state that cannot have it: a bug of ours."""
+    """An event that cannot happen in the group's state: a bug of this broker."""
 
 
 def classic_transition(state: ClassicState, event: ClassicEvent) -> ClassicTransition:
-    """What `event` means in `state`. Raises IllegalClassicTransition where the table has nothing."""
+    """Return the transition of `event` in `state`.
+
+    Raises IllegalClassicTransition when the table has none.
+    """
     try:
         return TRANSITIONS[state, event]
     except KeyError:
@@ -100,29 +106,29 @@ def classic_transition(state: ClassicState, event: ClassicEvent) -> ClassicTrans
 HEARTBEAT_ANSWERS: Final[Mapping[ClassicState, ErrorCode]] = {
     _EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     _PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
-    _COMPLETING: ErrorCode.NONE,  # consumers begin with heartbeats once they have joined
+    _COMPLETING: ErrorCode.NONE,  # consumers send heartbeats as soon as they have joined
     _STABLE: ErrorCode.NONE,
     _DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""To a member of the current generation."""
+"""The answer to a member of the current generation."""
 
 SYNC_REFUSALS: Final[Mapping[ClassicState, ErrorCode]] = {
     _EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     _PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
-    _COMPLETING: ErrorCode.NONE,  # waits for the leader's assignment, or brings it
-    _STABLE: ErrorCode.NONE,  # gets its part of the assignment
+    _COMPLETING: ErrorCode.NONE,  # the SyncGroup waits for the leader's assignment, or brings it
+    _STABLE: ErrorCode.NONE,  # answered with the member's part of the assignment
     _DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""To a member of the current generation."""
+"""The answer to a member of the current generation."""
 
 COMMIT_REFUSALS: Final[Mapping[ClassicState, ErrorCode]] = {
     _EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    _PREPARING: ErrorCode.NONE,  # the heartbeat tells it of the rebalance; until then it may save what it has done
+    _PREPARING: ErrorCode.NONE,  # a heartbeat tells the member of the rebalance; until then it may save its progress
     _COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
     _STABLE: ErrorCode.NONE,
     _DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""To a member of the current generation."""
+"""The answer to a member of the current generation."""
 
 DELETION_ERRORS: Final[Mapping[ClassicState, ErrorCode]] = {
     _EMPTY: ErrorCode.NONE,
@@ -131,3 +137,4 @@ DELETION_ERRORS: Final[Mapping[ClassicState, ErrorCode]] = {
     _STABLE: ErrorCode.NON_EMPTY_GROUP,
     _DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
+"""Why a group cannot be deleted, or NONE."""

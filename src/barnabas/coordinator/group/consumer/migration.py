@@ -16,8 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember
-from barnabas.coordinator.group.classic.record import classic_group_record
+from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember, MemberTerms
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, ReconciliationState
@@ -120,7 +119,7 @@ def downgraded(
     classic.generation = group.group_epoch
     classic.kind = PROTOCOL_TYPE
     for member in stays:
-        classic.restore_member(_classic_member(member, classic))
+        classic.members.add(_classic_member(member, classic))
     classic.protocol_name = classic.members.select_protocol()
     classic.find_subscribed_topics()
     try:
@@ -137,16 +136,7 @@ def downgraded(
         joining.member_id if joining is not None and member is replaced else member_id
         for member_id, member in group.members.items()
     ]
-    stored = classic_group_record(
-        group.group_id,
-        protocol_type=classic.kind,
-        generation=classic.generation,
-        protocol_name=classic.protocol_name,
-        leader_id=classic.members.leader_id,
-        state_since_ms=classic.state_since_ms,
-        members=classic.members.by_id.values(),
-        assignments={key: member.assignment for key, member in classic.members.by_id.items()},
-    )
+    stored = classic.record({key: member.assignment for key, member in classic.members.by_id.items()})
     logger.info("[GroupId %s] Converted the consumer group to a classic group.", group.group_id)
     return classic, [*group.tombstones_of(ids), stored]
 
@@ -175,12 +165,12 @@ def _consumer_member(member: ClassicMember, classic: ClassicGroup, topics: Clust
         state=ReconciliationState.STABLE,
         instance_id=member.group_instance_id,
         rack_id=subscription.rack_id,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        client_id=member.client_id,
-        client_host=member.client_host,
+        rebalance_timeout_ms=member.terms.rebalance_timeout_ms,
+        client_id=member.terms.client_id,
+        client_host=member.terms.client_host,
         subscribed_topic_names=frozenset(subscription.topics),
         assigned_partitions={topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in assigned.items()},
-        classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
+        classic=ClassicMetadata(member.terms.session_timeout_ms, member.terms.protocols),
     )
 
 
@@ -188,17 +178,15 @@ def _classic_member(member: ConsumerGroupMember, classic: ClassicGroup) -> Class
     kept = member.classic
     if kept is None:
         raise ValueError(f"{member.member_id} does not speak the classic protocol")
-    return ClassicMember(
-        member.member_id,
-        member.instance_id,
+    terms = MemberTerms(
         member.client_id,
         member.client_host,
         member.rebalance_timeout_ms,
         kept.session_timeout_ms,
-        PROTOCOL_TYPE,
         kept.supported_protocols,
-        classic.new_session(member.member_id, kept.session_timeout_ms),
     )
+    session = classic.members.new_session(member.member_id, kept.session_timeout_ms)
+    return ClassicMember(member.member_id, member.instance_id, terms, session)
 
 
 def _records(group: ConsumerGroup) -> Iterable[GroupRecord]:

@@ -99,7 +99,7 @@ class OffsetService:
                     membership = group.membership
                     error = self._check_committer(membership, terms, offsets)
                     if error is ErrorCode.NONE and isinstance(membership, ClassicGroup):
-                        membership.offset_committed(terms.member_id)
+                        membership.members.refresh_session(terms.member_id)
                     if error is ErrorCode.NONE and records:
                         stored = self._log.append(group.partition, records, StoredFor.OFFSETS, now_ms=now_ms)
                         if not stored.is_settled:

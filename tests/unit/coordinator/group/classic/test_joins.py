@@ -248,7 +248,8 @@ class TestStaticMembers:
     def test_absent_ones_stay_until_their_session_is_over(self) -> None:
         coordinator = ClassicCoordinator()
         leader, follower = coordinator.stable_group("a", "b", static=True)
-        coordinator.group.members.by_id[follower].rebalance_timeout_ms = 5_000
+        member = coordinator.group.members.by_id[follower]
+        member.terms = member.terms._replace(rebalance_timeout_ms=5_000)
         again = coordinator.join(leader, "a", rebalance_timeout_ms=5_000, session_timeout_ms=60_000)
         coordinator.advance(5_000)
         assert [each.group_instance_id for each in again.join.members] == ["a", "b"]
@@ -261,7 +262,7 @@ class TestStaticMembers:
         assert (answer.error, answer.member_id, answer.leader) == (ErrorCode.NOT_COORDINATOR, "", leader)
         assert coordinator.heartbeat(follower, 2, "b") is ErrorCode.NONE
         member = coordinator.group.members.by_id[follower]
-        assert (member.session_timeout_ms, member.protocols) == (10_000, (("range", b"topics"),))
+        assert (member.terms.session_timeout_ms, member.terms.protocols) == (10_000, (("range", b"topics"),))
         coordinator.advance(10_000)
         assert coordinator.heartbeat(follower, 2, "b") is ErrorCode.UNKNOWN_MEMBER_ID
 

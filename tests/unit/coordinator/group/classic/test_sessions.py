@@ -267,7 +267,7 @@ def test_groups_of_all_versions_of_the_record_are_read(version: int) -> None:
         "range",
     )
     assert group.state_since_ms == (123 if version >= 2 else None)
-    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (8, 9 if version >= 1 else 8)
+    assert (member.terms.session_timeout_ms, member.terms.rebalance_timeout_ms) == (8, 9 if version >= 1 else 8)
     assert member.group_instance_id == ("i" if version >= 3 else None)
     assert group.members.static_ids == ({"i": "m"} if version >= 3 else {})
     assert (group.members.leader_id, member.assignment) == ("m", b"mine")
@@ -321,7 +321,7 @@ class TestOffsets:
         coordinator.join(follower)
         assert check(follower, None, 3, is_transactional=False) is ErrorCode.REBALANCE_IN_PROGRESS
         assert check(follower, None, 3, is_transactional=True) is ErrorCode.NONE
-        coordinator.group.end()
+        coordinator.group.end(ErrorCode.NOT_COORDINATOR)
         assert check(follower, None, 3, is_transactional=False) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def test_they_may_expire_once_it_is_empty_or_known_what_it_reads(self) -> None:

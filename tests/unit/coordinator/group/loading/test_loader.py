@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.record import classic_group_record
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.loading import loader as group_loader
 from barnabas.coordinator.group.loading.replay import PartitionReplay
@@ -117,17 +116,8 @@ def test_the_commit_that_lies_later_in_the_log_counts_however_transactions_end()
 def test_members_and_generation_come_back() -> None:
     broker = GroupBroker()
     group = ClassicGroup(GROUP, broker.clock)
-    record = classic_group_record(
-        GROUP,
-        protocol_type="consumer",
-        generation=5,
-        protocol_name=None,
-        leader_id=None,
-        state_since_ms=group.state_since_ms,
-        members=(),
-        assignments={},
-    )
-    write(broker, record)
+    group.kind, group.generation = "consumer", 5
+    write(broker, group.record({}))
     write(broker, commit_record("t", 0, 1))
     again = broker.restarted()
     found = again.table.get(GROUP)

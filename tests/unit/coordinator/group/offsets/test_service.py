@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.member import ClassicMember
+from barnabas.coordinator.group.classic.member import ClassicMember, MemberTerms
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.log.schemas import CommittedOffset, committed_offset, decoded_for_people
 from barnabas.coordinator.group.offsets import service as offset_service
@@ -30,9 +30,9 @@ def with_member(broker: GroupBroker, topics: frozenset[str] | None = frozenset({
     with broker.table.locked_or_new(GROUP) as group:
         membership = group.membership
         assert isinstance(membership, ClassicGroup)
-        session = membership.new_session("m", 10_000)
-        member = ClassicMember("m", None, "client", "/host", 1000, 10_000, "consumer", (("range", b""),), session)
-        membership.add_member(member, None)
+        session = membership.members.new_session("m", 10_000)
+        terms = MemberTerms("client", "/host", 1000, 10_000, (("range", b""),))
+        membership.add_member(ClassicMember("m", None, terms, session), "consumer", None)
         membership.generation, membership.state = 1, ClassicState.STABLE
         membership.subscribed_topics = topics
     return "m"

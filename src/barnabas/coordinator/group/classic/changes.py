@@ -1,0 +1,164 @@
+"""Carries out what classic groups decide: records into the log, answers, sessions, waits and their timeouts.
+
+Used by `ClassicGroupService` on any thread; the purgatories' timeouts come in here. An event takes three steps:
+
+1. decide, under the group's lock: the pure group changes, and collects a `ClassicOutcome`;
+2. `write`, under the same lock: its records are appended, so that they lie in the log in the order of the changes;
+3. `finish`, without any lock: requests are answered, records wait for their replicas, sessions and waits are watched.
+
+Between 2 and 3 other threads may change the group again, so that the third steps of two events may run in either order.
+That is harmless: a wait has a number, a session is marked as over, and both are looked at again when they are watched.
+`ConsumerGroupChanges` does the same for consumer groups. Owns no lock.
+Kafka: GroupCoordinator's purgatories "Heartbeat" and "Rebalance", and doSyncGroup's callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
+from barnabas.coordinator.group.classic.delayed_rebalance import DelayedJoin, DelayedRebalance, DelayedSync
+from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.outcome import ClassicOutcome, StoreGroup, WaitForJoins, WaitForSyncs
+from barnabas.coordinator.group.classic.session import Session
+from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.log.writer import StoredAppend, StoredFor
+from barnabas.protocol.errors import ErrorCode
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
+
+
+class ClassicFollowUp(NamedTuple):
+    """What `write` leaves to `finish`. appends: one for each of the outcome's `stores`."""
+
+    group: Group
+    classic: ClassicGroup
+    outcome: ClassicOutcome
+    appends: list[StoredAppend]
+
+
+class ClassicGroupChanges:
+    """count_rebalance: called when a leader has assigned a generation."""
+
+    def __init__(
+        self,
+        environment: GroupEnvironment,
+        heartbeats: DelayedOperationPurgatory[DelayedHeartbeat],
+        rebalances: DelayedOperationPurgatory[DelayedRebalance],
+        count_rebalance: Callable[[], None],
+    ) -> None:
+        self._clock = environment.clock
+        self._timer = environment.timer
+        self._log = environment.log
+        self._heartbeats = heartbeats
+        self._rebalances = rebalances
+        self._count_rebalance = count_rebalance
+        self._is_active = True
+
+    def write(self, group: Group, classic: ClassicGroup) -> ClassicFollowUp:
+        """Append the records of what the group has decided. The caller holds the group's lock."""
+        outcome = classic.take_outcome()
+        append = self._log.append
+        appends = [append(group.partition, (store.record,), StoredFor.CLASSIC_GROUP) for store in outcome.stores]
+        return ClassicFollowUp(group, classic, outcome, appends)
+
+    def finish(self, follow_up: ClassicFollowUp) -> None:
+        """Answer, watch new sessions and waits, and end those that are over. The caller holds no lock."""
+        group, classic, outcome, appends = follow_up
+        for answer in outcome.answers:
+            answer()
+        for store, append in zip(outcome.stores, appends, strict=True):
+            if store.completes_rebalance:
+                self._count_rebalance()
+            append.when_replicated(partial(self._stored, group, classic, store))
+        for session in outcome.ended_sessions:
+            self._heartbeats.check_and_complete(session)
+        for session in outcome.new_sessions:
+            self._watch(group, classic, session)
+        for wait in outcome.waits:
+            self._wait(group, classic, wait)
+        if outcome.joins_over:
+            self._rebalances.check_and_complete(_join_key(group))
+        if outcome.syncs_over:
+            self._rebalances.check_and_complete(_sync_key(group))
+
+    def stop(self) -> None:
+        """Let no timeout reach a group any more."""
+        self._is_active = False
+
+    def shutdown(self) -> None:
+        """End all watches; `stop` was called before, and no request waits."""
+        self._heartbeats.shutdown()
+        self._rebalances.shutdown()
+
+    # -- later events: replication and timeouts
+
+    def _stored(self, group: Group, classic: ClassicGroup, store: StoreGroup, error: ErrorCode) -> None:
+        self._run(group, classic, partial(store.on_stored, error))
+
+    def _joins_expired(self, group: Group, classic: ClassicGroup, round_number: int) -> None:
+        self._run(group, classic, partial(classic.joins_expired, round_number))
+
+    def _syncs_expired(self, group: Group, classic: ClassicGroup, generation: int) -> None:
+        self._run(group, classic, partial(classic.syncs_expired, generation))
+
+    def _run(self, group: Group, classic: ClassicGroup, event: Callable[[], None]) -> None:
+        """Take the three steps for an event, unless the group was removed or replaced. The caller holds no lock."""
+        if not self._is_active:
+            return
+        with group.lock:
+            if group.is_removed or group.membership is not classic:
+                return
+            event()
+            follow_up = self.write(group, classic)
+        self.finish(follow_up)
+
+    def _session_expired(self, group: Group, classic: ClassicGroup, session: Session) -> None:
+        with group.lock:
+            if group.is_removed or group.membership is not classic:
+                session.is_over = True
+                return
+            classic.session_expired(session, self._clock.nanoseconds())
+            follow_up = self.write(group, classic)
+        self.finish(follow_up)
+
+    # -- watches
+
+    def _watch(self, group: Group, classic: ClassicGroup, session: Session) -> None:
+        delayed = DelayedHeartbeat(
+            session,
+            self._clock,
+            self._timer,
+            partial(self._session_expired, group, classic, session),
+            lambda: self._is_active,
+        )
+        self._heartbeats.try_complete_else_watch(delayed, (session,))
+
+    def _wait(self, group: Group, classic: ClassicGroup, wait: WaitForJoins | WaitForSyncs) -> None:
+        delayed: DelayedRebalance
+        if isinstance(wait, WaitForJoins):
+            number = wait.round_number
+            delayed = DelayedJoin(
+                wait.delay_ms,
+                lambda: not classic.is_waiting_for_joins(number),
+                partial(self._joins_expired, group, classic, number),
+            )
+            self._rebalances.try_complete_else_watch(delayed, (_join_key(group),))
+        else:
+            generation = wait.generation
+            delayed = DelayedSync(
+                wait.delay_ms,
+                lambda: not classic.is_waiting_for_syncs(generation),
+                partial(self._syncs_expired, group, classic, generation),
+            )
+            self._rebalances.try_complete_else_watch(delayed, (_sync_key(group),))
+
+
+def _join_key(group: Group) -> tuple[str, str]:
+    return "join", group.group_id
+
+
+def _sync_key(group: Group) -> tuple[str, str]:
+    return "sync", group.group_id

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.replica.hosted_partitions import HostedPartitions
 
 NO_LEADER = (-1, -1)
 
@@ -28,10 +28,10 @@ class LeaderNode(NamedTuple):
 class CurrentLeaders:
     """Collects the leaders that one answer names, and their addresses."""
 
-    __slots__ = ("_image", "_listener_name", "_nodes", "_replicas")
+    __slots__ = ("_hosted", "_image", "_listener_name", "_nodes")
 
-    def __init__(self, replicas: ReplicaManager, image: MetadataImage, listener_name: str) -> None:
-        self._replicas = replicas
+    def __init__(self, hosted: HostedPartitions, image: MetadataImage, listener_name: str) -> None:
+        self._hosted = hosted
         self._image = image
         self._listener_name = listener_name
         self._nodes: dict[int, LeaderNode] = {}
@@ -50,7 +50,7 @@ class CurrentLeaders:
 
     def _known_here(self, topic: str, partition: int) -> tuple[int, int]:
         try:
-            state = self._replicas.partition_or_error(topic, partition).state
+            state = self._hosted.partition_or_error(topic, partition).state
         except ApiError:
             state = None
         if state is not None:

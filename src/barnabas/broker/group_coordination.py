@@ -59,7 +59,7 @@ def build_group_coordinator(
         metadata=metadata,
         partitions=partitions,
         table=GroupTable(partitions, lambda group_id: ClassicGroup(group_id, clock)),
-        log=GroupLog(replicas, group_config, clock),
+        log=GroupLog(replicas.appender, group_config, clock),
     )
     heartbeats = DelayedOperationPurgatory[DelayedHeartbeat]("Heartbeat", timer, purge_interval=SESSIONS_BETWEEN_PURGES)
     delayed_rebalances = DelayedOperationPurgatory[DelayedRebalance]("Rebalance", timer)
@@ -81,7 +81,7 @@ def build_group_coordinator(
 
     loader = GroupLoader(
         environment,
-        replicas.partition_or_error,
+        replicas.hosted.partition_or_error,
         lambda records: restore_memberships(records, clock),
         service_of,
         settle_loaded_groups,
@@ -96,7 +96,7 @@ def build_group_coordinator(
         environment, loader, offsets, expiry, classic, MadeOnce(lambda: consumer_groups().service), admin
     )
     registry.family(_metrics_of(coordinator, rebalances))
-    replicas.leadership_listeners.add(coordinator.leadership_changed)
+    replicas.orders.listeners.add(coordinator.leadership_changed)
     return coordinator
 
 

@@ -17,6 +17,7 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.replica.alter_partition_manager import ZkAlterPartitionManager
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.replica.waiting_requests import WaitingRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +37,17 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     metadata = MetadataCache(broker_id, storage.identity.cluster_id)
     alter_partitions = ZkAlterPartitionManager(storage.zk_client, foundations.scheduler, foundations.clock)
     alter_partitions.start()
+    config = ReplicaConfig.from_kafka_config(foundations.dynamic.current, broker_id=broker_id)
     replicas = ReplicaManager(
-        ReplicaConfig.from_kafka_config(foundations.dynamic.current, broker_id=broker_id),
+        config,
         storage.log_manager,
-        foundations.scheduler,
-        foundations.timer,
-        foundations.actions,
+        WaitingRequests(config, foundations.timer, foundations.actions),
         foundations.files,
         metadata,
         foundations.clock,
         alter_partitions,
     )
-    replicas.startup()
+    replicas.startup(foundations.scheduler)
     lifecycle.on_stop("replicas", replicas.shutdown)
     groups = build_group_coordinator(foundations, replicas, metadata)
     lifecycle.on_stop("group coordinator", groups.shutdown)
@@ -55,7 +55,7 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
         foundations.metrics, replicas, storage.log_manager, foundations.scheduler, foundations.clock
     )
     storage.log_dir_failures.start(
-        replicas.handle_log_dir_failure,
+        replicas.orders.handle_log_dir_failure,
         lambda: storage.log_manager.live_log_dirs,
         lambda: storage.zk_client.propagate_log_dir_event(broker_id),
         needed_dir=storage.metadata_dir,

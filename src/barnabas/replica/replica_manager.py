@@ -1,9 +1,11 @@
-"""The facade of the replica layer: every partition this broker hosts, and what can be done with them.
+"""The replica layer put together: every partition this broker hosts, and the parts that work on them.
 
-Called by the request handlers (append, fetch, list offsets, delete records), by the controller's channel and the
-inter-broker handlers (leader and ISR, stop replica, metadata) and by the scheduler (high watermark checkpoint, lagging
-followers). It builds its parts, and owns no lock itself; see each part for its own.
-Lock order: replica-state-change before partition before log; nothing completes a delayed operation under any of them.
+Made by `broker`. A caller takes the part it uses (decision 0021): produce handlers `appender`, fetch handlers `reader`,
+inter-broker handlers `orders`. The scheduler calls `checkpoint_high_watermarks` and `shrink_isrs`. ReplicaManager owns
+no lock; each part names its own.
+
+Lock order: replica-state-change before partition before log. Nothing completes a delayed operation under any of them:
+completing one sends an answer, and may try other operations, which take locks of other partitions.
 
 Kafka: kafka.server.ReplicaManager.
 """
@@ -15,8 +17,6 @@ from collections.abc import Collection
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.purgatory.action_queue import ActionQueue
-from barnabas.purgatory.timer import Timer
 from barnabas.replica.alter_partition_manager import AlterPartitionManager
 from barnabas.replica.append import ReplicaAppender
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
@@ -39,19 +39,21 @@ from barnabas.storage.log_manager import LogManager
 
 
 class ReplicaManager:
-    """Hosts partitions and runs the produce and fetch paths over them.
+    """The parts of the replica layer, and their life cycle.
 
-    metadata: fed by the controller through `update_metadata`; it knows whether the cluster has a partition at all, and
-    which brokers are alive. alter_partitions: has the cluster agree on changed in-sync replicas.
+    hosted: the partitions of this broker. appender, reader, deleter: the paths of produces, fetches and record
+    deletions over them. orders: what the controller orders. waiting: the requests that wait for a partition.
+    isr_updates: followers that join and leave the in-sync replicas. topic_stats: the counters of each topic.
+
+    Arguments: `metadata` is fed by the controller through `orders.update_metadata`; it knows whether the cluster has a
+    partition at all, and which brokers are alive. `alter_partitions` has the cluster agree on changed in-sync replicas.
     """
 
     def __init__(
         self,
         config: ReplicaConfig,
         log_manager: LogManager,
-        scheduler: Scheduler,
-        timer: Timer,
-        actions: ActionQueue,
+        waiting: WaitingRequests,
         files: Files,
         metadata: MetadataCache,
         clock: Clock,
@@ -59,14 +61,11 @@ class ReplicaManager:
     ) -> None:
         self.config = config
         self._log_manager = log_manager
-        self._scheduler = scheduler
         self._files = files
         self._checkpoints = HighWatermarkCheckpoints(files, log_manager.directory_failed)
-        self.hosted = HostedPartitions(metadata)
-        self.topic_stats = BrokerTopicStats(self.hosted.hosts_topic)
-        self.partition_or_error = self.hosted.partition_or_error
-        """See `HostedPartitions.partition_or_error`."""
-        self.waiting = waiting = WaitingRequests(config, timer, actions)
+        self.waiting = waiting
+        self.hosted = hosted = HostedPartitions(metadata)
+        self.topic_stats = stats = BrokerTopicStats(hosted.hosts_topic)
         self.isr_updates = IsrUpdates(alter_partitions, waiting.wake)
         environment = PartitionEnvironment(
             config.broker_id,
@@ -74,42 +73,20 @@ class ReplicaManager:
             config.replica_lag_time_max_ms,
             lambda broker_id: broker_id in metadata.image.brokers,
         )
-        orders = LeadershipOrders(
-            environment, self.hosted, log_manager, self._checkpoints, metadata, waiting, self.topic_stats
-        )
-        self.apply_leader_and_isr = orders.apply_leader_and_isr
-        """See `LeadershipOrders.apply_leader_and_isr`."""
-        self.stop_replicas = orders.stop_replicas
-        """See `LeadershipOrders.stop_replicas`."""
-        self.update_metadata = orders.update_metadata
-        """See `LeadershipOrders.update_metadata`."""
-        self.leadership_listeners = orders.listeners
-        """Those told which partitions this broker leads, and which not any more."""
-        self.handle_log_dir_failure = orders.handle_log_dir_failure
-        """See `LeadershipOrders.handle_log_dir_failure`."""
-        appender = ReplicaAppender(self.partition_or_error, waiting, self.topic_stats)
-        self.append_records = appender.append_records
-        """See `ReplicaAppender.append_records`."""
-        self.append_locally = appender.append_locally
-        """See `ReplicaAppender.append_locally`."""
-        self.when_replicated = appender.when_replicated
-        """See `ReplicaAppender.when_replicated`."""
-        self.fetch_records = ReplicaReader(
-            self.partition_or_error, waiting, self.isr_updates, self.topic_stats
-        ).fetch_records
-        """See `ReplicaReader.fetch_records`."""
-        self.delete_records = ReplicaRecordDeleter(self.partition_or_error, waiting).delete_records
-        """See `ReplicaRecordDeleter.delete_records`."""
+        self.orders = LeadershipOrders(environment, hosted, log_manager, self._checkpoints, metadata, waiting, stats)
+        self.appender = ReplicaAppender(hosted.partition_or_error, waiting, stats)
+        self.reader = ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats)
+        self.deleter = ReplicaRecordDeleter(hosted.partition_or_error, waiting)
 
-    def startup(self) -> None:
+    def startup(self, scheduler: Scheduler) -> None:
         """Begin checkpointing high watermarks and looking for followers that lag."""
         interval_ms = self.config.high_watermark_checkpoint_interval_ms
-        self._scheduler.schedule(
+        scheduler.schedule(
             "highwatermark-checkpoint", self.checkpoint_high_watermarks, delay_ms=interval_ms, period_ms=interval_ms
         )
-        # A follower is found lagging at the latest after one and a half times the permitted lag.
+        # Looking every half of the permitted lag finds a follower lagging after one and a half times the lag.
         lag_ms = self.config.replica_lag_time_max_ms
-        self._scheduler.schedule("isr-expiration", self.shrink_isrs, period_ms=max(1, lag_ms // 2))
+        scheduler.schedule("isr-expiration", self.shrink_isrs, period_ms=max(1, lag_ms // 2))
 
     def shutdown(self) -> None:
         """Answer everything that waits and write the high watermarks. The logs are closed by their own manager."""
@@ -124,7 +101,7 @@ class ReplicaManager:
         Kafka 3.9 answers followers and consumers alike (`from_follower`): only the leader knows.
         """
         try:
-            hosted = self.partition_or_error(topic, partition)
+            hosted = self.hosted.partition_or_error(topic, partition)
         except ApiError as error:
             return EpochEndOffset(error.code)
         return hosted.last_offset_for_leader_epoch(current_leader_epoch, leader_epoch)

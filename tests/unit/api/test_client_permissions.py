@@ -50,7 +50,7 @@ def produce(broker: Broker, *names: str, acks: int = 1, version: int = 12, **bat
 
 
 def end_offset(broker: Broker, name: str) -> int:
-    return broker.replicas.manager.partition_or_error(name, 0).log.log_end_offset
+    return broker.replicas.manager.hosted.partition_or_error(name, 0).log.log_end_offset
 
 
 def test_records_are_written_where_that_is_allowed() -> None:

@@ -177,10 +177,10 @@ def test_only_who_may_act_for_the_cluster_moves_leadership(version: int) -> None
     errors = refused.partition_errors if version < 5 else refused.topics[0].partition_errors
     codes = [refused.error_code, *(each.error_code for each in errors)]
     assert codes == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
-    assert broker.replicas.manager.partition_or_error(MINE, 0).is_leader
+    assert broker.replicas.manager.hosted.partition_or_error(MINE, 0).is_leader
     broker.permissions.allowed.add((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER))
     assert broker.call(leader_and_isr(version), version).error_code == ErrorCode.NONE
-    assert not broker.replicas.manager.partition_or_error(MINE, 0).is_leader
+    assert not broker.replicas.manager.hosted.partition_or_error(MINE, 0).is_leader
 
 
 def test_only_who_may_act_for_the_cluster_stops_replicas_and_tells_metadata() -> None:
@@ -195,7 +195,7 @@ def test_only_who_may_act_for_the_cluster_stops_replicas_and_tells_metadata() ->
     told = broker.call(UpdateMetadataRequest(controller_epoch=9), 8)
     assert told.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert broker.replicas.metadata.image is before
-    assert broker.replicas.manager.partition_or_error(MINE, 0).is_leader
+    assert broker.replicas.manager.hosted.partition_or_error(MINE, 0).is_leader
 
 
 def test_records_are_deleted_where_that_is_allowed() -> None:

@@ -21,6 +21,7 @@ from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.zk.leader_and_isr import LeaderAndIsr
 from tests.unit.storage.log_harness import Broker
@@ -72,12 +73,11 @@ class Replicas:
         self.timer = SystemTimer(self.clock, lambda task: task())
         self.metadata = MetadataCache(US)
         self.alter_partitions = RecordedAlterPartitions()
+        config = ReplicaConfig(broker_id=US)
         self.manager = ReplicaManager(
-            ReplicaConfig(broker_id=US),
+            config,
             self.broker.manager,
-            self.broker.scheduler,
-            self.timer,
-            self.actions,
+            WaitingRequests(config, self.timer, self.actions),
             self.broker.files,
             self.metadata,
             self.clock,
@@ -112,7 +112,7 @@ class Replicas:
         topic_state = LeaderAndIsrRequest.LeaderAndIsrTopicState(
             topic_name=topic, topic_id=topic_id, partition_states=[state]
         )
-        return self.manager.apply_leader_and_isr(
+        return self.manager.orders.apply_leader_and_isr(
             LeaderAndIsrRequest(controller_id=US, controller_epoch=controller_epoch, topic_states=[topic_state])
         )
 
@@ -121,7 +121,7 @@ class Replicas:
             partition_index=partition, leader_epoch=leader_epoch, delete_partition=delete
         )
         topic_state = StopReplicaRequest.StopReplicaTopicState(topic_name=topic, partition_states=[state])
-        return self.manager.stop_replicas(StopReplicaRequest(controller_epoch=1, topic_states=[topic_state]))
+        return self.manager.orders.stop_replicas(StopReplicaRequest(controller_epoch=1, topic_states=[topic_state]))
 
     def announce(self, topic: str, partition: int, leader: int) -> None:
         """Put a partition into the metadata image."""
@@ -131,14 +131,14 @@ class Replicas:
         topic_state = UpdateMetadataRequest.UpdateMetadataTopicState(
             topic_name=topic, topic_id=TOPIC_ID, partition_states=[state]
         )
-        self.manager.update_metadata(
+        self.manager.orders.update_metadata(
             UpdateMetadataRequest(controller_id=US, controller_epoch=1, topic_states=[topic_state])
         )
 
     def append(self, *entries: tuple[str, int, bytes], acks: int = 1, timeout_ms: int = 1000) -> list[Any]:
         """Append; what comes back is empty until the answer is there. Drains the action queue as Apis.handle does."""
         answered: list[Any] = []
-        self.manager.append_records(
+        self.manager.appender.append_records(
             [PartitionAppend(topic, partition, records) for topic, partition, records in entries],
             required_acks=acks,
             timeout_ms=timeout_ms,
@@ -160,7 +160,7 @@ class Replicas:
         """Fetch; what comes back is empty until the answer is there. Drains the action queue as Apis.handle does."""
         answered: list[PartitionFetch] = []
         terms = FetchTerms(max_wait_ms, min_bytes, max_bytes, isolation, hard_max_bytes, replica_id)
-        self.manager.fetch_records(terms, fetches, answered.extend)
+        self.manager.reader.fetch_records(terms, fetches, answered.extend)
         self.actions.run_all()
         return answered
 
@@ -190,14 +190,16 @@ class Replicas:
     def brokers_alive(self, *broker_ids: int) -> None:
         """What the metadata says of brokers."""
         brokers = [UpdateMetadataRequest.UpdateMetadataBroker(id=broker_id) for broker_id in broker_ids]
-        self.manager.update_metadata(UpdateMetadataRequest(controller_id=US, controller_epoch=1, live_brokers=brokers))
+        self.manager.orders.update_metadata(
+            UpdateMetadataRequest(controller_id=US, controller_epoch=1, live_brokers=brokers)
+        )
 
     def pass_time(self, milliseconds: int) -> None:
         self.clock.advance(milliseconds)
         self.timer.advance()
 
     def partition(self, topic: str = "topic", partition: int = 0) -> Any:
-        return self.manager.partition_or_error(topic, partition)
+        return self.manager.hosted.partition_or_error(topic, partition)
 
 
 def key(topic: str = "topic", partition: int = 0) -> TopicPartition:

@@ -17,7 +17,7 @@ Answered = list[Mapping[TopicPartition, DeleteRecordsResult]]
 
 def delete(replicas: Replicas, offsets: dict[TopicPartition, int], timeout_ms: int = 1000) -> Answered:
     answered: Answered = []
-    replicas.manager.delete_records(offsets, timeout_ms=timeout_ms, on_complete=answered.append)
+    replicas.manager.deleter.delete_records(offsets, timeout_ms=timeout_ms, on_complete=answered.append)
     return answered
 
 

@@ -47,7 +47,7 @@ def test_a_disk_error_takes_the_directory_out_and_answers_who_waits() -> None:
     assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
     assert replicas.broker.failed_dirs == [failing]
 
-    replicas.manager.handle_log_dir_failure(failing)
+    replicas.manager.orders.handle_log_dir_failure(failing)
     assert [entry.error for entry in waiting_produce] == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert [fetch.error for fetch in waiting_fetch] == [ErrorCode.KAFKA_STORAGE_ERROR]
     with pytest.raises(ApiError) as caught:
@@ -65,7 +65,7 @@ def test_a_disk_error_takes_the_directory_out_and_answers_who_waits() -> None:
 
 def test_checkpoints_skip_a_failed_directory() -> None:
     replicas, failing, working = _two_dirs()
-    replicas.manager.handle_log_dir_failure(failing)
+    replicas.manager.orders.handle_log_dir_failure(failing)
     _disk(replicas).calls.clear()
     replicas.manager.checkpoint_high_watermarks()
     assert _disk(replicas).exists(f"{working}/replication-offset-checkpoint")
@@ -95,7 +95,7 @@ def test_nothing_is_written_while_no_watermark_moves() -> None:
 
 def test_a_partition_that_may_lie_in_a_dead_directory_is_not_made_anew() -> None:
     replicas, failing, _ = _two_dirs()
-    replicas.manager.handle_log_dir_failure(failing)
+    replicas.manager.orders.handle_log_dir_failure(failing)
     assert _code(replicas.lead("old", 7, is_new=False)) is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(ApiError) as caught:
         replicas.partition("old", 7)
@@ -132,7 +132,7 @@ def test_log_dirs_are_described() -> None:
     assert {size.topic_partition.partition: size.size for one in both for size in one.replicas} == sizes
     assert {(size.offset_lag, size.is_future) for one in both for size in one.replicas} == {(0, False)}
 
-    replicas.manager.handle_log_dir_failure(failing)
+    replicas.manager.orders.handle_log_dir_failure(failing)
     chosen = {one.path: one for one in replicas.manager.describe_log_dirs([TopicPartition("topic", 0)])}
     assert chosen[failing] == (failing, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, [])
     assert chosen[working].replicas == []

@@ -74,7 +74,7 @@ class Race:
                 if entry.error is ErrorCode.NONE and self.follower_position < entry.required_offset:
                     self.failures.append(AssertionError("acknowledged, and the follower does not have it"))
 
-            self.manager.append_records(
+            self.manager.appender.append_records(
                 [entry], required_acks=-1, timeout_ms=chance.choice([1, 20, 5000]), on_complete=answered
             )
             self.actions.run_all()
@@ -91,13 +91,15 @@ class Race:
                 for fetch in fetches:  # type: ignore[attr-defined]
                     fetch.release()
 
-            self.manager.fetch_records(terms, [PartitionFetch("topic", 0, end, 1 << 16)], answered)
+            self.manager.reader.fetch_records(terms, [PartitionFetch("topic", 0, end, 1 << 16)], answered)
             self.actions.run_all()
 
     def delete(self, chance: random.Random) -> None:
         for _ in range(REQUESTS // 5):
             answers = self.new_answer()
-            self.manager.delete_records({key(): -1}, timeout_ms=chance.choice([1, 50]), on_complete=answers.append)
+            self.manager.deleter.delete_records(
+                {key(): -1}, timeout_ms=chance.choice([1, 50]), on_complete=answers.append
+            )
             self.actions.run_all()
 
     def follow(self, chance: random.Random) -> None:
@@ -115,7 +117,7 @@ class Race:
                 answers.append(got)
                 done.set()
 
-            self.manager.fetch_records(terms, [fetch], answered)
+            self.manager.reader.fetch_records(terms, [fetch], answered)
             self.actions.run_all()
             assert done.wait(30)
             if len(fetch.records):

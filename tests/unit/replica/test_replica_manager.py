@@ -95,7 +95,7 @@ def test_acks_all_waits_for_the_in_sync_replicas() -> None:
     replicas = Replicas()
     replicas.lead(isr=(US, ANOTHER))
     waiting: list[Any] = []
-    replicas.manager.append_records([], required_acks=-1, timeout_ms=1000, on_complete=waiting.append)
+    replicas.manager.appender.append_records([], required_acks=-1, timeout_ms=1000, on_complete=waiting.append)
     assert waiting == [[]], "nothing to append: nothing to wait for"
     answered = replicas.append(("topic", 0, batch(4)), acks=-1)
     assert not answered
@@ -104,7 +104,7 @@ def test_acks_all_waits_for_the_in_sync_replicas() -> None:
 
 def answer_of_waiting_produce(replicas: Replicas) -> list[Any]:
     answered: list[Any] = []
-    replicas.manager.append_records(
+    replicas.manager.appender.append_records(
         [PartitionAppend("topic", 0, batch(4))], required_acks=-1, timeout_ms=1000, on_complete=answered.extend
     )
     assert not answered

@@ -25,7 +25,7 @@ class DeleteRecordsApi:
     """Raises log start offsets."""
 
     def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
-        self._replicas = replicas
+        self._deleter = replicas.deleter
         self._metadata = metadata
         self._authorizer = authorizer
 
@@ -53,7 +53,7 @@ class DeleteRecordsApi:
         if not offsets:
             request.respond(_response(body, refused))
             return
-        self._replicas.delete_records(
+        self._deleter.delete_records(
             offsets,
             timeout_ms=body.timeout_ms,
             on_complete=request.deferred(lambda results: request.respond(_response(body, {**results, **refused}))),

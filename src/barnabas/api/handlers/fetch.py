@@ -74,7 +74,9 @@ class FetchApi:
     ) -> None:
         self._now = clock.nanoseconds
         self._sessions = sessions
-        self._replicas = replicas
+        self._reader = replicas.reader
+        self._hosted = replicas.hosted
+        self._topic_stats = replicas.topic_stats
         self._metadata = metadata
         self._max_bytes = max_bytes
         self._authorizer = authorizer
@@ -132,7 +134,7 @@ class FetchApi:
             else:
                 request.respond(response)
 
-        self._replicas.fetch_records(terms, fetches, answer)
+        self._reader.fetch_records(terms, fetches, answer)
 
     def _terms(self, body: FetchRequest, version: int) -> FetchTerms:
         state = body.replica_state
@@ -251,7 +253,7 @@ class FetchApi:
             return False
         for fetch in results:
             if fetch.records:
-                self._replicas.topic_stats.topic(fetch.topic).bytes_out -= len(fetch.records)
+                self._topic_stats.topic(fetch.topic).bytes_out -= len(fetch.records)
             fetch.release()
         response = FetchResponse(throttle_time_ms=throttle_time_ms, session_id=NO_SESSION)
         if context is not None:
@@ -319,7 +321,7 @@ class FetchApi:
             if version >= CURRENT_LEADER and fetch.error in LEADER_ERRORS:
                 if leaders is None:
                     listener = request.connection.listener_name
-                    leaders = CurrentLeaders(self._replicas, self._metadata.image, listener)
+                    leaders = CurrentLeaders(self._hosted, self._metadata.image, listener)
                 leader = leaders.leader_of(fetch.topic, fetch.partition)
                 answer.current_leader = FetchResponse.LeaderIdAndEpoch(*leader)
             self._topic_answer(topics, fetch.topic, fetch.topic_id).partitions.append(answer)
@@ -371,7 +373,7 @@ class FetchApi:
         self, request: Request[FetchRequest], fetch: PartitionFetch, magic: int, answer: PartitionAnswer
     ) -> PartitionAnswer:
         """The answer with messages of an old format for what was read; what cannot be converted is its error."""
-        topic, stats_of = fetch.topic, self._replicas.topic_stats.topic
+        topic, stats_of = fetch.topic, self._topic_stats.topic
 
         def count_conversion(records: int, nanoseconds: int, size: int) -> None:
             stats_of(topic).fetch_message_conversions += records
@@ -393,7 +395,7 @@ class FetchApi:
     def _refusal_of_old_version(self, request: Request[FetchRequest], fetch: PartitionFetch) -> ErrorCode | None:
         """Why a topic's settings keep its records from old clients, whatever was asked for."""
         try:
-            config = self._replicas.partition_or_error(fetch.topic, fetch.partition).log.config
+            config = self._hosted.partition_or_error(fetch.topic, fetch.partition).log.config
         except ApiError:
             return None
         if config.compression_type == "zstd":

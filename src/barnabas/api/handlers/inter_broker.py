@@ -53,7 +53,7 @@ class InterBrokerApi:
     def __init__(
         self, replicas: ReplicaManager, authorizer: Authorizer | None, broker_epoch: Callable[[], int]
     ) -> None:
-        self._replicas = replicas
+        self._orders = replicas.orders
         self._authorizer = authorizer
         self._broker_epoch = broker_epoch
 
@@ -73,7 +73,7 @@ class InterBrokerApi:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
         body.topic_states = _leader_and_isr_by_topic(body)
         _check_partitions(body.topic_states)
-        response = self._replicas.apply_leader_and_isr(body)
+        response = self._orders.apply_leader_and_isr(body)
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode(response.error_code))
         if request.api_version < 5:
@@ -96,7 +96,7 @@ class InterBrokerApi:
             request.respond(StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
             return
         request.body.topic_states = _stop_replica_by_topic(request.body)
-        request.respond(self._replicas.stop_replicas(request.body))
+        request.respond(self._orders.stop_replicas(request.body))
 
     def update_metadata(self, request: Request[UpdateMetadataRequest]) -> None:
         """Learn the cluster's brokers and partitions."""
@@ -109,7 +109,7 @@ class InterBrokerApi:
                 _name_listeners(broker, request.api_version)
         for name in {state.topic_name for state in _update_metadata_topics(request.body)}:
             validate_topic_name(name)
-        request.respond(self._replicas.update_metadata(request.body))
+        request.respond(self._orders.update_metadata(request.body))
 
     def _is_stale(self, request: Request[Any]) -> bool:
         """Whether the request was meant for an earlier registration of this broker.

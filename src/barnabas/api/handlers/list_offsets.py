@@ -61,7 +61,7 @@ class ListOffsetsApi:
     """Offsets by time, and the special ones."""
 
     def __init__(self, replicas: ReplicaManager, clock: Clock, authorizer: Authorizer | None) -> None:
-        self._replicas = replicas
+        self._hosted = replicas.hosted
         self._clock = clock
         self._authorizer = authorizer
 
@@ -99,7 +99,7 @@ class ListOffsetsApi:
         if asked.timestamp < 0 and (first_version is None or version < first_version):
             return _failed(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
         try:
-            partition = self._replicas.partition_or_error(topic, asked.partition_index)
+            partition = self._hosted.partition_or_error(topic, asked.partition_index)
             leader_only = request.body.replica_id != DEBUGGING_CONSUMER
             state = partition.check_leader_epoch(asked.current_leader_epoch, leader_only=leader_only)
             isolation = _isolation(request.body)

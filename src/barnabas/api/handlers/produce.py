@@ -73,7 +73,8 @@ class ProduceApi:
     """Appends what a producer sends and answers each partition on its own."""
 
     def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
-        self._replicas = replicas
+        self._appender = replicas.appender
+        self._hosted = replicas.hosted
         self._metadata = metadata
         self._authorizer = authorizer
 
@@ -138,7 +139,7 @@ class ProduceApi:
             except Exception as error:  # noqa: BLE001 - `fail` logs it; what Request.deferred does, without its call
                 request.fail(error)
 
-        self._replicas.append_records(to_append, required_acks=acks, timeout_ms=body.timeout_ms, on_complete=answer)
+        self._appender.append_records(to_append, required_acks=acks, timeout_ms=body.timeout_ms, on_complete=answer)
 
     def _takes_long(self, body: ProduceRequest) -> bool:
         """Whether a topic's settings ask for much work on its batch."""
@@ -146,7 +147,7 @@ class ProduceApi:
             name = topic.name or self._metadata.image.topic_names.get(topic.topic_id, "")
             for partition in topic.partition_data:
                 try:
-                    log = self._replicas.partition_or_error(name, partition.index).log
+                    log = self._hosted.partition_or_error(name, partition.index).log
                 except ApiError:
                     continue
                 if partition.records is not None and log.validator.takes_long(partition.records):
@@ -201,7 +202,7 @@ class ProduceApi:
                 if info is None or entry.failure is not None:
                     if leaders is None:
                         image, listener = self._metadata.image, request.connection.listener_name
-                        leaders = CurrentLeaders(self._replicas, image, listener)
+                        leaders = CurrentLeaders(self._hosted, image, listener)
                     answers.append(_failure_answer(entry, leaders, request.api_version))
                 else:
                     if info.conversion_ns:

@@ -25,7 +25,7 @@ class ProducersApi:
     """Shows the producer state of partitions."""
 
     def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
-        self._replicas = replicas
+        self._hosted = replicas.hosted
         self._metadata = metadata
         self._authorizer = authorizer
 
@@ -56,7 +56,7 @@ class ProducersApi:
 
     def _partition(self, topic: str, index: int) -> PartitionResponse:
         try:
-            partition = self._replicas.partition_or_error(topic, index)
+            partition = self._hosted.partition_or_error(topic, index)
         except ApiError as error:
             return PartitionResponse(index, error.code)
         return PartitionResponse(

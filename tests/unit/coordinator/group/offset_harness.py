@@ -67,12 +67,12 @@ class GroupBroker:
             metadata=self.replicas.metadata,
             partitions=self.partitions,
             table=self.table,
-            log=GroupLog(self.replicas.manager, config, self.clock),
+            log=GroupLog(self.replicas.manager.appender, config, self.clock),
         )
         self.memberships = RecordedService()
         self.loader = GroupLoader(
             self.environment,
-            self.replicas.manager.partition_or_error,
+            self.replicas.manager.hosted.partition_or_error,
             lambda records: restore_memberships(records, self.clock),
             lambda group_type: self.memberships,
             start=self._start_loading,
@@ -107,7 +107,7 @@ class GroupBroker:
             return UpdateMetadataRequest.UpdateMetadataTopicState(topic, TOPIC_ID, states)
 
         told = [state(topic, US) for topic in topics] + [state(topic, -2) for topic in deleted]
-        self.replicas.manager.update_metadata(
+        self.replicas.manager.orders.update_metadata(
             UpdateMetadataRequest(controller_id=US, controller_epoch=1, topic_states=told)
         )
 

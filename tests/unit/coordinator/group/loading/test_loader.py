@@ -239,7 +239,7 @@ def test_a_partition_that_is_given_up_while_it_is_loaded_leaves_no_group() -> No
 def test_leadership_tells_the_coordinator() -> None:
     broker = GroupBroker(lead=False)
     told: list[object] = []
-    broker.replicas.manager.leadership_listeners.add(told.extend)
+    broker.replicas.manager.orders.listeners.add(told.extend)
     broker.replicas.lead(GROUP_METADATA_TOPIC, 1, isr=(US, ANOTHER))
     broker.replicas.lead(GROUP_METADATA_TOPIC, 1, isr=(US, ANOTHER), leader_epoch=1)
     broker.replicas.lead(GROUP_METADATA_TOPIC, 1, isr=(US, ANOTHER), leader=ANOTHER, leader_epoch=2)

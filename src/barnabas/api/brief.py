@@ -9,7 +9,7 @@ of that network thread waits meanwhile, so what runs there must never block and 
 1. The mark of an API (`Brief`): from which version on, and up to how many bytes, its requests are brief.
 2. The budget: a handler adds up what a request would cost, by the costs below, and calls `check_cost` before it has
    begun. Above the budget, NeedsHandlerThread hands the request over.
-3. Knowledge of a lower layer that has no unit: a batch that has to be decompressed (`LogValidator.takes_long`), an
+3. Knowledge of a lower layer that has no unit: a batch that has to be decompressed (`LogValidator.look_ahead`), an
    assignment that may have to be computed (`ConsumerGroupService.may_take_long`). Its handler calls `hand_over`.
 
 For example: Metadata of 3 topics with 100 partitions each costs 300 * 5 us = 1.5 ms. The request came in 60 bytes, so

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import cramjam
 
-from barnabas.records.errors import CorruptRecord
+from barnabas.records.errors import CorruptRecord, DecompressedTooLarge
 from barnabas.records.xxhash32 import xxhash32
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -74,7 +74,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
     """Decompress `data` into at most `limit_bytes`.
 
-    Raises CorruptRecord when the data is damaged, cut off, followed by other bytes, or decompresses to more.
+    Raises CorruptRecord when the data is damaged, cut off or followed by other bytes, DecompressedTooLarge (which is
+    one, too) when it decompresses to more.
     """
     if codec == Codec.NONE:
         return bytes(data)
@@ -153,7 +154,7 @@ def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
         if size > len(block) * _SNAPPY_MAX_RATIO:
             raise CorruptRecord(f"snappy: {len(block)} bytes cannot hold {size}")
         if size > limit_bytes:
-            raise CorruptRecord(f"the batch decompresses to more than the {limit_bytes} bytes left for it")
+            raise DecompressedTooLarge(f"the batch decompresses to more than the {limit_bytes} bytes left for it")
         output = bytearray(size)
         written = cramjam.snappy.decompress_raw_into(block, output)
     except cramjam.DecompressionError as error:
@@ -172,7 +173,7 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
             # One byte more than allowed tells a full output from a too long one; a limit of 0 would mean none.
             piece = member.decompress(rest, limit_bytes + 1)
             if len(piece) > limit_bytes:
-                raise CorruptRecord(f"the batch decompresses to more than the {limit_bytes} bytes left for it")
+                raise DecompressedTooLarge(f"the batch decompresses to more than the {limit_bytes} bytes left for it")
             if not member.eof:
                 raise CorruptRecord("gzip: cut off")
             limit_bytes -= len(piece)
@@ -199,5 +200,5 @@ def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], dat
             with memoryview(output) as view:
                 return bytes(view[:written])
         if capacity >= limit_bytes:
-            raise CorruptRecord(f"the batch decompresses to more than {limit_bytes} bytes")
+            raise DecompressedTooLarge(f"the batch decompresses to more than {limit_bytes} bytes")
         capacity = min(4 * capacity, limit_bytes)

@@ -12,3 +12,7 @@ class CorruptRecord(Exception):
 
 class UnsupportedCodec(Exception):
     """The target format cannot carry this codec: zstd in a message set (Kafka: UnsupportedCompressionTypeException)."""
+
+
+class DecompressedTooLarge(CorruptRecord):
+    """The data decompresses to more than the caller allows."""

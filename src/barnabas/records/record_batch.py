@@ -10,30 +10,45 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from barnabas.records.batch_header import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CONTROL_MASK,
+    CRC_POSITION,
+    DELETE_HORIZON_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    PRODUCER_ID_POSITION,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+)
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Buffer, Codec, decompress
 from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_reader import Record, read_records
 
-__all__ = ["HEADER", "HEADER_SIZE", "Buffer", "ControlRecord", "Record", "RecordBatch", "batches", "is_whole_batch"]
-
-HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-"""base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp, producer id,
-producer epoch, base sequence, record count."""
-HEADER_SIZE: Final = 61
-LOG_OVERHEAD: Final = 12
-"""Base offset and length, which the length does not count; the same in all formats."""
-MAGIC_POSITION: Final = 16
-CRC_POSITION: Final = 17
-ATTRIBUTES_POSITION: Final = 21
-"""Where the checksum begins to cover: offset and leader epoch can change without a new checksum."""
-PRODUCER_ID_POSITION: Final = 43
-
-CODEC_MASK: Final = 0x07
-TIMESTAMP_TYPE_MASK: Final = 0x08
-TRANSACTIONAL_MASK: Final = 0x10
-CONTROL_MASK: Final = 0x20
-DELETE_HORIZON_MASK: Final = 0x40
+__all__ = [
+    "ATTRIBUTES_POSITION",
+    "CODEC_MASK",
+    "CONTROL_MASK",
+    "CRC_POSITION",
+    "DELETE_HORIZON_MASK",
+    "HEADER",
+    "HEADER_SIZE",
+    "LOG_OVERHEAD",
+    "MAGIC_POSITION",
+    "PRODUCER_ID_POSITION",
+    "TIMESTAMP_TYPE_MASK",
+    "TRANSACTIONAL_MASK",
+    "Buffer",
+    "ControlRecord",
+    "Record",
+    "RecordBatch",
+    "batches",
+    "is_whole_batch",
+]
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1

@@ -34,6 +34,9 @@ def count_records(buffer: Buffer, start: int, end: int) -> int:
     Works on bytes, bytearray and (format "B") memoryview. Raises CorruptRecord when a length is negative, smaller
     than any record, or leads past `end`.
     """
+    if end - start <= _PIECE_BYTES:
+        walk = _walk(bytes(buffer[start:end]), end - start)
+        return walk[0] if walk[1] == end - start else _count_carefully(buffer, start, end)
     position = start
     count = 0
     # In pieces that stay in the cache: bytes are quicker to look into than views.

@@ -93,7 +93,7 @@ class ReplicaAppender:
         records = entry.records
         try:
             partition = self._partition_or_error(entry.topic, entry.partition)
-            info = partition.append_records_to_leader(records, required_acks, origin)
+            info = partition.append_records_to_leader(records, required_acks, origin, entry.header, entry.body)
         except ApiError as error:
             if error.code is ErrorCode.MESSAGE_TOO_LARGE:
                 stats.bytes_rejected += len(records)
@@ -111,13 +111,13 @@ class ReplicaAppender:
             entry.hosted_by = partition
             if info.first_offset >= 0:
                 stats.bytes_in += len(records)
-                stats.messages_in += info.last_offset - info.first_offset + 1
+                stats.messages_in += info.record_count
             if info.conversion_ns:
                 stats.produce_message_conversions += info.record_count
             if self._produce_watchers or self._fetch_watchers:
                 self._waiting.after_append(partition.topic_partition, high_watermark_moved=info.leader_hw_increased)
         finally:
-            entry.records = None
+            entry.records = entry.body = None
 
     def when_replicated(self, entries: Sequence[PartitionAppend], timeout_ms: int, on_complete: AppendCallback) -> None:
         """Call `on_complete(entries)` once, now or later: when the in-sync replicas have what was appended locally."""

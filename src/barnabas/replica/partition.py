@@ -19,6 +19,7 @@ from typing import Any, Final
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.batch_header import BatchHeader
 from barnabas.replica.epoch_end_offset import EpochEndOffset
 from barnabas.replica.follower_state import Follower
 from barnabas.replica.isr_state import committed
@@ -141,9 +142,14 @@ class Partition:
     # -- appending
 
     def append_records_to_leader(
-        self, records: Any, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: Any,
+        required_acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        header: BatchHeader | None = None,
+        body: bytes | None = None,
     ) -> LogAppendInfo:
-        """Append a produced batch and move the high watermark.
+        """Append a produced batch and move the high watermark. header, body: as in `UnifiedLog.append_as_leader`.
 
         Order (article-facts P3): am I leader -> min ISR -> append -> may the high watermark rise. The log validates
         without its lock; under it, before anything is written, it asks whether this leadership still holds. Raises
@@ -166,7 +172,7 @@ class Partition:
             now = state if self.state is state else self._check_same_leadership(state)
             return not now.followers
 
-        info = log.append_as_leader(records, state.leader_epoch, origin=origin, admit=admit)
+        info = log.append_as_leader(records, state.leader_epoch, origin=origin, admit=admit, header=header, body=body)
         if not info.leader_hw_increased:
             info.leader_hw_increased = self.increment_high_watermark()
         return info

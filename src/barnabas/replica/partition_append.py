@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.records.batch_header import BatchHeader
 
 if TYPE_CHECKING:
     from barnabas.replica.partition import Partition
@@ -20,17 +21,20 @@ class PartitionAppend:
     """What is to be appended, then what came of it.
 
     records: the batch, a view of the request's frame; dropped after the append so that the purgatory holds no frames.
+    header, body: what was read of the batch before the append: its header, and its records if they were decompressed.
     info: offsets and times of an append to the local log. failure: why there was none, or why it counts as none.
     hosted_by: the partition, once the append is in its log.
     log_start_offset: of the log that refused an append for an unexpected reason; else -1.
     """
 
-    __slots__ = ("failure", "hosted_by", "info", "log_start_offset", "partition", "records", "topic")
+    __slots__ = ("body", "failure", "header", "hosted_by", "info", "log_start_offset", "partition", "records", "topic")
 
-    def __init__(self, topic: str, partition: int, records: Any) -> None:
+    def __init__(self, topic: str, partition: int, records: Any, header: BatchHeader | None = None) -> None:
         self.topic = topic
         self.partition = partition
         self.records = records
+        self.header = header
+        self.body: bytes | None = None
         self.info: LogAppendInfo | None = None
         self.failure: ApiError | None = None
         self.hosted_by: Partition | None = None
@@ -58,4 +62,4 @@ class PartitionAppend:
         """
         self.failure = failure.with_traceback(None)
         failure.__cause__ = failure.__context__ = None
-        self.records = None
+        self.records = self.body = None

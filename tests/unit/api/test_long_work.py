@@ -25,6 +25,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.compression import Codec
+from barnabas.storage.validation.validator import AT_ONCE_BYTES
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
@@ -56,8 +57,14 @@ MANY = 5000
         ({}, batch(3, codec=Codec.ZSTD), False),
         ({"compression_type": "zstd"}, batch(3, codec=Codec.ZSTD), False),
         ({"compression_type": "gzip"}, batch(3, codec=Codec.ZSTD), True),
-        ({"cleanup_policy": "compact"}, batch(3, codec=Codec.ZSTD), True),
-        ({"record_validation": "full"}, batch(3, codec=Codec.ZSTD), True),
+        ({"cleanup_policy": "compact"}, batch(3, codec=Codec.ZSTD), False),
+        *[({"record_validation": "full"}, batch(3, codec=codec), False) for codec in Codec],
+        *[({"record_validation": "full"}, batch(1, size=AT_ONCE_BYTES, codec=codec), True) for codec in Codec if codec],
+        *[
+            ({"record_validation": "framing"}, batch(1, size=AT_ONCE_BYTES, codec=codec), False)
+            for codec in Codec
+            if codec
+        ],
         ({"message_timestamp_type": "LogAppendTime"}, batch(MANY), False),
     ],
 )

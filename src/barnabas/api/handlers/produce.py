@@ -13,13 +13,13 @@ Kafka: KafkaApis.handleProduceRequest.
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Container, Sequence
-from typing import Any, Final
+from typing import Final
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.brief import MAX_FRAME_BYTES, Brief, hand_over
 from barnabas.api.current_leader import CurrentLeaders
+from barnabas.api.produced_batches import refused_batch
 from barnabas.api.request import Handler, Request, described_error_answer
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage
@@ -29,16 +29,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.compression import Codec
-from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import (
-    ATTRIBUTES_POSITION,
-    CODEC_MASK,
-    LOG_OVERHEAD,
-    MAGIC_POSITION,
-    PRODUCER_ID_POSITION,
-    TRANSACTIONAL_MASK,
-)
+from barnabas.records.batch_header import CODEC_MASK, BatchHeader
 from barnabas.replica.append import VALID_ACKS
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
@@ -47,13 +38,6 @@ logger = logging.getLogger(__name__)
 
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
-
-BATCH_START: Final = struct.Struct(">qiibIh")
-"""Base offset, length of what follows, leader epoch, magic, checksum, attributes of a batch of magic 2."""
-SMALLEST_BATCH: Final = 14
-ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_POSITION + 1
-PRODUCER_END: Final = PRODUCER_ID_POSITION + 10
-"""Where producer id and epoch end in a batch of magic 2."""
 
 LARGE_BYTES: Final = 64 * 1024
 """Of a request: what is smaller never takes long, unless it is compressed."""
@@ -95,8 +79,6 @@ class ProduceApi:
         Raises ApiError for the whole request: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_PRODUCER_ID_MAPPING.
         """
         body = request.body
-        if request.brief and (request.request_size > LARGE_BYTES or _is_compressed(body)) and self._takes_long(body):
-            hand_over()
         version = request.api_version
         acks = body.acks
         image = self._metadata.image
@@ -106,7 +88,8 @@ class ProduceApi:
         to_append: list[PartitionAppend] = []
         by_topic: list[tuple[str, bytes, list[PartitionAppend]]] = []
         asked = body.topic_data
-        if len(asked) != 1 or len(asked[0].partition_data) != 1:
+        has_one_batch = len(asked) == 1 and len(asked[0].partition_data) == 1
+        if not has_one_batch:
             asked = _each_partition_once(body)
         for topic in asked:
             name = topic.name if version < 13 else image.topic_names.get(topic.topic_id, "")
@@ -116,16 +99,28 @@ class ProduceApi:
             entries: list[PartitionAppend] = []
             for partition in topic.partition_data:
                 records = partition.records
-                entry = PartitionAppend(name, partition.index, records)
+                # The only reading of the header on the way to the disk.
+                header = None if records is None else BatchHeader.parse(records)
+                entry = PartitionAppend(name, partition.index, records, header)
                 entries.append(entry)
-                error = refused_batch(version, records, body.transactional_id)
-                partition.records = None  # from here on the entry's alone: a view left would keep the frame's buffer
+                error = refused_batch(version, records, header, body.transactional_id)
                 if error is None and refusal is None:
+                    if (
+                        request.brief
+                        and header
+                        and (header.attributes & CODEC_MASK or request.request_size > LARGE_BYTES)
+                    ):
+                        self._look_ahead(entry, header)
                     to_append.append(entry)
                 else:
                     entry.fail(_first_of(error, refusal, image, entry))
             if entries:
                 by_topic.append((name, topic.topic_id, entries))
+        # From here on the records are the entries' alone: a view in the request would keep the frame's buffer.
+        if has_one_batch:
+            asked[0].partition_data[0].records = None
+        else:
+            _release_records(asked)
         if body.transactional_id is not None:
             _refuse_several_producers(to_append)
             to_append = _without_transactions(to_append)
@@ -141,18 +136,19 @@ class ProduceApi:
 
         self._appender.append_records(to_append, required_acks=acks, timeout_ms=body.timeout_ms, on_complete=answer)
 
-    def _takes_long(self, body: ProduceRequest) -> bool:
-        """Whether a topic's settings ask for much work on its batch."""
-        for topic in body.topic_data:
-            name = topic.name or self._metadata.image.topic_names.get(topic.topic_id, "")
-            for partition in topic.partition_data:
-                try:
-                    log = self._hosted.partition_or_error(name, partition.index).log
-                except ApiError:
-                    continue
-                if partition.records is not None and log.validator.takes_long(partition.records):
-                    return True
-        return False
+    def _look_ahead(self, entry: PartitionAppend, header: BatchHeader) -> None:
+        """Decompress a batch that is small, so that the log need not.
+
+        Raises NeedsHandlerThread when validating the batch takes long, before anything of the request is appended.
+        """
+        try:
+            validator = self._hosted.partition_or_error(entry.topic, entry.partition).log.validator
+        except ApiError:  # the append comes to the same error, and answers it
+            return
+        found = validator.look_ahead(entry.records, header)
+        if found.takes_long:
+            hand_over()
+        entry.body = found.body
 
     def _writable_topics(self, request: Request[ProduceRequest], image: MetadataImage) -> frozenset[str]:
         """Those that the sender may write to, whether or not they exist.
@@ -274,14 +270,11 @@ def _failure_answer(entry: PartitionAppend, leaders: CurrentLeaders, version: in
     return answer
 
 
-def _is_compressed(body: ProduceRequest) -> bool:
-    """Whether a batch may be much larger than it looks."""
-    for topic in body.topic_data:
+def _release_records(topics: Sequence[ProduceRequest.TopicProduceData]) -> None:
+    """Forget the records of every partition."""
+    for topic in topics:
         for partition in topic.partition_data:
-            records = partition.records
-            if records is not None and len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & CODEC_MASK:
-                return True
-    return False
+            partition.records = None
 
 
 def _each_partition_once(body: ProduceRequest) -> list[ProduceRequest.TopicProduceData]:
@@ -318,18 +311,14 @@ def _is_transactional_request(body: ProduceRequest) -> bool:
     for topic in body.topic_data:
         for partition in topic.partition_data:
             records = partition.records
-            if (
-                records is not None
-                and len(records) >= PRODUCER_END
-                and records[MAGIC_POSITION] == 2
-                and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK
-            ):
+            header = None if records is None else BatchHeader.parse(records)
+            if header is not None and header.is_transactional:
                 return True
     return False
 
 
 def _is_transactional(entry: PartitionAppend) -> bool:
-    return len(entry.records) >= PRODUCER_END and bool(entry.records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK)
+    return entry.header is not None and entry.header.is_transactional
 
 
 def _without_transactions(entries: Sequence[PartitionAppend]) -> list[PartitionAppend]:
@@ -351,79 +340,8 @@ def _without_transactions(entries: Sequence[PartitionAppend]) -> list[PartitionA
 
 def _refuse_several_producers(entries: Sequence[PartitionAppend]) -> None:
     """Raise INVALID_PRODUCER_ID_MAPPING when the transactional batches of a request are of several producers."""
-    transactional = filter(_is_transactional, entries)
-    producers = {bytes(entry.records[PRODUCER_ID_POSITION:PRODUCER_END]) for entry in transactional}
+    headers = [entry.header for entry in entries if entry.header is not None and entry.header.is_transactional]
+    producers = {(header.producer_id, header.producer_epoch) for header in headers}
     if len(producers) > 1:
         text = "Transactional records contained more than one producer ID"
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
-
-
-def refused_batch(version: int, records: Any, transactional_id: str | None = None) -> ApiError | None:
-    """What a produce version demands of its records; None when all is well. Contents are the log's matter.
-
-    From v3 on exactly one whole batch of magic 2 per partition (less than a header behind it is the log's to trim),
-    from v7 on it may be zstd. Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transactional batch in a request
-    without a transactional id. Kafka: ProduceRequest.validateRecords over ByteBufferLogInputStream.
-    """
-    size = 0 if records is None else len(records)
-    if size < BATCH_START.size:
-        return _refused_stub(version, records)
-    _, length, _, magic, _, attributes = BATCH_START.unpack_from(records)
-    end = length + LOG_OVERHEAD
-    if end == size and magic == 2 and version >= 7 and not attributes & TRANSACTIONAL_MASK:
-        return None
-    if version < 3:
-        return None
-    try:
-        if _whole_batch_size(records) is None:
-            return _no_batch(version)
-        if magic != 2:
-            return _only(version, "record batches with magic version 2")
-        if attributes & TRANSACTIONAL_MASK and transactional_id is None:
-            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if version < 7 and attributes & CODEC_MASK == Codec.ZSTD:
-            text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
-            return ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
-        if _whole_batch_size(records[end:]) is not None:
-            return _only(version, "exactly one record batch per partition")
-    except CorruptRecord as error:
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
-    return None
-
-
-def _refused_stub(version: int, records: Any) -> ApiError | None:
-    """Fewer bytes than any batch of magic 2. Before v3 no bytes are nothing to append, as is a cut off message."""
-    if version < 3:
-        return None if records is not None else ApiError(ErrorCode.CORRUPT_MESSAGE, "the request holds no records")
-    try:
-        if records is None or _whole_batch_size(records) is None:
-            return _no_batch(version)
-    except CorruptRecord as error:
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
-    return _only(version, "record batches with magic version 2")
-
-
-def _whole_batch_size(records: Any) -> int | None:
-    """Size of the batch at the start; None when it is not all there. Raises CorruptRecord for what begins no batch."""
-    available = len(records)
-    if available < LOG_OVERHEAD:
-        return None
-    length = int.from_bytes(records[8:LOG_OVERHEAD], "big", signed=True)
-    if length < SMALLEST_BATCH:
-        raise CorruptRecord(f"Record size {length} is less than the minimum record overhead ({SMALLEST_BATCH})")
-    if available <= MAGIC_POSITION:
-        return None
-    magic = records[MAGIC_POSITION]
-    if magic > 2:
-        raise CorruptRecord(f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}")
-    return length + LOG_OVERHEAD if length <= available - LOG_OVERHEAD else None
-
-
-def _no_batch(version: int) -> ApiError:
-    text = f"Produce requests with version {version} must have at least one record batch per partition"
-    return ApiError(ErrorCode.INVALID_RECORD, text)
-
-
-def _only(version: int, what: str) -> ApiError:
-    text = f"Produce requests with version {version} are only allowed to contain {what}"
-    return ApiError(ErrorCode.INVALID_RECORD, text)

@@ -39,6 +39,7 @@ from typing import Final
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.batch_header import BatchHeader
 from barnabas.runtime.files import Buffer
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
 from barnabas.storage.log.aborted_transactions import END_OF_ALL, collect_aborted, read_committed
@@ -159,24 +160,24 @@ class UnifiedLog:
         *,
         origin: AppendOrigin = _CLIENT,
         admit: Callable[[], bool] | None = None,
+        header: BatchHeader | None = None,
+        body: bytes | None = None,
     ) -> LogAppendInfo:
-        """Give the batch in `records` its offsets and append it. Nothing is kept of `records`.
+        """Give the batch in `records` its offsets and append it: 16 new bytes and the untouched rest, in one write.
 
-        The batch stays where it is: 16 new bytes and the untouched rest go out in one write. The batch is validated
-        without the lock. `admit` is called under the lock before anything changes: it raises to refuse the append, and
-        returns whether the batch is committed once it is appended, so that the high watermark rises with the end
-        (unless a flush has to come first). So a caller can check its leadership without holding the lock around this
-        call, and the flush happens outside the lock.
-
-        A batch of an idempotent producer that repeats one of its last five is not appended again: the answer is that
-        of the first time. Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
-        RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR, with `record_errors` where single
-        records are to blame; the errors of `producers.append.check_producer`; and what `admit` raises.
+        header, body: what the caller has read of the batch already, as `LogValidator.validate` takes it. The batch is
+        validated without the lock; `admit` is called under the lock before anything changes. It raises to refuse the
+        append, and returns whether the batch is committed once it is appended, so that the high watermark rises with
+        the end (unless a flush has to come first). A batch of an idempotent producer that repeats one of its last five
+        is not appended again: the answer is that of the first time.
+        Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR, with `record_errors` where single records are to blame; the
+        errors of `producers.append.check_producer`; and what `admit` raises.
         """
-        batch = self.validator.validate(records, origin)
+        batch = self.validator.validate(records, origin, header, body)
         if batch is None:
             return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
-        rest, size, last_delta, count, max_timestamp, append_time, took_ns, producer = batch
+        pieces, size, last_delta, count, max_timestamp, append_time, took_ns, producer = batch
         state = self._state
         with self.lock:
             is_committed = admit is not None and admit()
@@ -202,7 +203,7 @@ class UnifiedLog:
                 place = local.end
                 if end is not None:
                     end.enter(local.segments.active)
-                local.append((_PREFIX.pack(first, size - 12, leader_epoch), *rest), size, first, last, max_timestamp)
+                local.append((_PREFIX.pack(first, size - 12, leader_epoch), *pieces), size, first, last, max_timestamp)
             except OSError as error:
                 if end is not None:
                     end.withdraw(local.segments.active)

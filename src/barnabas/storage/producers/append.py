@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.records.batch_header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import CONTROL_MASK, TRANSACTIONAL_MASK, RecordBatch
+from barnabas.records.record_batch import RecordBatch
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
@@ -22,9 +23,6 @@ from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 logger = logging.getLogger(__name__)
-
-Header = tuple[int, ...]
-"""The fields of a batch's header, as in `record_batch.HEADER`."""
 
 
 class TransactionEnd:
@@ -57,17 +55,23 @@ class TransactionEnd:
 
 
 def check_producer(
-    states: ProducerStates, header: Header, records: Buffer, offset: int, origin: AppendOrigin
+    states: ProducerStates, header: BatchHeader, records: Buffer, offset: int, origin: AppendOrigin
 ) -> BatchMetadata | TransactionEnd | None:
     """Whether the batch may be appended at `offset`: the earlier batch that it repeats, or the end of a transaction.
 
     Raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
     TRANSACTION_COORDINATOR_FENCED, INVALID_RECORD for a control batch that is no marker.
     """
-    attributes = header[5]
+    attributes = header.attributes
     if not attributes & CONTROL_MASK:
         return states.check_data(
-            header[9], header[10], header[11], header[6], attributes & TRANSACTIONAL_MASK != 0, offset, origin
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_offset_delta,
+            attributes & TRANSACTIONAL_MASK != 0,
+            offset,
+            origin,
         )
     try:
         marker = EndTransactionMarker.of(RecordBatch(records))
@@ -75,7 +79,9 @@ def check_producer(
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
     if marker is None:
         return None
-    return TransactionEnd(states, marker, states.check_marker(header[9], header[10], marker, offset, origin))
+    return TransactionEnd(
+        states, marker, states.check_marker(header.producer_id, header.producer_epoch, marker, offset, origin)
+    )
 
 
 def answer_again(known: BatchMetadata, log_start_offset: int, size: int, count: int) -> LogAppendInfo:
@@ -88,20 +94,28 @@ def answer_again(known: BatchMetadata, log_start_offset: int, size: int, count: 
 
 def note_append(
     states: ProducerStates,
-    header: Header,
+    header: BatchHeader,
     place: LogOffsetMetadata,
     last_offset: int,
     max_timestamp: int,
     end: TransactionEnd | None,
 ) -> bool:
     """The batch is in the log, at `place`; True when the first unstable offset may have changed."""
-    attributes = header[5]
+    attributes = header.attributes
     if not attributes & CONTROL_MASK:
         transactional = attributes & TRANSACTIONAL_MASK != 0
-        return states.add_data(header[9], header[10], header[11], place, last_offset, max_timestamp, transactional)
+        return states.add_data(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            place,
+            last_offset,
+            max_timestamp,
+            transactional,
+        )
     if end is None:
         return False
-    states.add_marker(header[9], header[10], end.marker)
+    states.add_marker(header.producer_id, header.producer_epoch, end.marker)
     if end.completed is not None:
         states.complete(end.completed)
     return True

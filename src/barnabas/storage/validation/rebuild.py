@@ -1,28 +1,43 @@
-"""Makes the batch that a topic stores of one that was produced differently: another codec, offsets counted anew. Pure.
+"""Makes the batch that a topic stores of one that was produced differently: other times, another codec. Pure.
 
-Used by LogValidator on the appending thread. Kafka: LogValidator.buildRecordsAndAssignOffsets, BrokerCompressionType.
+Called by LogValidator on the appending thread.
+Kafka: LogValidator.buildRecordsAndAssignOffsets, DefaultRecordBatch.setMaxTimestamp, BrokerCompressionType.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import struct
+from typing import Final, NamedTuple
 
 from barnabas.config.log_config import LogConfig
-from barnabas.records.compression import Codec, compress
-from barnabas.records.crc import crc32c
-from barnabas.records.record_batch import (
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.records.batch_header import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
-    CREATE_TIME,
+    CRC_POSITION,
     HEADER,
     HEADER_SIZE,
-    LOG_APPEND_TIME,
     LOG_OVERHEAD,
-    NO_TIMESTAMP,
+    MAGIC_POSITION,
     TIMESTAMP_TYPE_MASK,
-    RecordBatch,
+    BatchHeader,
 )
+from barnabas.records.compression import Codec, compress
+from barnabas.records.crc import crc32c
+from barnabas.records.record_batch import CREATE_TIME, LOG_APPEND_TIME, NO_LEADER_EPOCH, NO_TIMESTAMP
 from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.records.record_reader import read_records
+from barnabas.runtime.clock import Clock
+from barnabas.storage.validation.record_rules import ReadBatch
+from barnabas.storage.validation.rules import TopicTerms
+from barnabas.storage.validation.storable_batch import StorableBatch, stored_as_produced
+
+_TIMES: Final = struct.Struct(">bIhiqq")
+"""Magic, CRC, attributes, last offset delta, base and max timestamp: bytes 16 to 43 of the header."""
+_TIMES_COVERED: Final = 5
+"""Where the checksum begins to cover, counted from the magic."""
+_KEPT_ATTRIBUTES: Final = 0x77
+"""All attributes that have a meaning, but for the type of the timestamps."""
 
 KAFKAS_DEFAULT_LZ4_LEVEL = 9
 """Kafka takes this number for the quick compressor, and all others for the thorough one at that level."""
@@ -52,44 +67,111 @@ class TargetCompression(NamedTuple):
         return cls(codec, None if codec == Codec.LZ4 and level == KAFKAS_DEFAULT_LZ4_LEVEL else level)
 
 
-def recompress(
-    batch: RecordBatch, body: bytes, target: TargetCompression, max_timestamp: int, append_time_ms: int
-) -> bytes:
-    """The same records, which decompressed are `body`, in another codec. append_time_ms -1 keeps their timestamps."""
-    packed = compress(target.codec, body, target.level)
-    attributes = batch.attributes & ~(CODEC_MASK | TIMESTAMP_TYPE_MASK) | target.codec
+def with_append_time(header: BatchHeader, view: memoryview, now_ms: int) -> StorableBatch:
+    """Return the batch stamped with append time; its records stay untouched."""
+    head = _with_times(header, view, TIMESTAMP_TYPE_MASK, now_ms)
+    return _stored(header, head, view, now_ms, log_append_time_ms=now_ms)
+
+
+def with_create_time(header: BatchHeader, view: memoryview, max_timestamp: int) -> StorableBatch:
+    """Return the batch with create time and this largest timestamp: as it was produced, if it says so already."""
+    if max_timestamp == header.max_timestamp and not header.is_stamped:
+        return stored_as_produced(header, view, header.size)
+    head = _with_times(header, view, 0, max_timestamp)
+    return _stored(header, head, view, max_timestamp, log_append_time_ms=NO_TIMESTAMP)
+
+
+def re_encoded(read: ReadBatch, target: TargetCompression, terms: TopicTerms, clock: Clock) -> StorableBatch:
+    """Return the batch with another codec and offsets that count from 0, stamped if the topic wants that.
+
+    Raises ApiError: MESSAGE_TOO_LARGE when the batch has become too large.
+    """
+    started_ns = clock.nanoseconds()
+    append_time = clock.milliseconds() if terms.stamps_append_time else NO_TIMESTAMP
+    if read.summary.offsets_consecutive:
+        data = _recompress(read, target, append_time)
+    else:
+        data = _rebuild(read, target, append_time)
+    return stored_anew(data, append_time, terms, clock.nanoseconds() - started_ns)
+
+
+def stored_anew(data: bytes, log_append_time_ms: int, terms: TopicTerms, took_ns: int) -> StorableBatch:
+    """Return a batch of the broker's own making as one to be stored.
+
+    Raises ApiError: MESSAGE_TOO_LARGE, since it may have grown.
+    """
+    header = BatchHeader.parse(data)
+    assert header is not None
+    if header.size > terms.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"Message batch size is {header.size} bytes in append to partition {terms.topic_partition} which"
+            f" exceeds the maximum configured size of {terms.max_message_bytes}.",
+        )
+    stored = stored_as_produced(header, memoryview(data), header.size)
+    return stored._replace(log_append_time_ms=log_append_time_ms, conversion_ns=max(took_ns, 1))
+
+
+def _stored(
+    header: BatchHeader, head: bytearray, view: memoryview, max_timestamp: int, *, log_append_time_ms: int
+) -> StorableBatch:
+    pieces = (head, view[MAGIC_POSITION + len(head) : header.size])
+    producer = header if header.producer_id >= 0 else None
+    delta, count = header.last_offset_delta, header.record_count
+    return StorableBatch(pieces, header.size, delta, count, max_timestamp, log_append_time_ms, 0, producer)
+
+
+def _with_times(header: BatchHeader, view: memoryview, timestamp_type: int, max_timestamp: int) -> bytearray:
+    """Return bytes 16 to 43 of the header with other times, and the checksum that belongs to them."""
+    # Kafka drops the attributes that have no meaning when it rewrites them.
+    attributes = header.attributes & _KEPT_ATTRIBUTES | timestamp_type
+    head = bytearray(_TIMES.size)
+    _TIMES.pack_into(head, 0, 2, 0, attributes, header.last_offset_delta, header.base_timestamp, max_timestamp)
+    rest = view[MAGIC_POSITION + _TIMES.size : header.size]
+    crc = crc32c(rest, crc32c(head[_TIMES_COVERED:]))
+    head[1:_TIMES_COVERED] = crc.to_bytes(4, "big")
+    return head
+
+
+def _recompress(read: ReadBatch, target: TargetCompression, append_time_ms: int) -> bytes:
+    """Compress the same records with another codec; append_time_ms -1 keeps their timestamps."""
+    header = read.header
+    packed = compress(target.codec, read.body, target.level)
+    attributes = header.attributes & _KEPT_ATTRIBUTES & ~CODEC_MASK | target.codec
+    max_timestamp = read.span.latest
     if append_time_ms != NO_TIMESTAMP:
         attributes |= TIMESTAMP_TYPE_MASK
         max_timestamp = append_time_ms
-    header = bytearray(HEADER_SIZE)
-    fields = (
-        attributes,
-        batch.last_offset_delta,
-        batch.base_timestamp,
-        max_timestamp,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        batch.count,
+    head = bytearray(HEADER_SIZE)
+    length = HEADER_SIZE - LOG_OVERHEAD + len(packed)
+    changed = header._replace(
+        base_offset=0,
+        length=length,
+        partition_leader_epoch=NO_LEADER_EPOCH,
+        crc=0,
+        attributes=attributes,
+        max_timestamp=max_timestamp,
     )
-    HEADER.pack_into(header, 0, 0, HEADER_SIZE - LOG_OVERHEAD + len(packed), -1, 2, 0, *fields)
-    header[17:ATTRIBUTES_POSITION] = crc32c(packed, crc32c(header[ATTRIBUTES_POSITION:])).to_bytes(4, "big")
-    return b"".join((header, packed))
+    HEADER.pack_into(head, 0, *changed)
+    head[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(packed, crc32c(head[ATTRIBUTES_POSITION:])).to_bytes(4, "big")
+    return b"".join((head, packed))
 
 
-def rebuild_batch(batch: RecordBatch, target: TargetCompression, append_time_ms: int) -> bytes:
-    """The same records with offsets counted anew from 0; append_time_ms -1 keeps their timestamps."""
+def _rebuild(read: ReadBatch, target: TargetCompression, append_time_ms: int) -> bytes:
+    """Encode the same records with offsets that count from 0; append_time_ms -1 keeps their timestamps."""
+    header = read.header
     stamped = append_time_ms != NO_TIMESTAMP
     builder = RecordBatchBuilder(
         target.codec,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        is_transactional=batch.is_transactional,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
         timestamp_type=LOG_APPEND_TIME if stamped else CREATE_TIME,
         log_append_time=append_time_ms,
         compression_level=target.level,
     )
-    for record in batch.records():
+    stamp = header.max_timestamp if header.is_stamped else None
+    for record in read_records(read.body, header.record_count, 0, header.base_timestamp, stamp):
         builder.append(record.timestamp, record.key, record.value, record.headers)
     return builder.build()

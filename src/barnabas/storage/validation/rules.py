@@ -1,123 +1,259 @@
-"""What validation asks of single records: a key where the topic is compacted, a timestamp within the topic's limits.
+"""What a batch must fulfil to be stored: one pure function a rule, in the order in which Kafka checks.
 
-Part of LogValidator, for the batches it must look into. Pure. Kafka: LogValidator.validateRecord.
+`HEADER_RULES` look at a batch's header and bytes, `RECORD_RULES` at each record. A new rule is a function here and its
+line in one of the two lists; nothing else has to know it.
+
+Nearly all batches break no rule, so two shortcuts stand before the lists. `is_ordinary` answers for all header rules at
+once, and the extremes of a batch's timestamps and keys (`RecordSummary`) for all record rules. Only a batch that a
+shortcut does not let pass goes through the list, which finds what is wrong, or that nothing is. A rule that a shortcut
+does not cover is run for every batch: that is right from the first day, and costs a call; cover it there once it is
+worth it, and name it in `COVERED_HEADER_RULES` or `COVERED_RECORD_RULES`.
+
+An example: a client sends a batch with base offset 5 and a wrong checksum. `is_ordinary` sees the 5 and returns False
+without computing a checksum. The list begins with `base_offset_is_zero`, which raises INVALID_RECORD: the answer is
+Kafka's, which looks at the offset before the checksum.
+Kafka: UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch, LogValidator.validateRecord.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, RecordBatch
+from barnabas.records.batch_header import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_MASK, BatchHeader
+from barnabas.records.compression import Codec
+from barnabas.records.crc import crc32c
+from barnabas.records.record_batch import NO_TIMESTAMP, is_whole_batch
 from barnabas.records.record_reader import Record
-from barnabas.storage.log_append_info import InvalidRecords, RecordError
-from barnabas.storage.validation.record_scan import scan_records
+from barnabas.storage.log_append_info import AppendOrigin, RefusedBatch
 
 UNLIMITED_MS: Final = 2**63 - 1
-_MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1
+ORDINARY_ATTRIBUTES: Final = frozenset({*Codec, *(codec | TRANSACTIONAL_MASK for codec in Codec)})
+"""A codec that exists, perhaps in a transaction, and no other bit set."""
+
+_CLIENT: Final = AppendOrigin.CLIENT
 
 
-class CheckedRecords(NamedTuple):
-    """What the records of a batch turned out to be; `body` are they, decompressed."""
+class TopicTerms(NamedTuple):
+    """What the settings of a topic demand. before and after_max_ms: how far a timestamp may be from the clock."""
 
-    max_timestamp: int
-    offsets_consecutive: bool
-    body: bytes
+    topic_partition: TopicPartition
+    max_message_bytes: int
+    is_compacted: bool
+    stamps_append_time: bool
+    before_max_ms: int
+    after_max_ms: int
+
+    @property
+    def limits_records(self) -> bool:
+        """Whether single records may break a rule."""
+        limits_times = not self.stamps_append_time and min(self.before_max_ms, self.after_max_ms) < UNLIMITED_MS
+        return self.is_compacted or limits_times
 
 
-class RecordChecks:
-    """The checks of one topic. append_time: the broker stamps; limits are differences to its clock, in milliseconds."""
+class ProducedBatch(NamedTuple):
+    """A batch that asks to be appended. view: its bytes, and those behind it in the request, if there are any."""
 
-    __slots__ = ("_after_max_ms", "_append_time", "_before_max_ms", "_compacted", "_topic_partition", "any_limits")
+    header: BatchHeader
+    view: memoryview
+    origin: AppendOrigin
 
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        *,
-        compacted: bool,
-        append_time: bool,
-        before_max_ms: int,
-        after_max_ms: int,
-    ) -> None:
-        self._topic_partition = topic_partition
-        self._compacted = compacted
-        self._append_time = append_time
-        self._before_max_ms = before_max_ms
-        self._after_max_ms = after_max_ms
-        self.any_limits = compacted or (not append_time and min(before_max_ms, after_max_ms) < UNLIMITED_MS)
 
-    def check(self, batch: RecordBatch, now_ms: int, *, strict: bool) -> CheckedRecords:
-        """Check every field of every record. Raises CorruptRecord, InvalidRecords with an entry per record refused.
+class RecordCase(NamedTuple):
+    """What a record rule knows beside the record. checks_time: False for batches of brokers. is_stamped: the batch's
+    producer claims append time. is_control: the record is a marker."""
 
-        strict: a client's batch; brokers may write control records, which have no timestamps to check.
-        """
-        if batch.count <= 0:
-            raise CorruptRecord(f"a batch claims {batch.count} records")
-        body = batch.decompressed_records()
-        summary = scan_records(body, batch.count)
-        stamped = batch.attributes & TIMESTAMP_TYPE_MASK
-        if stamped:
-            earliest = latest = batch.max_timestamp
-        else:
-            earliest = batch.base_timestamp + summary.min_timestamp_delta
-            latest = batch.base_timestamp + summary.max_timestamp_delta
-            if earliest < _MIN_LONG or latest > _MAX_LONG:
-                raise CorruptRecord(f"timestamps from {earliest} to {latest} do not fit 64 bits")
-        keys_needed = self._compacted and not batch.is_control
-        if (keys_needed and summary.has_null_key) or (
-            strict and self._is_suspicious(earliest, latest, now_ms, stamped)
-        ):
-            self._refuse_records(batch, now_ms, keys_needed=keys_needed, check_time=strict)
-        return CheckedRecords(latest, summary.offsets_consecutive, body)
+    now_ms: int
+    checks_time: bool
+    is_stamped: bool
+    is_control: bool
 
-    def allow(self, earliest: int, latest: int, now_ms: int, *, null_key: bool) -> bool:
-        """Whether records from `earliest` to `latest` of a client that stamped them itself need no closer look."""
-        return not (self._compacted and null_key) and not self._is_suspicious(earliest, latest, now_ms, 0)
 
-    def _is_suspicious(self, earliest: int, latest: int, now_ms: int, stamped: int) -> bool:
-        """Whether a look at the single timestamps may find one to refuse."""
-        if self._append_time:
-            return bool(stamped)
-        if stamped and latest == NO_TIMESTAMP:
-            return True
-        return earliest < now_ms - self._before_max_ms or latest > now_ms + self._after_max_ms
+class BlamedRecord(NamedTuple):
+    """Why a record was refused. code: INVALID_TIMESTAMP outweighs INVALID_RECORD when records differ."""
 
-    def _refuse_records(self, batch: RecordBatch, now_ms: int, *, keys_needed: bool, check_time: bool) -> None:
-        """Raise InvalidRecords that names the records to blame; those without a timestamp are, if at all, for a key."""
-        stamped = bool(batch.attributes & TIMESTAMP_TYPE_MASK)
-        errors: list[RecordError] = []
-        without_key = 0
-        for index, record in enumerate(batch.records()):
-            if keys_needed and record.key is None:
-                without_key += 1
-                why = f"Compacted topic cannot accept message without key in topic partition {self._topic_partition}"
-                errors.append((index, why))
-            elif check_time and (text := self._wrong_time(record, now_ms, stamped=stamped)) is not None:
-                errors.append((index, text))
-        if len(errors) > without_key:
-            text = "One or more records have been rejected due to invalid timestamp"
-            raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, text, errors, without_key)
-        if errors:
-            raise InvalidRecords(ErrorCode.INVALID_RECORD, _summary(errors), errors, without_key)
+    code: ErrorCode
+    message: str
 
-    def _wrong_time(self, record: Record, now_ms: int, *, stamped: bool) -> str | None:
-        """Why a record's timestamp is refused (Kafka: validateTimestamp)."""
-        timestamp = record.timestamp
-        if not self._append_time and timestamp != NO_TIMESTAMP:
-            earliest, latest = now_ms - self._before_max_ms, now_ms + self._after_max_ms
-            if earliest <= timestamp <= latest:
-                return None
-            return (
-                f"Timestamp {timestamp} of message with offset {record.offset} is out of range. The timestamp should"
-                f" be within [{earliest}, {latest}]"
-            )
-        return append_time_of_client(record) if stamped else None
+
+HeaderRule = Callable[[ProducedBatch, TopicTerms], None]
+RecordRule = Callable[[Record, RecordCase, TopicTerms], BlamedRecord | None]
+
+
+def is_ordinary(header: BatchHeader, view: memoryview, size: int, max_message_bytes: int) -> bool:
+    """Return whether a batch of `size` bytes, the only thing in `view`, breaks none of `COVERED_HEADER_RULES`."""
+    # One expression, ordered by cost: every produced batch comes through here.
+    return (
+        size == len(view)
+        and header.attributes in ORDINARY_ATTRIBUTES
+        and header.record_count == header.last_offset_delta + 1
+        and header.record_count > 0
+        and not header.base_offset
+        and (header.producer_id < 0 or header.base_sequence >= 0)
+        and size <= max_message_bytes
+        and crc32c(view[ATTRIBUTES_POSITION:]) == header.crc
+    )
+
+
+# -- rules for headers
+
+
+def base_offset_is_zero(batch: ProducedBatch, terms: TopicTerms) -> None:
+    """Raises ApiError: INVALID_RECORD when a client's batch begins at another offset than 0."""
+    if batch.origin is _CLIENT and batch.header.base_offset:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"The baseOffset of the record batch in the append to {terms.topic_partition} should be 0,"
+            f" but it is {batch.header.base_offset}",
+        )
+
+
+def is_small_enough(batch: ProducedBatch, terms: TopicTerms) -> None:
+    """Raises ApiError: MESSAGE_TOO_LARGE when the batch is larger than `max.message.bytes`."""
+    if batch.header.size > terms.max_message_bytes:
+        raise too_large(batch.header.size, terms)
+
+
+def checksum_is_right(batch: ProducedBatch, terms: TopicTerms) -> None:
+    """Raises RefusedBatch: CORRUPT_MESSAGE when the checksum is wrong, or the batch smaller than its header."""
+    size = batch.header.size
+    if size < HEADER_SIZE or crc32c(batch.view[ATTRIBUTES_POSITION:size]) != batch.header.crc:
+        raise corrupt(f"stored crc = {batch.header.crc}", terms)
+
+
+def codec_exists(batch: ProducedBatch, terms: TopicTerms) -> None:
+    """Raises ApiError: UNSUPPORTED_COMPRESSION_TYPE when the attributes name a codec that does not exist.
+
+    Kafka lets an exception through here and answers UNKNOWN_SERVER_ERROR.
+    """
+    if batch.header.codec_id > Codec.ZSTD:
+        text = f"Unknown compression type id: {batch.header.codec_id}"
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+
+
+def is_alone(batch: ProducedBatch, terms: TopicTerms) -> None:
+    """Raises ApiError: INVALID_RECORD when a second whole batch follows. Bytes that are less are cut off later."""
+    size = batch.header.size
+    if size != len(batch.view) and is_whole_batch(batch.view, size):
+        raise ApiError(ErrorCode.INVALID_RECORD, "Compressed outer record has more than one batch")
+
+
+def offsets_go_forward(batch: ProducedBatch, terms: TopicTerms) -> None:
+    """Raises RefusedBatch: INVALID_RECORD when a client's batch ends before it begins."""
+    if batch.origin is _CLIENT and batch.header.last_offset_delta < 0:
+        raise invalid(f"Batch has an invalid offset range: {_span(batch.header)}", terms)
+
+
+def count_is_positive(batch: ProducedBatch, terms: TopicTerms) -> None:
+    """Raises RefusedBatch: INVALID_RECORD when a client's batch says that it holds no record, or fewer."""
+    if batch.origin is _CLIENT and batch.header.record_count <= 0:
+        raise invalid(f"Invalid reported count for record batch: {batch.header.record_count}", terms)
+
+
+def count_matches_offsets(batch: ProducedBatch, terms: TopicTerms) -> None:
+    """Raises RefusedBatch: INVALID_RECORD when a client's batch has not one offset for each record."""
+    header = batch.header
+    if batch.origin is _CLIENT and header.last_offset_delta + 1 != header.record_count:
+        text = f"Inconsistent batch offset range {_span(header)} and count of records {header.record_count}"
+        raise invalid(text, terms)
+
+
+def is_data(batch: ProducedBatch, terms: TopicTerms) -> None:
+    """Raises RefusedBatch: INVALID_RECORD when a client sends a control batch, which only brokers may write."""
+    if batch.origin is _CLIENT and batch.header.is_control:
+        raise invalid("Clients are not allowed to write control records", terms)
+
+
+def producer_has_sequence(batch: ProducedBatch, terms: TopicTerms) -> None:
+    """Raises RefusedBatch: INVALID_RECORD when a client's batch has a producer id and no sequence number."""
+    header = batch.header
+    if batch.origin is _CLIENT and header.producer_id >= 0 > header.base_sequence:
+        sequence, producer = header.base_sequence, header.producer_id
+        raise invalid(f"Invalid sequence number {sequence} in record batch with producerId {producer}", terms)
+
+
+HEADER_RULES: Final[tuple[HeaderRule, ...]] = (
+    base_offset_is_zero,
+    is_small_enough,
+    checksum_is_right,
+    codec_exists,
+    is_alone,
+    offsets_go_forward,
+    count_is_positive,
+    count_matches_offsets,
+    is_data,
+    producer_has_sequence,
+)
+"""In Kafka's order, which decides what a batch with several faults is answered."""
+
+COVERED_HEADER_RULES: Final = frozenset(HEADER_RULES)
+"""Those that `is_ordinary` answers for."""
+
+
+# -- rules for records
+
+
+def has_key(record: Record, case: RecordCase, terms: TopicTerms) -> BlamedRecord | None:
+    """Blame a record without a key in a compacted topic."""
+    if not terms.is_compacted or case.is_control or record.key is not None:
+        return None
+    text = f"Compacted topic cannot accept message without key in topic partition {terms.topic_partition}"
+    return BlamedRecord(ErrorCode.INVALID_RECORD, text)
+
+
+def has_permitted_time(record: Record, case: RecordCase, terms: TopicTerms) -> BlamedRecord | None:
+    """Blame a record whose timestamp is too far from the clock, or whose producer set append time."""
+    if not case.checks_time:
+        return None
+    timestamp = record.timestamp
+    if terms.stamps_append_time or timestamp == NO_TIMESTAMP:
+        if not case.is_stamped:
+            return None
+        return BlamedRecord(ErrorCode.INVALID_TIMESTAMP, append_time_of_client(record))
+    earliest, latest = case.now_ms - terms.before_max_ms, case.now_ms + terms.after_max_ms
+    if earliest <= timestamp <= latest:
+        return None
+    text = (
+        f"Timestamp {timestamp} of message with offset {record.offset} is out of range. The timestamp should"
+        f" be within [{earliest}, {latest}]"
+    )
+    return BlamedRecord(ErrorCode.INVALID_TIMESTAMP, text)
+
+
+RECORD_RULES: Final[tuple[RecordRule, ...]] = (has_key, has_permitted_time)
+"""In Kafka's order: the first that blames a record gives the reason."""
+
+COVERED_RECORD_RULES: Final = frozenset(RECORD_RULES)
+"""Those for which the summary of a batch tells whether any of its records can break them."""
+
+
+# -- texts of Kafka's
+
+
+def too_large(size: int, terms: TopicTerms) -> ApiError:
+    """Return MESSAGE_TOO_LARGE for a batch as it was produced."""
+    return ApiError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size in the append to {terms.topic_partition} is {size} bytes which exceeds the maximum"
+        f" configured value of {terms.max_message_bytes}.",
+    )
+
+
+def corrupt(why: str, terms: TopicTerms) -> ApiError:
+    """Return CORRUPT_MESSAGE with its reason."""
+    text = f"Record is corrupt ({why}) in topic partition {terms.topic_partition}."
+    return RefusedBatch(ErrorCode.CORRUPT_MESSAGE, text, "invalid_message_crc_records")
+
+
+def invalid(why: str, terms: TopicTerms, counter: str = "invalid_offset_or_sequence_records") -> ApiError:
+    """Return INVALID_RECORD with its reason. counter: the one of BrokerTopicStats that counts this refusal."""
+    return RefusedBatch(ErrorCode.INVALID_RECORD, f"{why} in topic partition {terms.topic_partition}", counter)
 
 
 def append_time_of_client(record: Record) -> str:
-    """The text for a record that its producer stamped with append time, which is the broker's to do."""
+    """Return the text for a record that its producer stamped with append time, which only the broker may do."""
     shown = (
         f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, key={len(record.key or b'')} bytes,"
         f" value={len(record.value or b'')} bytes)"
@@ -125,9 +261,5 @@ def append_time_of_client(record: Record) -> str:
     return f"Invalid timestamp type in message {shown}. Producer should not set timestamp type to LogAppendTime."
 
 
-def _summary(errors: list[RecordError]) -> str:
-    shown = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index, message in errors[:3])
-    return (
-        f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the"
-        f" first three errors at most: [{shown}]"
-    )
+def _span(header: BatchHeader) -> str:
+    return f"[{header.base_offset}, {header.base_offset + header.last_offset_delta}]"

@@ -1,363 +1,240 @@
 """Checks what a leader is asked to append and brings it into the form in which it is stored.
 
-One per log and configuration, immutable, called by `UnifiedLog.append_as_leader` on the appending thread. How deep
-it looks is `record.validation`: `header` (always: size, magic, checksum, offsets, count), `framing` (also the record
-lengths of uncompressed batches) or `full` (every field of every record, decompressed). Settings of the topic may need
-more: compaction's null keys, timestamp limits, another codec or format.
+One per log and configuration, immutable, called by `UnifiedLog.append_as_leader` on the appending thread, before the
+log's lock is taken.
+
+How a batch goes through, with the settings that make it stop on the way:
+
+    message set of magic 0 or 1 ------------------------------------> legacy: one batch of magic 2
+    the rules for headers: all batches
+    record.validation=full (the default), compaction, time limits --> every record is read
+    another codec than the topic's ---------------------------------> read, then compressed anew
+    record.validation=framing --------------------------------------> records of uncompressed batches are counted
+    message.timestamp.type=LogAppendTime ---------------------------> the header is stamped
+    none of these --------------------------------------------------> stored as it is
+
+A worked example. A topic of default settings gets three records in gzip, whose header says that the largest timestamp
+is 900. The header's rules hold. The records are decompressed and read: timestamps 700, 850 and 800, offset deltas 0, 1
+and 2, no bytes left over. So the stored batch keeps its compressed records, and gets a header with the timestamp 850
+and the checksum that belongs to it. With offset deltas 0, 5 and 2 it would be refused: Kafka, too, stores no compressed
+batch with gaps, while an uncompressed one keeps them.
 Kafka: UnifiedLog.analyzeAndValidateRecords, LogValidator.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.config.log_config import LogConfig
-from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.compression import Codec
-from barnabas.records.crc import crc32c
-from barnabas.records.errors import CorruptRecord
-from barnabas.records.legacy_records import LegacyBatch, legacy_batches
-from barnabas.records.record_batch import (
-    ATTRIBUTES_POSITION,
-    CODEC_MASK,
-    CONTROL_MASK,
-    CREATE_TIME,
-    HEADER,
-    HEADER_SIZE,
-    LOG_APPEND_TIME,
-    LOG_OVERHEAD,
-    MAGIC_POSITION,
-    NO_TIMESTAMP,
-    TIMESTAMP_TYPE_MASK,
-    TRANSACTIONAL_MASK,
-    RecordBatch,
-    is_whole_batch,
-)
-from barnabas.records.record_conversion import up_convert
+from barnabas.records.batch_header import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, BatchHeader
+from barnabas.records.compression import Codec, decompress
+from barnabas.records.errors import CorruptRecord, DecompressedTooLarge
+from barnabas.records.record_batch import NO_TIMESTAMP
 from barnabas.records.record_framing import count_records
-from barnabas.records.record_reader import Record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
-from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords, RefusedBatch
-from barnabas.storage.validation.rebuild import TargetCompression, rebuild_batch, recompress
+from barnabas.storage.log_append_info import AppendOrigin
+from barnabas.storage.validation.legacy import LegacyValidator
+from barnabas.storage.validation.rebuild import TargetCompression, re_encoded, with_append_time, with_create_time
+from barnabas.storage.validation.record_rules import ReadBatch, RecordRules, TimeSpan
 from barnabas.storage.validation.record_scan import scan_records
-from barnabas.storage.validation.rules import RecordChecks, append_time_of_client
+from barnabas.storage.validation.rules import (
+    COVERED_HEADER_RULES,
+    HEADER_RULES,
+    UNLIMITED_MS,
+    ProducedBatch,
+    TopicTerms,
+    invalid,
+    is_ordinary,
+)
+from barnabas.storage.validation.storable_batch import StorableBatch, stored_as_produced
 
-UNLIMITED_MS: Final = 2**63 - 1
 MANY_RECORDS: Final = 1000
-"""A look at each takes about a millisecond."""
+"""Reading so many takes about a millisecond."""
+AT_ONCE_BYTES: Final = 1 << 20
+"""Decompressing and reading so much takes a millisecond or two."""
 
-StorableBatch = tuple[Sequence[Buffer], int, int, int, int, int, int]
-"""A batch ready to be stored: what follows its first 16 bytes (base offset, length, leader epoch), its whole size,
-last offset delta, record count, max timestamp, log append time (-1: create time), and the nanoseconds it took to
-rebuild it (0: it did not have to be)."""
-ValidatedBatch = tuple[Sequence[Buffer], int, int, int, int, int, int, tuple[int, ...] | None]
-"""The same, with the fields of its header (as in `record_batch.HEADER`) if it has a producer id, else None."""
-
-_UNPACK: Final = HEADER.unpack_from
-_MIN_SIZE: Final = HEADER_SIZE
-_CLIENT: Final = AppendOrigin.CLIENT
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
-_REWRITTEN: Final = struct.Struct(">bIhiqq")
-"""Magic, CRC, attributes, last offset delta, base and max timestamp: bytes 16 to 43 of the header."""
-_REWRITTEN_CRC_START: Final = 5
+
+
+class LookAhead(NamedTuple):
+    """Whether a batch takes long to validate; if it does not and had to be decompressed, `body` are its records."""
+
+    takes_long: bool
+    body: bytes | None = None
 
 
 class LogValidator:
     """What a topic's settings demand of its batches."""
 
     __slots__ = (
-        "_append_time",
-        "_checks",
         "_clock",
-        "_framing",
-        "_look_closer",
-        "_max_after_ms",
+        "_counts",
+        "_keeps_bytes",
+        "_keeps_form",
+        "_legacy",
         "_max_message_bytes",
-        "_plain",
-        "_scans",
+        "_reads",
+        "_record_rules",
+        "_rules_without_shortcut",
         "_target",
-        "_topic_partition",
-        "_trusts_coordinators",
+        "_terms",
     )
 
     def __init__(self, config: LogConfig, topic_partition: TopicPartition, clock: Clock) -> None:
-        self._topic_partition = topic_partition
-        self._clock = clock
-        self._max_message_bytes = config.max_message_bytes
-        self._framing = config.record_validation != "header"
-        self._append_time = config.message_timestamp_type == "LogAppendTime"
-        self._target = TargetCompression.of(config)
-        self._max_after_ms = config.message_timestamp_after_max_ms
-        before_ms = config.message_timestamp_before_max_ms
+        append_time = config.message_timestamp_type == "LogAppendTime"
+        before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
         compacted = "compact" in config.cleanup_policy
-        self._look_closer = config.record_validation == "full" or compacted
-        if not self._append_time and before_ms < UNLIMITED_MS:
-            self._look_closer = True
-        self._plain = not (
-            self._look_closer or self._append_time or self._target is not None or self._max_after_ms != UNLIMITED_MS
-        )
-        """Whether a batch that passed the checks of its header is stored as it is: by default so."""
-        self._scans = self._look_closer and not self._append_time and self._target is None
-        """Whether an uncompressed batch may be stored as it is when all its records have been looked at."""
-        self._trusts_coordinators = not self._append_time and self._target is None
-        """Whether a batch is stored as it is when a coordinator of this broker has made it, a moment ago."""
-        self._checks = RecordChecks(
-            topic_partition,
-            compacted=compacted,
-            append_time=self._append_time,
-            before_max_ms=before_ms,
-            after_max_ms=self._max_after_ms,
-        )
+        terms = TopicTerms(topic_partition, config.max_message_bytes, compacted, append_time, before_ms, after_ms)
+        self._clock = clock
+        self._terms = terms
+        self._max_message_bytes = config.max_message_bytes
+        self._target = TargetCompression.of(config)
+        self._record_rules = RecordRules(terms)
+        self._legacy = LegacyValidator(terms, self._target, self._record_rules, clock)
+        self._rules_without_shortcut = not COVERED_HEADER_RULES.issuperset(HEADER_RULES)
+        self._reads = config.record_validation == "full" or compacted or self._record_rules.run_always
+        """Whether every record is read."""
+        if not append_time and before_ms < UNLIMITED_MS:  # the header tells the latest timestamp, not the earliest
+            self._reads = True
+        self._counts = config.record_validation == "framing"
+        self._keeps_form = not append_time and self._target is None
+        """Whether a batch keeps its codec and its timestamps."""
+        self._keeps_bytes = self._keeps_form and not (terms.limits_records or self._record_rules.run_always)
+        """Whether, moreover, the topic asks nothing of single records, so that most batches are stored as they are."""
 
-    def validate(  # noqa: C901 - one function, because every produced batch goes through it
-        self, records: Buffer | None, origin: AppendOrigin
-    ) -> ValidatedBatch | None:
+    def validate(
+        self,
+        records: Buffer | None,
+        origin: AppendOrigin,
+        header: BatchHeader | None = None,
+        body: bytes | None = None,
+    ) -> StorableBatch | None:
         """Check `records`, which must hold one batch (or a message set of an old client).
 
-        None when there is not even one whole batch. Bytes behind the batch that are no whole batch are dropped, as
-        Kafka does. Raises ApiError with Kafka's codes; the order of the checks is Kafka's.
+        header: what the caller has read of the batch already; body: its records, if the caller has decompressed them.
+        None is returned when there is not even one whole batch. Bytes behind the batch that are no whole batch are
+        dropped, as Kafka does. Raises ApiError with the codes of `rules`: InvalidRecords when records are to blame.
         """
         if records is None:
             return None
-        try:
-            header = _UNPACK(records, 0)
-        except struct.error:
-            return self._validate_short(records, origin)
-        base_offset, length, _, magic, crc, attributes, last_delta, _, max_timestamp, _, _, _, count = header
-        if magic != 2:
-            return self._validate_legacy(records, origin)
-        size = length + LOG_OVERHEAD
+        if header is None:
+            header = BatchHeader.parse(records)
+            if header is None:
+                return self._legacy.validate(records)
+        size = header.length + LOG_OVERHEAD
         if size > len(records):
             return None
         view = records if type(records) is memoryview else memoryview(records)
-        if origin is _CLIENT and base_offset:
-            raise ApiError(
-                ErrorCode.INVALID_RECORD,
-                f"The baseOffset of the record batch in the append to {self._topic_partition} should be 0,"
-                f" but it is {base_offset}",
-            )
-        if size > self._max_message_bytes:
-            raise self._too_large(size)
-        if origin is _COORDINATOR and self._trusts_coordinators and size == len(records):
-            producer = header if header[9] >= 0 else None
-            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, 0, producer
-        if size < _MIN_SIZE or crc32c(view[ATTRIBUTES_POSITION:size]) != crc:
-            raise self._corrupt(f"stored crc = {crc}")
-        if size != len(records) and is_whole_batch(records, size):
-            raise ApiError(ErrorCode.INVALID_RECORD, "Compressed outer record has more than one batch")
-        if count != last_delta + 1 or count <= 0 or attributes & CONTROL_MASK or header[9] >= 0 > header[11]:
-            self._check_claims(RecordBatch(view), origin)
-        producer = header if header[9] >= 0 else None
-        if self._scans and not attributes & ~TRANSACTIONAL_MASK and origin is _CLIENT and self._scan(view, header):
-            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, 0, producer
-        codec = attributes & CODEC_MASK
-        if codec > Codec.ZSTD:
-            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}")
-        if not codec and self._framing:
-            try:
-                counted = count_records(view, HEADER_SIZE, size)
-            except CorruptRecord as error:
-                raise self._invalid(str(error)) from None
-            if counted != count:
-                raise self._invalid(f"The batch holds {counted} records, its header says {count}")
-        if self._plain and not attributes & TIMESTAMP_TYPE_MASK:
-            return (view[MAGIC_POSITION:size],), size, last_delta, count, max_timestamp, NO_TIMESTAMP, 0, producer
-        return (*self._apply_settings(RecordBatch(view[:size]), origin), producer)
+        if origin is _COORDINATOR and self._keeps_form:  # made by this broker, a moment ago
+            return stored_as_produced(header, view, size)
+        if self._rules_without_shortcut or not is_ordinary(header, view, size, self._max_message_bytes):
+            self._check_header(ProducedBatch(header, view, origin))
+        if self._reads:
+            return self._read(header, view, origin, body)
+        if self._counts and not header.attributes & CODEC_MASK:
+            self._count(header, view, size)
+        if self._keeps_bytes and not header.attributes & TIMESTAMP_TYPE_MASK:
+            return stored_as_produced(header, view, size)
+        return self._apply_settings(header, view, origin, body)
 
-    def _scan(self, view: memoryview, header: tuple[int, ...]) -> bool:
-        """Whether every record of an uncompressed batch is as the topic wants it, so that it is stored as it is.
+    def look_ahead(self, records: memoryview, header: BatchHeader) -> LookAhead:
+        """Find out whether validating a batch takes milliseconds, which a network thread does not have.
 
-        False says nothing yet: whoever looks more closely finds out what is wrong, and raises it.
+        That is another codec, or a look at many records, or into compressed ones that are large: 9 KB of zstd can be
+        200 MB. Compressed records that are small are decompressed here, since nothing else tells how many they are.
         """
-        try:
-            summary = scan_records(bytes(view[HEADER_SIZE : header[1] + LOG_OVERHEAD]), header[12])
-        except CorruptRecord:
-            return False
-        earliest, latest = header[7] + summary.min_timestamp_delta, header[7] + summary.max_timestamp_delta
-        if not summary.offsets_consecutive or earliest < NO_TIMESTAMP or latest != header[8] or latest < 0:
-            return False
-        return not self._checks.any_limits or self._checks.allow(
-            earliest, latest, self._clock.milliseconds(), null_key=summary.has_null_key
-        )
-
-    def takes_long(self, records: Buffer) -> bool:
-        """Whether a batch that is large or compressed means work of milliseconds or more.
-
-        That is another codec, or a look at many records, or into compressed ones: 9 KB of zstd can be 200 MB.
-        """
-        if self._plain or len(records) < HEADER_SIZE:
-            return False
-        header = _UNPACK(records, 0)
-        codec = header[5] & CODEC_MASK
+        codec = header.codec_id
         if self._target is not None and self._target.codec != codec:
-            return True
-        return self._look_closer and bool(codec or header[12] > MANY_RECORDS)
+            return LookAhead(takes_long=True)
+        if not self._reads:
+            return LookAhead(takes_long=False)
+        if header.record_count > MANY_RECORDS:
+            return LookAhead(takes_long=True)
+        if not codec or codec > Codec.ZSTD or not HEADER_SIZE <= header.size <= len(records):
+            return LookAhead(takes_long=False)
+        try:
+            return LookAhead(False, decompress(Codec(codec), records[HEADER_SIZE : header.size], AT_ONCE_BYTES))
+        except DecompressedTooLarge:
+            return LookAhead(takes_long=True)
+        except CorruptRecord:
+            return LookAhead(takes_long=False)  # `validate` comes to the same end, and says so
 
-    def _apply_settings(self, batch: RecordBatch, origin: AppendOrigin) -> StorableBatch:
-        """The batch as the topic's settings want it, where they are not the default ones."""
+    # -- steps
+
+    def _check_header(self, batch: ProducedBatch) -> None:
+        """Run the rules for headers in their order. Raises ApiError of the first that is broken."""
+        for rule in HEADER_RULES:
+            rule(batch, self._terms)
+
+    def _count(self, header: BatchHeader, view: memoryview, size: int) -> None:
+        """Raises RefusedBatch: INVALID_RECORD when an uncompressed batch does not hold the records it claims."""
+        try:
+            counted = count_records(view, HEADER_SIZE, size)
+        except CorruptRecord as error:
+            raise invalid(str(error), self._terms) from None
+        if counted != header.record_count:
+            raise invalid(f"The batch holds {counted} records, its header says {header.record_count}", self._terms)
+
+    def _apply_settings(
+        self, header: BatchHeader, view: memoryview, origin: AppendOrigin, body: bytes | None
+    ) -> StorableBatch:
+        """Bring a batch whose records need not be read into the form that the topic's settings want.
+
+        Raises ApiError when the settings make a look at the records necessary, and these are wrong.
+        """
         target = self._target
-        if self._look_closer or (target is not None and target.codec != batch.codec):
-            return self._validate_closely(batch, origin)
-        if batch.attributes & TIMESTAMP_TYPE_MASK:
-            return self._validate_closely(batch, origin)  # a producer that stamps append time is refused, or corrected
-        if self._append_time:
-            return self._stamp(batch)
-        max_timestamp, size = batch.max_timestamp, batch.length
-        if self._max_after_ms != UNLIMITED_MS and max_timestamp - self._clock.milliseconds() > self._max_after_ms:
-            return self._validate_closely(batch, origin)
-        whole = (memoryview(batch.buffer)[MAGIC_POSITION:size],)
-        return whole, size, batch.last_offset_delta, batch.count, max_timestamp, NO_TIMESTAMP, 0
+        if header.is_stamped or (target is not None and target.codec != header.codec_id):
+            return self._read(header, view, origin, body)
+        if self._terms.stamps_append_time:
+            return with_append_time(header, view, self._clock.milliseconds())
+        after_ms = self._terms.after_max_ms
+        if after_ms != UNLIMITED_MS and header.max_timestamp - self._clock.milliseconds() > after_ms:
+            return self._read(header, view, origin, body)
+        return stored_as_produced(header, view, header.size)
 
-    def _validate_short(self, records: Buffer, origin: AppendOrigin) -> ValidatedBatch | None:
-        """Fewer bytes than a v2 header: a small old message, or nothing whole."""
-        if not is_whole_batch(records, 0):
-            return None
-        if records[MAGIC_POSITION] >= 2:
-            raise self._corrupt(f"{len(records)} bytes are no record batch")
-        return self._validate_legacy(records, origin)
+    def _read(self, header: BatchHeader, view: memoryview, origin: AppendOrigin, body: bytes | None) -> StorableBatch:
+        """Read every record, and bring the batch into the form in which it is stored.
 
-    def _check_claims(self, batch: RecordBatch, origin: AppendOrigin) -> None:
-        """Refuse what only brokers may write, and counts that contradict the offsets (Kafka: validateBatch)."""
-        if origin is not _CLIENT:
-            return
-        span = f"[{batch.base_offset}, {batch.last_offset}]"
-        if batch.last_offset_delta < 0:
-            raise self._invalid(f"Batch has an invalid offset range: {span}")
-        if batch.count <= 0:
-            raise self._invalid(f"Invalid reported count for record batch: {batch.count}")
-        if batch.last_offset_delta + 1 != batch.count:
-            raise self._invalid(f"Inconsistent batch offset range {span} and count of records {batch.count}")
-        if batch.is_control:
-            raise self._invalid("Clients are not allowed to write control records")
-        if batch.producer_id >= 0 > batch.base_sequence:
-            raise self._invalid(
-                f"Invalid sequence number {batch.base_sequence} in record batch with producerId {batch.producer_id}"
-            )
-
-    def _stamp(self, batch: RecordBatch) -> StorableBatch:
-        """Set the append time; the records stay untouched."""
-        now = self._clock.milliseconds()
-        stamped = self._rewrite(batch, batch.attributes | TIMESTAMP_TYPE_MASK, now)
-        return stamped, batch.length, batch.last_offset_delta, batch.count, now, now, 0
-
-    @staticmethod
-    def _rewrite(batch: RecordBatch, attributes: int, max_timestamp: int) -> Sequence[Buffer]:
-        """The batch from its magic on, with another header and the checksum that belongs to it."""
-        view = memoryview(batch.buffer)
-        rest = view[MAGIC_POSITION + _REWRITTEN.size : batch.length]
-        head = bytearray(_REWRITTEN.size)
-        fields = (attributes, batch.last_offset_delta, batch.base_timestamp, max_timestamp)
-        _REWRITTEN.pack_into(head, 0, 2, 0, *fields)
-        crc = crc32c(rest, crc32c(head[_REWRITTEN_CRC_START:]))
-        head[1:5] = crc.to_bytes(4, "big")
-        return head, rest
-
-    def _validate_closely(self, batch: RecordBatch, origin: AppendOrigin) -> StorableBatch:
-        """Look at every record; rebuild the batch where its codec or its offsets are not to be kept."""
-        now = self._clock.milliseconds()
-        append_time = now if self._append_time else NO_TIMESTAMP
-        codec = batch.codec
-        target = self._target or TargetCompression(codec)
+        Raises RefusedBatch: INVALID_RECORD when the records cannot be read; InvalidRecords when some are to blame.
+        """
+        codec = header.attributes & CODEC_MASK
+        size = header.length + LOG_OVERHEAD
         try:
-            checked = self._checks.check(batch, now, strict=origin is _CLIENT)
+            if body is None:
+                body = bytes(view[HEADER_SIZE:size]) if not codec else decompress(Codec(codec), view[HEADER_SIZE:size])
+            summary = scan_records(body, header.record_count)
+            # What nearly all batches are: nothing is to be looked up in the settings, nothing to be changed.
+            if (
+                self._keeps_bytes
+                and header.base_timestamp + summary.max_timestamp_delta == header.max_timestamp
+                and not header.attributes & TIMESTAMP_TYPE_MASK
+                and header.base_timestamp + summary.min_timestamp_delta >= NO_TIMESTAMP
+                and (summary.offsets_consecutive or not codec)
+            ):
+                return stored_as_produced(header, view, size)
+            read = ReadBatch(header, body, summary, TimeSpan.of(header, summary))
+            now_ms = self._clock.milliseconds()
+            self._record_rules.check(read, now_ms, origin)
         except CorruptRecord as error:
-            raise self._invalid(str(error)) from None
-        if not batch.is_control:
-            if not checked.offsets_consecutive:
-                started_ns = self._clock.nanoseconds()
-                return self._rebuilt(rebuild_batch(batch, target, append_time), append_time, started_ns)
-            if target.codec != codec:
-                started_ns = self._clock.nanoseconds()
-                data = recompress(batch, checked.body, target, checked.max_timestamp, append_time)
-                return self._rebuilt(data, append_time, started_ns)
-        if self._append_time:
-            return self._stamp(batch)
-        max_timestamp = checked.max_timestamp
-        size, delta, count = batch.length, batch.last_offset_delta, batch.count
-        if max_timestamp == batch.max_timestamp and not batch.attributes & TIMESTAMP_TYPE_MASK:
-            whole = (memoryview(batch.buffer)[MAGIC_POSITION:size],)
-            return whole, size, delta, count, max_timestamp, NO_TIMESTAMP, 0
-        corrected = self._rewrite(batch, batch.attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp)
-        return corrected, size, delta, count, max_timestamp, NO_TIMESTAMP, 0
+            raise invalid(str(error), self._terms) from None
+        return self._in_form(read, view, now_ms)
 
-    def _validate_legacy(self, records: Buffer, origin: AppendOrigin) -> ValidatedBatch | None:
-        """A message set of magic 0 or 1 becomes one batch of magic 2."""
-        now = self._clock.milliseconds()
-        started_ns = self._clock.nanoseconds()
-        try:
-            end = self._check_messages(records)
-            if end == 0:
-                return None
-            append_time = now if self._append_time else NO_TIMESTAMP
-            data = up_convert(
-                records[:end],
-                codec=None if self._target is None else self._target.codec,
-                compression_level=None if self._target is None else self._target.level,
-                timestamp_type=LOG_APPEND_TIME if self._append_time else CREATE_TIME,
-                log_append_time=append_time,
-            )
-            if self._checks.any_limits:
-                self._checks.check(RecordBatch(data), now, strict=origin is _CLIENT)
-        except CorruptRecord as error:
-            raise self._corrupt(str(error)) from None
-        return (*self._rebuilt(data, append_time, started_ns), None)
+    def _in_form(self, read: ReadBatch, view: memoryview, now_ms: int) -> StorableBatch:
+        """Bring a batch whose records are right into the form in which it is stored.
 
-    def _check_messages(self, records: Buffer) -> int:
-        """Sizes, magic and checksums of the outer messages; returns where the last whole one ends."""
-        end = 0
-        compressed = False
-        magic = None
-        if is_whole_batch(records, 0) and records[MAGIC_POSITION] > 1:
-            raise CorruptRecord(f"Invalid magic found in record: {records[MAGIC_POSITION]}")
-        for message in legacy_batches(records):
-            if message.length > self._max_message_bytes:
-                raise self._too_large(message.length)
-            message.check()
-            if message.magic != (message.magic if magic is None else magic):
-                text = f"Batch magic {message.magic} is not the same as the first batch's magic byte {magic}"
-                raise self._invalid(text, "invalid_magic_number_records")
-            if message.timestamp_type == LOG_APPEND_TIME and (self._append_time or message.timestamp == NO_TIMESTAMP):
-                self._refuse_append_time(message)
-            magic = message.magic
-            if compressed or (end and message.codec):
-                raise self._invalid("Compressed outer record has more than one batch")
-            compressed = bool(message.codec)
-            end = message.end
-        return end
-
-    def _rebuilt(self, data: bytes, append_time: int, started_ns: int) -> StorableBatch:
-        """The sizes are checked again: they may have grown."""
-        batch = RecordBatch(data)
-        if batch.length > self._max_message_bytes:
-            raise ApiError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"Message batch size is {batch.length} bytes in append to partition {self._topic_partition} which"
-                f" exceeds the maximum configured size of {self._max_message_bytes}.",
-            )
-        whole = (memoryview(data)[MAGIC_POSITION:],)
-        took_ns = max(self._clock.nanoseconds() - started_ns, 1)
-        return whole, batch.length, batch.last_offset_delta, batch.count, batch.max_timestamp, append_time, took_ns
-
-    def _too_large(self, size: int) -> ApiError:
-        return ApiError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append to {self._topic_partition} is {size} bytes which exceeds the maximum"
-            f" configured value of {self._max_message_bytes}.",
-        )
-
-    def _refuse_append_time(self, message: LegacyBatch) -> None:
-        text = append_time_of_client(Record(message.last_offset, message.timestamp, *message.key_and_value()))
-        summary = "One or more records have been rejected due to invalid timestamp"
-        raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, summary, [(0, text)])
-
-    def _corrupt(self, why: str) -> ApiError:
-        text = f"Record is corrupt ({why}) in topic partition {self._topic_partition}."
-        return RefusedBatch(ErrorCode.CORRUPT_MESSAGE, text, "invalid_message_crc_records")
-
-    def _invalid(self, why: str, counter: str = "invalid_offset_or_sequence_records") -> ApiError:
-        text = f"{why} in topic partition {self._topic_partition}"
-        return RefusedBatch(ErrorCode.INVALID_RECORD, text, counter)
+        Raises RefusedBatch: INVALID_RECORD when a compressed batch that is to keep its bytes has gaps in its offsets;
+        ApiError: MESSAGE_TOO_LARGE when the batch has become too large.
+        """
+        header = read.header
+        target = TargetCompression(Codec(header.codec_id)) if self._target is None else self._target
+        if not header.is_control:
+            if target.codec != header.codec_id:
+                return re_encoded(read, target, self._terms, self._clock)
+            if header.codec_id and not read.summary.offsets_consecutive:
+                # Kafka wants to rebuild such a batch, fails, and answers UNKNOWN_SERVER_ERROR.
+                raise invalid("Offset deltas of a compressed batch do not count from 0", self._terms)
+        if self._terms.stamps_append_time:
+            return with_append_time(header, view, now_ms)
+        return with_create_time(header, view, max(read.span.latest, NO_TIMESTAMP))

@@ -9,11 +9,12 @@ import pytest
 from crc32c import crc32c
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.records.compression import Codec
+from barnabas.records.compression import Codec, compress
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_batch import HEADER, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_reader import Record
+from barnabas.records.varint import zigzag
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords
 from tests.unit.storage.log_harness import NOW, Broker, batch, log_config, read_all, without_place
@@ -233,15 +234,41 @@ def test_brokers_may_write_control_records() -> None:
     assert refuse(marker.build()).code is ErrorCode.INVALID_RECORD
 
 
-def test_full_corrects_the_largest_timestamp_and_the_offsets() -> None:
-    lie = changed(batch(3), max_timestamp=NOW + 99999)
-    assert store(lie, record_validation="framing").max_timestamp == NOW + 99999
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("claimed", [NOW + 99999, NOW - 99999, -1])
+def test_full_corrects_the_largest_timestamp(codec: Codec, claimed: int) -> None:
+    lie = changed(batch(3, codec=codec), max_timestamp=claimed)
+    assert store(lie, record_validation="framing").max_timestamp == claimed
     assert store(lie, record_validation="full").max_timestamp == NOW + 2
-    builder = RecordBatchBuilder()
-    builder.append(NOW, b"a", b"1")
-    builder.append(NOW, b"b", b"2", offset=2)
-    gap = changed(builder.build(), last_delta=1)
-    assert [record.offset for record in store(gap, record_validation="full").records()] == [0, 1]
+
+
+def test_timestamps_before_the_epoch_count_as_none() -> None:
+    """Kafka looks for the largest from -1 on."""
+    early = changed(batch(2), base_timestamp=-100, max_timestamp=-99)
+    assert store(early, record_validation="full").max_timestamp == -1
+
+
+@pytest.mark.parametrize("deltas", [(0, 5, 2), (0, 0, 0)])
+def test_offset_deltas_stay_in_an_uncompressed_batch_and_are_refused_in_a_compressed_one(
+    deltas: tuple[int, ...],
+) -> None:
+    """As in Kafka, which cannot rebuild a compressed batch whose keys and values it has skipped."""
+    for codec in Codec:
+        produced = with_deltas(codec, deltas)
+        if codec:
+            assert refuse(produced, record_validation="full").code is ErrorCode.INVALID_RECORD
+        else:
+            stored = store(produced, record_validation="full")
+            assert [record.offset for record in stored.records()] == list(deltas)
+
+
+def with_deltas(codec: Codec, deltas: tuple[int, ...]) -> bytes:
+    """A batch of records with these offset deltas, in this order."""
+    body = b"".join(b"\x10\0\0" + zigzag(delta) + b"\x02k\x02v\0" for delta in deltas)
+    packed = compress(codec, body)
+    last = len(deltas) - 1
+    header = HEADER.pack(0, 49 + len(packed), -1, 2, 0, codec, last, NOW, NOW, -1, -1, -1, len(deltas))
+    return changed(header + packed)
 
 
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])

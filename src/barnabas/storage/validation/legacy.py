@@ -1,0 +1,90 @@
+"""Checks message sets of magic 0 and 1, which old clients produce, and makes one batch of magic 2 of each.
+
+Called by LogValidator on the appending thread; a slow path by nature, since every message is rebuilt. Immutable.
+Kafka: LogValidator.convertAndAssignOffsetsNonCompressed, LogValidator.validateMessagesAndAssignOffsetsCompressed.
+"""
+
+from __future__ import annotations
+
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.legacy_records import LegacyBatch, legacy_batches
+from barnabas.records.record_batch import (
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    is_whole_batch,
+)
+from barnabas.records.record_conversion import up_convert
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.files import Buffer
+from barnabas.storage.validation.rebuild import TargetCompression, stored_anew
+from barnabas.storage.validation.record_rules import RecordRules
+from barnabas.storage.validation.rules import RecordCase, TopicTerms, corrupt, invalid, too_large
+from barnabas.storage.validation.storable_batch import StorableBatch
+
+
+class LegacyValidator:
+    """The part of LogValidator that knows the old formats. target: None keeps the producer's codec."""
+
+    __slots__ = ("_clock", "_record_rules", "_target", "_terms")
+
+    def __init__(
+        self, terms: TopicTerms, target: TargetCompression | None, record_rules: RecordRules, clock: Clock
+    ) -> None:
+        self._terms = terms
+        self._target = target
+        self._record_rules = record_rules
+        self._clock = clock
+
+    def validate(self, records: Buffer) -> StorableBatch | None:
+        """Check a message set and convert it, or return None when there is not even one whole message.
+
+        Raises ApiError: CORRUPT_MESSAGE for what is no message set, INVALID_RECORD, MESSAGE_TOO_LARGE; InvalidRecords
+        when single records are to blame.
+        """
+        if not is_whole_batch(records, 0):
+            return None
+        if records[MAGIC_POSITION] >= 2:
+            raise corrupt(f"{len(records)} bytes of magic {records[MAGIC_POSITION]} are no record batch", self._terms)
+        now_ms = self._clock.milliseconds()
+        started_ns = self._clock.nanoseconds()
+        stamps = self._terms.stamps_append_time
+        append_time = now_ms if stamps else NO_TIMESTAMP
+        try:
+            end = self._check_messages(records, now_ms)
+            data = up_convert(
+                records[:end],
+                codec=None if self._target is None else self._target.codec,
+                compression_level=None if self._target is None else self._target.level,
+                timestamp_type=LOG_APPEND_TIME if stamps else CREATE_TIME,
+                log_append_time=append_time,
+            )
+        except CorruptRecord as error:
+            raise corrupt(str(error), self._terms) from None
+        return stored_anew(data, append_time, self._terms, self._clock.nanoseconds() - started_ns)
+
+    def _check_messages(self, records: Buffer, now_ms: int) -> int:
+        """Check the outer messages and their records; return where the last whole message ends.
+
+        Raises CorruptRecord and what `validate` raises.
+        """
+        first: LegacyBatch | None = None
+        end = 0
+        for message in legacy_batches(records):
+            if message.length > self._terms.max_message_bytes:
+                raise too_large(message.length, self._terms)
+            message.check()
+            if first is None:
+                first = message
+            elif message.magic != first.magic:
+                text = f"Batch magic {message.magic} is not the same as the first batch's magic byte {first.magic}"
+                raise invalid(text, self._terms, "invalid_magic_number_records")
+            elif first.codec or message.codec:
+                raise invalid("Compressed outer record has more than one batch", self._terms)
+            is_stamped = message.timestamp_type == LOG_APPEND_TIME
+            if is_stamped or self._terms.limits_records or self._record_rules.run_always:
+                case = RecordCase(now_ms, checks_time=True, is_stamped=is_stamped, is_control=False)
+                self._record_rules.check_records(message.records(), case)
+            end = message.end
+        return end

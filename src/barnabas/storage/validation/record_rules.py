@@ -1,0 +1,111 @@
+"""Applies the rules for records to a batch: by its summary if that suffices, else record by record. Pure.
+
+Called by LogValidator on the appending thread. Kafka: LogValidator.validateRecord, LogValidator.processRecordErrors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.records.batch_header import BatchHeader
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_batch import NO_TIMESTAMP
+from barnabas.records.record_reader import Record, read_records
+from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords, RecordError
+from barnabas.storage.validation.record_scan import RecordSummary
+from barnabas.storage.validation.rules import COVERED_RECORD_RULES, RECORD_RULES, RecordCase, TopicTerms, has_key
+
+_MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1
+
+
+class TimeSpan(NamedTuple):
+    """The earliest and the latest timestamp of a batch's records."""
+
+    earliest: int
+    latest: int
+
+    @classmethod
+    def of(cls, header: BatchHeader, summary: RecordSummary) -> TimeSpan:
+        """Return the span of a batch's records. Raises CorruptRecord when a timestamp does not fit 64 bits."""
+        if header.is_stamped:
+            return cls(header.max_timestamp, header.max_timestamp)
+        earliest = header.base_timestamp + summary.min_timestamp_delta
+        latest = header.base_timestamp + summary.max_timestamp_delta
+        if earliest < _MIN_LONG or latest > _MAX_LONG:
+            raise CorruptRecord(f"timestamps from {earliest} to {latest} do not fit 64 bits")
+        return cls(earliest, latest)
+
+
+class ReadBatch(NamedTuple):
+    """A batch whose records have been read. body: the records, decompressed."""
+
+    header: BatchHeader
+    body: bytes
+    summary: RecordSummary
+    span: TimeSpan
+
+
+class RecordRules:
+    """The rules for records of one topic. Immutable. run_always: there are rules that no summary answers for."""
+
+    __slots__ = ("_terms", "run_always")
+
+    def __init__(self, terms: TopicTerms) -> None:
+        self._terms = terms
+        self.run_always = not COVERED_RECORD_RULES.issuperset(RECORD_RULES)
+
+    def check(self, read: ReadBatch, now_ms: int, origin: AppendOrigin) -> None:
+        """Check the records of a batch of magic 2.
+
+        Raises InvalidRecords: INVALID_RECORD or INVALID_TIMESTAMP with an entry for each record to blame, and
+        CorruptRecord when the records cannot be decoded.
+        """
+        header = read.header
+        case = RecordCase(now_ms, origin is AppendOrigin.CLIENT, header.is_stamped, header.is_control)
+        if self.run_always or self._may_break_a_rule(read, case):
+            append_time = header.max_timestamp if case.is_stamped else None
+            records = read_records(
+                read.body, header.record_count, header.base_offset, header.base_timestamp, append_time
+            )
+            self.check_records(records, case)
+
+    def check_records(self, records: Iterable[Record], case: RecordCase) -> None:
+        """Check each record. Raises InvalidRecords when one is to blame, CorruptRecord when one cannot be decoded."""
+        errors: list[RecordError] = []
+        worst = ErrorCode.INVALID_RECORD
+        without_key = 0
+        for index, record in enumerate(records):
+            for rule in RECORD_RULES:
+                blamed = rule(record, case, self._terms)
+                if blamed is not None:
+                    errors.append((index, blamed.message))
+                    without_key += rule is has_key
+                    if blamed.code is ErrorCode.INVALID_TIMESTAMP:
+                        worst = blamed.code
+                    break
+        if errors:
+            raise InvalidRecords(worst, _text(worst, errors), errors, without_key)
+
+    def _may_break_a_rule(self, read: ReadBatch, case: RecordCase) -> bool:
+        terms, span = self._terms, read.span
+        if terms.is_compacted and read.summary.has_null_key and not case.is_control:
+            return True
+        if not case.checks_time:
+            return False
+        if terms.stamps_append_time:
+            return case.is_stamped
+        if case.is_stamped and span.latest == NO_TIMESTAMP:
+            return True
+        return span.earliest < case.now_ms - terms.before_max_ms or span.latest > case.now_ms + terms.after_max_ms
+
+
+def _text(code: ErrorCode, errors: list[RecordError]) -> str:
+    if code is ErrorCode.INVALID_TIMESTAMP:
+        return "One or more records have been rejected due to invalid timestamp"
+    shown = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index, message in errors[:3])
+    return (
+        f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the"
+        f" first three errors at most: [{shown}]"
+    )

@@ -124,6 +124,7 @@ def serve_barnabas(port_pipe: Any, inline: bool) -> None:
     from barnabas.config.listeners import EndPoint
     from barnabas.network.network_config import NetworkConfig
     from barnabas.network.request_handler_pool import RequestHandlerPool
+    from barnabas.network.request_path import RequestHandling
     from barnabas.network.socket_server import SocketServer
     from barnabas.protocol.headers import parse_request_header
     from barnabas.runtime.clock import SystemClock
@@ -150,7 +151,7 @@ def serve_barnabas(port_pipe: Any, inline: bool) -> None:
     config = NetworkConfig(inline_requests=inline)
     clock = SystemClock()
     end_point = EndPoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
-    server = SocketServer(config, [end_point], parse, handle, clock, lambda error: os._exit(1))
+    server = SocketServer(config, [end_point], RequestHandling(parse, handle), clock, lambda error: os._exit(1))
     bound = server.bind()
     pool = RequestHandlerPool(server.data_plane_request_channel, handle, clock, 8, lambda error: os._exit(1))
     pool.start()

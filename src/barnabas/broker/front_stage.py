@@ -33,6 +33,7 @@ from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.network_metrics import NetworkMetrics, register_network_metrics
 from barnabas.network.request_metrics import RequestMetrics
+from barnabas.network.request_path import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.transport.channel_builder import ChannelBuilder
@@ -90,11 +91,9 @@ def bind_front(stages: BuiltStages, access: Access) -> FrontStage:
             inter_broker_listener=inter_broker_listener_name_of(config),
         ),
         listeners_of(config),
-        parser.parse,
-        apis.handle,
+        RequestHandling(parser.parse, apis.handle, requests.record),
         clock,
         lifecycle.fail,
-        on_complete=requests.record,
         channel_builders=access.channel_builders,
     )
     quotas = ClientQuotas(config, registry, foundations.timer, foundations.scheduler, foundations.metrics, clock)

@@ -1,37 +1,41 @@
 """One listener's door: accepts connections and hands them to its Processors in turn.
 
-Its thread owns the server socket, and the connections of addresses that connect too often, which it closes after a
-delay; the list of Processors is guarded by a lock, since they are added and removed while
-running. Kafka: SocketServer.Acceptor, DataPlaneAcceptor.
+Its thread owns the server socket and the `ThrottledConnections`; `ListenerProcessors` has a lock of its own, since
+Processors are added and removed while running. Kafka: SocketServer.Acceptor, DataPlaneAcceptor.
+
+A connection passes three tests: the quotas (which may keep this thread waiting until there is room, or refuse the
+address), the socket's options (the client may be gone by now), and a Processor with room. The Processors are asked in
+turn; each has a queue of 20, and the Acceptor waits only for the last one it asks.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
 import socket
-import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from barnabas.config.listeners import EndPoint
 from barnabas.network.connection_quotas import ConnectionQuotas, TooManyConnections
 from barnabas.network.connection_rates import ConnectionThrottled
 from barnabas.network.ip_address import MAPPED_IPV4
+from barnabas.network.listener_processors import ListenerProcessors
 from barnabas.network.network_config import SYSTEM_BUFFER, ListenerConfig
 from barnabas.network.processor import Processor
 from barnabas.network.served_listener import ServedListener
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
+from barnabas.network.throttled_connections import ThrottledConnections
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.wakeup import Wakeup
 from barnabas.transport.default_poller import default_poller
+from barnabas.transport.poller import READABLE
 
 logger = logging.getLogger(__name__)
 
-SELECT_SECONDS = 0.5
-RETIREMENT_MS = 30_000
-"""How long a removed network thread waits for answers: nobody waits for it, and requests may be long in a purgatory."""
+SELECT_SECONDS: Final = 0.5
+RETIREMENT_MS: Final = 30_000
+"""How long a removed network thread waits for answers. No thread waits for it, and requests may be long in a
+purgatory."""
 
 
 class Acceptor(AbstractServerThread):
@@ -56,16 +60,11 @@ class Acceptor(AbstractServerThread):
         self._server_socket = server_socket
         self._config = config
         self._quotas = quotas
-        self._new_processor = new_processor
         self._now = clock.nanoseconds
         self._poller = default_poller()
         self._wakeup = Wakeup()
-        self._processors: list[Processor] = []
-        self._processors_started = False
-        self._next_processor = 0
-        self._to_close: list[tuple[int, int, Any]] = []  # a heap: when, which, and the socket of an address too eager
-        self._numbers = itertools.count()
-        self._lock = threading.Lock()
+        self._processors = ListenerProcessors(listener, new_processor)
+        self._throttled = ThrottledConnections()
         self._closed = False
         self._poller.register(server_socket.fileno())
         self._poller.register(self._wakeup.fileno())
@@ -73,30 +72,20 @@ class Acceptor(AbstractServerThread):
     @property
     def processors(self) -> list[Processor]:
         """The network threads of this listener."""
-        with self._lock:
-            return list(self._processors)
+        return self._processors.all
 
     @property
     def is_started(self) -> bool:
         """Whether connections are accepted and read."""
-        return self._processors_started
+        return self._processors.are_started
 
     def add_processors(self, count: int) -> None:
         """Add network threads; they start now if the others have been started."""
-        with self._lock:
-            for _ in range(count):
-                processor = self._new_processor(self.listener)
-                self._processors.append(processor)
-                if self._processors_started:
-                    processor.start()
+        self._processors.add(count)
 
     def start_processors(self) -> None:
         """Start the network threads; a second call does nothing."""
-        with self._lock:
-            if not self._processors_started:
-                self._processors_started = True
-                for processor in self._processors:
-                    processor.start()
+        self._processors.start()
 
     def remove_processors(self, count: int) -> list[Processor]:
         """Take the last `count` network threads away; the caller waits for their end when it must.
@@ -104,24 +93,22 @@ class Acceptor(AbstractServerThread):
         They take nothing any more, answer what they have taken, and close their connections. What they were given and
         have not begun with goes to those that stay.
         """
-        with self._lock:
-            removed = self._processors[-count:] if count else []
-            del self._processors[len(self._processors) - len(removed) :]
-            started = self._processors_started
+        removed = self._processors.take_last(count)
         for processor in removed:
             logger.info("Removing %s, which has %d connections", processor.name, processor.connection_count)
             for new in processor.begin_retirement(RETIREMENT_MS):
-                self._hand_over(new.stream_socket, new.address)
-            if not started:
+                if not self._assign(new.stream_socket, new.address):
+                    self._drop(new.stream_socket, new.address)
+            if not self._processors.are_started:
                 processor.begin_shutdown()
                 processor.await_shutdown()
         return removed
 
     def run(self) -> None:
-        """The loop: whatever accepting runs into is logged, and the loop lives."""
+        """Accept connections until told to stop. An error is logged, and the loop goes on."""
         while self.is_running:
             try:
-                for fd, _ in self._poller.poll(self._poll_seconds()):
+                for fd, _ in self._poller.poll(self._throttled.seconds_left(self._now(), SELECT_SECONDS)):
                     if fd == self._wakeup.fileno():
                         self._wakeup.drain()
                 self.accept_new_connections()
@@ -130,13 +117,13 @@ class Acceptor(AbstractServerThread):
                 logger.exception("%s: error while accepting", self.name)
 
     def accept_new_connections(self) -> None:
-        """Accept until nobody waits any more."""
+        """Accept until no connection waits any more."""
         while self.is_running:
             try:
                 accepted, remote = self._server_socket.accept()
             except BlockingIOError:
                 if self._poller.needs_rearm:
-                    self._poller.rearm(self._server_socket.fileno(), 1)
+                    self._poller.rearm(self._server_socket.fileno(), READABLE)
                 return
             except OSError as error:
                 if self.is_running:
@@ -146,22 +133,18 @@ class Acceptor(AbstractServerThread):
 
     def close_throttled_connections(self) -> None:
         """Close those that came too soon after others of their address, now that their delay is over."""
-        to_close = self._to_close
-        while to_close and to_close[0][0] <= self._now():
-            _, _, accepted = heapq.heappop(to_close)
-            accepted.close()
+        self._throttled.close_due(self._now())
 
     def wakeup(self) -> None:
         """Interrupt the poll, and the wait for a connection slot."""
         self._wakeup.wake()
 
     def close(self) -> None:
-        """Close the server socket."""
+        """Close the server socket. A second call is harmless."""
         if not self._closed:
             self._closed = True
             self._server_socket.close()
-            while self._to_close:
-                self._to_close.pop()[2].close()
+            self._throttled.close_all()
             self._poller.close()
             self._wakeup.close()
 
@@ -178,8 +161,7 @@ class Acceptor(AbstractServerThread):
             return
         except ConnectionThrottled as error:
             logger.debug("Delaying closing of connection from %s for %d ms", address, error.delay_ms)
-            close_ns = self._now() + error.delay_ms * NANOSECONDS_PER_MILLISECOND
-            heapq.heappush(self._to_close, (close_ns, next(self._numbers), accepted))
+            self._throttled.add(self._now() + error.delay_ms * NANOSECONDS_PER_MILLISECOND, accepted)
             return
         try:
             accepted.setblocking(False)
@@ -194,43 +176,29 @@ class Acceptor(AbstractServerThread):
         if not assigned:
             self._drop(accepted, address)
 
-    def _hand_over(self, accepted: Any, address: str) -> None:
-        """A connection of a network thread that has been removed."""
-        if not self._assign(accepted, address):
-            self._drop(accepted, address)
-
     def _drop(self, accepted: Any, address: str) -> None:
         accepted.close()
         self._quotas.decrement(self.listener.name, address)
 
-    def _poll_seconds(self) -> float:
-        if not self._to_close:
-            return SELECT_SECONDS
-        return min(max(self._to_close[0][0] - self._now(), 0) / 1e9, SELECT_SECONDS)
-
     def _assign(self, accepted: Any, address: str) -> bool:
-        """Round-robin; the next one when a queue is full, waiting only on the last. False while stopping."""
+        """Ask the Processors in turn, waiting only for the last one. False while stopping."""
         while True:
-            with self._lock:
-                count = len(self._processors)
+            count = len(self._processors.all)
             for attempts_left in range(count - 1, -1, -1):
-                with self._lock:
-                    if not self._processors:
-                        return False
-                    self._next_processor %= len(self._processors)
-                    processor = self._processors[self._next_processor]
-                    self._next_processor += 1
+                processor = self._processors.next()
+                if processor is None:
+                    return False
                 started_ns = self._now()
                 if processor.accept(accepted, address, may_block=attempts_left == 0):
                     self.blocked_ns += self._now() - started_ns
                     return True
             if not (count and self.is_running):
                 return False
-            # The one that was waited for has been removed meanwhile: those that stay may have room.
+            # The Processor that was waited for has been removed meanwhile: those that stay may have room.
 
 
 def open_server_socket(end_point: EndPoint, config: ListenerConfig) -> socket.socket:
-    """Bind and listen; port 0 takes a free one. Raises OSError naming the end point."""
+    """Bind and listen; port 0 takes a free one. Raises OSError, naming the end point, when that fails."""
     family = socket.AF_INET6 if ":" in end_point.host else socket.AF_INET
     host = end_point.host
     if not host and socket.has_dualstack_ipv6():

@@ -57,7 +57,7 @@ class RequestIntake:
         self._now = now
         self._wake = wake
         self._last_began_ns = 0  # when the last request began
-        self.turn = RequestTurn(may_run_at_once=path.inline)
+        self.turn = RequestTurn(may_run_at_once=path.may_run_at_once)
         self.postponed: list[KafkaChannel] = []
         """Channels whose frame waits for the next turn."""
         self.staged: deque[Request[Any]] = deque()

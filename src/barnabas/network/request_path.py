@@ -1,12 +1,14 @@
-"""What the network layer is given to do with a frame: parse it, handle it, tell of its end.
+"""What the network layer does with a frame: parse it, handle it, account for its end.
 
-Made by the SocketServer, shared by its Processors; immutable, so no lock.
+`RequestHandling` comes from the broker; the SocketServer makes a `RequestPath` of it for each plane, which all
+Processors of the plane share. Immutable, so no lock. Kafka: RequestChannel and ApiRequestHandler, as SocketServer and
+KafkaRequestHandlerPool are given them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from barnabas.api.request import ConnectionContext, Request, ResponseChannel
 from barnabas.network.request_channel import RequestChannel
@@ -14,7 +16,7 @@ from barnabas.transport.transport_layer import Buffer
 
 
 class Parse(Protocol):
-    """Makes a Request of a frame; raises InvalidRequest (see `api.request_parser.RequestParser.parse`)."""
+    """Makes a Request of a frame; `api.request_parser.RequestParser.parse` is one."""
 
     def __call__(
         self,
@@ -27,26 +29,27 @@ class Parse(Protocol):
         processor_id: int,
         release: Callable[[], None] | None,
     ) -> Request[Any]:
-        """Parse one whole frame, without its size prefix."""
+        """Parse one whole frame, without its size prefix. Raises InvalidRequest for a frame that is no request."""
+
+
+class RequestHandling(NamedTuple):
+    """The broker's part in a request's way."""
+
+    parse: Parse
+    handle: Callable[[Request[Any]], None]
+    """Answers a request, now or later. Called on a handler thread, or for brief requests on a Processor's."""
+    on_complete: Callable[[Request[Any]], None] | None = None
+    """Takes every request whose answer has left, on its Processor's thread, with all time stamps."""
 
 
 class RequestPath:
-    """Where a plane's requests go: and whether brief ones may run at once."""
+    """The way of a plane's requests, and whether brief ones may run at once."""
 
-    __slots__ = ("channel", "handle", "inline", "on_complete", "parse")
+    __slots__ = ("channel", "handle", "may_run_at_once", "on_complete", "parse")
 
-    def __init__(
-        self,
-        channel: RequestChannel,
-        parse: Parse,
-        handle: Callable[[Request[Any]], None],
-        *,
-        inline: bool = True,
-        on_complete: Callable[[Request[Any]], None] | None = None,
-    ) -> None:
-        """`on_complete` gets every request whose answer has left, on its Processor's thread, with all time stamps."""
+    def __init__(self, channel: RequestChannel, handling: RequestHandling, *, may_run_at_once: bool = True) -> None:
         self.channel = channel
-        self.parse = parse
-        self.handle = handle
-        self.inline = inline
-        self.on_complete = on_complete
+        self.parse = handling.parse
+        self.handle = handling.handle
+        self.on_complete = handling.on_complete
+        self.may_run_at_once = may_run_at_once

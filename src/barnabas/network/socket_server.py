@@ -3,7 +3,7 @@
 Built, started and stopped by `broker/`, on its thread; settings change it on another. A lock keeps these apart.
 Kafka: SocketServer.
 
-    server = SocketServer(config, end_points, parse, handle, clock, on_fatal)
+    server = SocketServer(config, end_points, RequestHandling(parse, handle), clock, on_fatal)
     bound = server.bind()                    # ports are known, clients may connect, nothing is read yet
     server.enable_controller_requests()      # the controller may tell the broker of the cluster
     server.enable_request_processing()       # the broker is ready
@@ -16,41 +16,34 @@ With `control.plane.listener.name` that listener is a plane of its own: an accep
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from barnabas.api.request import Request
-from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
-from barnabas.network.acceptor import Acceptor, open_server_socket
+from barnabas.network.acceptor import Acceptor
 from barnabas.network.connection_quotas import ConnectionQuotas
+from barnabas.network.listener_factory import ListenerFactory, Planes
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.processor import Processor
-from barnabas.network.request_channel import RequestChannel
-from barnabas.network.request_path import Parse, RequestPath
-from barnabas.network.served_listener import CONTROL_PLANE, DATA_PLANE, ServedListener
+from barnabas.network.request_path import RequestHandling
+from barnabas.network.served_listener import DATA_PLANE
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
 from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
-from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.frame_reader import LARGE_FRAME_BYTES
 from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
-from barnabas.transport.selector import Selector
 
 logger = logging.getLogger(__name__)
 
 CHANNEL_BUILDERS: dict[str, ChannelBuilder] = {"PLAINTEXT": plaintext_channel}
-"""By security protocol. A listener of any other is refused rather than served in the clear."""
+"""By security protocol. A listener of any other protocol is refused rather than served in the clear."""
 
 DRAIN_MS: Final = 1_000
 """How long a stop waits for requests that were taken; a Fetch that long-polls may take longer, and is cut off."""
-
-CONTROL_PLANE_QUEUE_SIZE: Final = 20
-CONTROL_PLANE_PROCESSORS: Final = 1
 
 REQUEST_EXPANSION: Final = 8
 """A small request takes so many times its frame's bytes once it is parsed: 2,500 names of 20 bytes take 0.5 MB."""
@@ -65,52 +58,44 @@ class SocketServer:
         self,
         config: NetworkConfig,
         end_points: Sequence[EndPoint],
-        parse: Parse,
-        handle: Callable[[Request[Any]], None],
+        handling: RequestHandling,
         clock: Clock,
         on_fatal: FatalHandler,
         *,
-        on_complete: Callable[[Request[Any]], None] | None = None,
         channel_builders: Mapping[str, ChannelBuilder] | None = None,
-        memory_pool: MemoryPool | None = None,
     ) -> None:
-        """See RequestPath for `parse`, `handle` and `on_complete`; `on_fatal` stops the broker.
+        """`on_fatal` stops the broker. channel_builders: by security protocol; CHANNEL_BUILDERS if not given.
 
-        channel_builders: how a connection of each security protocol is secured, in the place of CHANNEL_BUILDERS.
-        memory_pool: what clients may make the data plane keep in memory, in the place of the one configured.
+        Raises ConfigError for a security protocol that cannot be served, ValueError when the listener of the brokers or
+        of the control plane is not among `end_points`.
         """
-        self._channel_builders = CHANNEL_BUILDERS if channel_builders is None else channel_builders
-        self._check_protocols(end_points)
         names = [end_point.listener_name for end_point in end_points]
         for needed in (config.inter_broker_listener, config.control_plane_listener):
             if needed is not None and needed not in names:
                 raise ValueError(f"There is no listener {needed} for the brokers among {names}")
-        self._config = config
+        planes = Planes(config, handling)
+        self.data_plane_request_channel = planes.data.channel
+        self.control_plane_request_channel = None if planes.control is None else planes.control.channel
+        self.connection_quotas = ConnectionQuotas(config, clock)
+        self.memory_pool = _memory_pool(config, clock)
+        """Of the data plane; the controller's requests are not held up by what clients keep in memory."""
+        self._factory = ListenerFactory(
+            config,
+            planes,
+            self.connection_quotas,
+            self.memory_pool,
+            CHANNEL_BUILDERS if channel_builders is None else channel_builders,
+            clock,
+            on_fatal,
+        )
+        self._factory.check_protocols(end_points)
         # The controller's own listener comes first, then that of the brokers, so that the cluster works before clients
         # press in.
         first = (config.control_plane_listener, config.inter_broker_listener)
         self._end_points = sorted(
             end_points, key=lambda end: first.index(end.listener_name) if end.listener_name in first else len(first)
         )
-        self._clock = clock
-        self._on_fatal = on_fatal
-        self.data_plane_request_channel = RequestChannel(config.queued_max_requests)
-        self._data_path = RequestPath(
-            self.data_plane_request_channel, parse, handle, inline=config.inline_requests, on_complete=on_complete
-        )
-        self.control_plane_request_channel: RequestChannel | None = None
-        self._control_path: RequestPath | None = None
-        if config.control_plane_listener is not None:
-            channel = RequestChannel(CONTROL_PLANE_QUEUE_SIZE, "ControlPlane")
-            # One thread handles what comes here, in order; none runs at once on the network thread.
-            self._control_path = RequestPath(channel, parse, handle, inline=False, on_complete=on_complete)
-            self.control_plane_request_channel = channel
-        self.connection_quotas = ConnectionQuotas(config, clock)
-        self.memory_pool = memory_pool if memory_pool is not None else _memory_pool(config, clock)
-        """Of the data plane; the controller's requests are not held up by what clients keep in memory."""
-        # Idle receive buffers must fit into what the pool has left, so those who share it share them.
-        self._buffers = None if self.memory_pool is NONE else FrameBufferPool()
-        self._processor_ids = itertools.count()
+        self._now = clock.nanoseconds
         self._acceptors: list[Acceptor] = []
         self._retiring: list[Processor] = []
         self._processing = False
@@ -128,7 +113,7 @@ class SocketServer:
 
         Those of `early.start.listeners` start with it.
         """
-        early = self._config.early_start_listeners
+        early = self._factory.config.early_start_listeners
         with self._lock:
             if not self._stopped:
                 self.connection_quotas.starting(not self._processing)
@@ -148,7 +133,7 @@ class SocketServer:
         Raises OSError or ConfigError, with none of them open; ValueError for a listener that exists, RuntimeError
         when stopped.
         """
-        self._check_protocols(end_points)
+        self._factory.check_protocols(end_points)
         with self._lock:
             if self._stopped:
                 raise RuntimeError("can't add new listeners: SocketServer is stopped.")
@@ -205,7 +190,7 @@ class SocketServer:
         belongs to a socket or a queue (buffers, sizes, which listener is whose) stays as it was at the start.
         """
         with self._lock:
-            self._config = config
+            self._factory.config = config
             self.connection_quotas.reconfigure(config)
             for acceptor in self._data_plane_acceptors():
                 self._resize(acceptor, config.for_listener(acceptor.listener.name).network_threads)
@@ -224,10 +209,10 @@ class SocketServer:
             ]
             for processor in processors:
                 processor.begin_drain()
-            deadline_ns = self._clock.nanoseconds() + int(drain_ms * 1_000_000)
+            deadline_ns = self._now() + int(drain_ms * 1_000_000)
             drained = True
             for processor in processors:
-                seconds_left = (deadline_ns - self._clock.nanoseconds()) / 1e9
+                seconds_left = (deadline_ns - self._now()) / 1e9
                 drained = processor.await_drained(max(seconds_left, 0)) and drained
         if not drained:
             logger.info("Some requests were not answered within %d ms and are given up", drain_ms)
@@ -246,53 +231,23 @@ class SocketServer:
                 processor.await_shutdown()
             for channel in (self.control_plane_request_channel, self.data_plane_request_channel):
                 for item in channel.clear() if channel is not None else ():
-                    if isinstance(item, Request):  # nobody will handle it
+                    if isinstance(item, Request):  # no handler runs any more
                         item.release_buffer()
 
     # -- under the lock ----------------------------------------------------------------------------------------------
 
     def _open_all(self, end_points: Sequence[EndPoint]) -> list[Acceptor]:
+        is_only_listener = len(self._end_points) == 1
         opened: list[Acceptor] = []
         try:
             for end_point in end_points:
-                opened.append(self._open(end_point))  # noqa: PERF401 - those opened before an error are closed again
+                acceptor = self._factory.open(end_point, is_only_listener=is_only_listener)
+                opened.append(acceptor)
         except BaseException:
             for acceptor in opened:
-                self._close(acceptor)
+                self._factory.close_unused(acceptor)
             raise
         return opened
-
-    def _open(self, end_point: EndPoint) -> Acceptor:
-        config = self._config
-        name = end_point.listener_name
-        is_control_plane = name == config.control_plane_listener
-        privileged = config.control_plane_listener or config.inter_broker_listener
-        listener = ServedListener(
-            name,
-            end_point.security_protocol,
-            name == privileged or (privileged is None and len(self._end_points) == 1),
-            CONTROL_PLANE if is_control_plane else DATA_PLANE,
-        )
-        own = config.for_listener(name)
-        server_socket = open_server_socket(end_point, own)
-        bound = end_point.with_port(server_socket.getsockname()[1])
-        quotas = self.connection_quotas
-        quotas.add_listener(name, own)  # before its acceptor exists
-        acceptor = Acceptor(
-            bound, listener, server_socket, own, quotas, self._new_processor, self._clock, self._on_fatal
-        )
-        try:
-            acceptor.add_processors(CONTROL_PLANE_PROCESSORS if is_control_plane else own.network_threads)
-        except BaseException:
-            self._close(acceptor)
-            raise
-        return acceptor
-
-    def _close(self, acceptor: Acceptor) -> None:
-        acceptor.begin_shutdown()
-        acceptor.await_shutdown()
-        self._remove_processors(acceptor, len(acceptor.processors))
-        self.connection_quotas.remove_listener(acceptor.listener.name)
 
     def _start(self, acceptors: Iterable[Acceptor]) -> None:
         for acceptor in acceptors:
@@ -300,33 +255,6 @@ class SocketServer:
                 acceptor.start_processors()
                 acceptor.start()
                 logger.info("Listening on %s", acceptor.end_point.connection_string)
-
-    def _new_processor(self, listener: ServedListener) -> Processor:
-        number = next(self._processor_ids)  # unique across listeners: one map is keyed by it
-        config = self._config
-        own = config.for_listener(listener.name)
-        path = self._path_of(listener)
-        on_data_plane = path is self._data_path
-        processor = Processor(
-            number,
-            f"{listener.plane}-kafka-network-thread-{config.broker_id}-{listener}-{number}",
-            listener,
-            Selector(
-                self._clock,
-                max_receive_bytes=own.request_max_bytes,
-                max_idle_ms=own.max_idle_ms,
-                channel_builder=self._channel_builders[listener.security_protocol],
-                pool=self._buffers if on_data_plane else None,
-                memory_pool=self.memory_pool if on_data_plane else NONE,
-                failed_authentication_delay_ms=config.failed_authentication_delay_ms,
-            ),
-            path,
-            self.connection_quotas,
-            self._clock,
-            self._on_fatal,
-        )
-        path.channel.add_processor(processor)
-        return processor
 
     def _resize(self, acceptor: Acceptor, count: int) -> None:
         before = len(acceptor.processors)
@@ -344,11 +272,6 @@ class SocketServer:
         self._retiring = [processor for processor in self._retiring if not processor.await_shutdown(0)]
         self._retiring += acceptor.remove_processors(count)
 
-    def _path_of(self, listener: ServedListener) -> RequestPath:
-        if listener.plane == CONTROL_PLANE and self._control_path is not None:
-            return self._control_path
-        return self._data_path
-
     def _data_plane_acceptors(self) -> list[Acceptor]:
         return [acceptor for acceptor in self._acceptors if acceptor.listener.plane == DATA_PLANE]
 
@@ -357,15 +280,6 @@ class SocketServer:
             acceptor.begin_shutdown()
         for acceptor in self._acceptors:
             acceptor.await_shutdown()
-
-    def _check_protocols(self, end_points: Sequence[EndPoint]) -> None:
-        for end_point in end_points:
-            if end_point.security_protocol not in self._channel_builders:
-                raise ConfigError(
-                    f"listeners: {end_point.connection_string} needs {end_point.security_protocol}, but there is only "
-                    f"{', '.join(self._channel_builders)}",
-                    "listeners",
-                )
 
 
 def _memory_pool(config: NetworkConfig, clock: Clock) -> MemoryPool:

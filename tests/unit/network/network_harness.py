@@ -14,7 +14,7 @@ from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.processor import Processor
 from barnabas.network.request_channel import RequestChannel
 from barnabas.network.request_handler import RequestHandler
-from barnabas.network.request_path import RequestPath
+from barnabas.network.request_path import RequestHandling, RequestPath
 from barnabas.network.served_listener import ServedListener
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.protocol.headers import RequestHeader
@@ -75,9 +75,8 @@ class NetworkHarness:
         self.seen: list[bytes] = []
         self.completed: list[Request[Any]] = []
         self.on_request: Callable[[Request[Any]], None] = self.answer
-        path = RequestPath(
-            self.request_channel, self.parse, self.handle, inline=inline, on_complete=self.completed.append
-        )
+        handling = RequestHandling(self.parse, self.handle, self.completed.append)
+        path = RequestPath(self.request_channel, handling, may_run_at_once=inline)
         self.processor = Processor(0, "processor", LISTENER, self.selector, path, self.quotas, self.clock, never)
         self.handler = RequestHandler("handler", self.request_channel, self.handle, self.clock, never)
 

@@ -198,7 +198,7 @@ def test_what_a_removed_processor_has_not_begun_with_goes_to_another(world: Worl
     first.unconfigured = [NewConnection(stream_socket, "10.0.0.1")]
     world.acceptor.remove_processors(0)
     assert len(world.acceptor.processors) == 3
-    world.acceptor._processors.reverse()
+    world.acceptor._processors._processors.reverse()
     assert [removed.processor_id for removed in world.acceptor.remove_processors(1)] == [0]
     assert [len(processor.taken) for processor in world.made[1:]] == [1, 0]
     assert not client.finished

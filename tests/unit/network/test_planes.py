@@ -12,6 +12,7 @@ import pytest
 from barnabas.config.listeners import EndPoint
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.request_handler_pool import RequestHandlerPool
+from barnabas.network.request_path import RequestHandling
 from barnabas.network.served_listener import CONTROL_PLANE
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
@@ -47,7 +48,7 @@ class Broker:
         clock = SystemClock()
         names = ("CLIENTS", "INTERNAL", "CONTROLLER")
         self.sockets = SocketServer(
-            config, [end_point(name) for name in names], self.parse, self.harness.handle, clock, never
+            config, [end_point(name) for name in names], RequestHandling(self.parse, self.harness.handle), clock, never
         )
         self.pools = [
             RequestHandlerPool(self.sockets.data_plane_request_channel, self.harness.handle, clock, HANDLERS, never)

@@ -15,6 +15,7 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.request_handler_pool import RequestHandlerPool
+from barnabas.network.request_path import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
 from tests.unit.network.network_harness import NetworkHarness, framed, never
@@ -31,7 +32,11 @@ class Server:
         config = NetworkConfig(broker_id=7, any_listener=ListenerConfig(network_threads=threads), **settings)
         self.config = config
         self.sockets = SocketServer(
-            config, end_points or [LOOPBACK], self.harness.parse, self.harness.handle, SystemClock(), never
+            config,
+            end_points or [LOOPBACK],
+            RequestHandling(self.harness.parse, self.harness.handle),
+            SystemClock(),
+            never,
         )
         self.handlers = RequestHandlerPool(
             self.sockets.data_plane_request_channel, self.harness.handle, SystemClock(), handlers, never

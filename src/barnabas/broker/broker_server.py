@@ -172,18 +172,7 @@ def _follow_settings(stages: BuiltStages, front: FrontStage) -> None:
         foundations.listeners.bound = [acceptor.end_point for acceptor in front.sockets.acceptors]
         storage.registration.update()
 
-    add_reconfigurable_parts(
-        foundations.dynamic,
-        foundations.static,
-        storage.identity.broker_id,
-        storage.log_manager,
-        storage.topic_configs,
-        foundations.scheduler,
-        front.sockets,
-        front.handlers,
-        stages.control.controller,
-        advertise,
-    )
+    add_reconfigurable_parts(stages, front, advertise)
     foundations.lifecycle.on_stop("following settings", foundations.dynamic.stop)
 
 

@@ -14,6 +14,19 @@ UNKNOWN_OFFSET = -1
 UNKNOWN_BROKER_EPOCH = -1
 
 
+class FollowerFetch(NamedTuple):
+    """What one fetch tells of its follower.
+
+    fetched_from: the follower has everything below. log_start_offset and broker_epoch: as the follower says, -1 where
+    the version of Fetch has none. leader_end_offset: the end of the leader's log before the read.
+    """
+
+    fetched_from: LogOffsetMetadata
+    log_start_offset: int
+    leader_end_offset: int
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+
+
 class FollowerState(NamedTuple):
     """Where a follower is. Times are wall times in milliseconds.
 
@@ -34,31 +47,29 @@ class FollowerState(NamedTuple):
         """Whether it has everything, or had everything not longer than `max_lag_ms` ago."""
         return self.log_end.message_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms
 
-    def after_fetch(
-        self,
-        fetched_from: LogOffsetMetadata,
-        log_start_offset: int,
-        now_ms: int,
-        leader_end_offset: int,
-        broker_epoch: int,
-    ) -> FollowerState:
-        """The state after a fetch.
+    def after_fetch(self, fetch: FollowerFetch, now_ms: int) -> FollowerState:
+        """Return the state after a fetch.
 
-        It was caught up now if it fetches from this leader's end, or at its previous fetch if it fetches from where
-        the end was then: a follower of a busy leader never fetches from its very end.
+        The follower was caught up now if it fetches from this leader's end, or at its previous fetch if it fetches from
+        where the end was then. The second rule is for busy leaders, whose very end no follower ever fetches from:
+
+            time    leader's end    follower fetches from
+            1 s     10              0
+            2 s     20              10: where the end was at 1 s, so it was caught up at 1 s
+            3 s     30              20: caught up at 2 s
         """
         caught_up_ms = self.last_caught_up_ms
-        if fetched_from.message_offset >= leader_end_offset:
+        if fetch.fetched_from.message_offset >= fetch.leader_end_offset:
             caught_up_ms = max(caught_up_ms, now_ms)
-        elif fetched_from.message_offset >= self.leader_end_at_last_fetch:
+        elif fetch.fetched_from.message_offset >= self.leader_end_at_last_fetch:
             caught_up_ms = max(caught_up_ms, self.last_fetch_ms)
         return FollowerState(
-            fetched_from,
-            log_start_offset,
-            max(leader_end_offset, self.leader_end_at_last_fetch),
+            fetch.fetched_from,
+            fetch.log_start_offset,
+            max(fetch.leader_end_offset, self.leader_end_at_last_fetch),
             now_ms,
             caught_up_ms,
-            broker_epoch,
+            fetch.broker_epoch,
         )
 
     def after_election(

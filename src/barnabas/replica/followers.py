@@ -11,11 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.replica.follower_state import Follower
+from barnabas.replica.follower_state import Follower, FollowerFetch
 from barnabas.replica.isr_proposals import propose_expand
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import NO_EPOCH, Partition
-from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
 class FollowerProgress(NamedTuple):
@@ -46,19 +45,11 @@ def follower_or_error(partition: Partition, state: LeaderState, replica_id: int,
 
 
 def update_follower(
-    partition: Partition,
-    follower: Follower,
-    read_under: LeaderState,
-    fetched_from: LogOffsetMetadata,
-    *,
-    log_start_offset: int,
-    leader_end_offset: int,
-    broker_epoch: int,
+    partition: Partition, follower: Follower, read_under: LeaderState, fetch: FollowerFetch
 ) -> FollowerProgress:
-    """Note where a follower is: it fetches from there. It may join the ISR, and may move the high watermark.
+    """Note where a follower is, by its fetch. The follower may join the ISR, and may move the high watermark.
 
-    read_under: the state its fetch was read under; one of another leader epoch says nothing about this one.
-    leader_end_offset: this log's end before the read.
+    read_under: the state the fetch was read under; one of another leader epoch says nothing about this one.
     """
     now_ms = partition.environment.clock.milliseconds()
     with partition.log.lock:
@@ -70,9 +61,9 @@ def update_follower(
         ):
             return NO_PROGRESS
         before = follower.state
-        follower.state = before.after_fetch(fetched_from, log_start_offset, now_ms, leader_end_offset, broker_epoch)
+        follower.state = before.after_fetch(fetch, now_ms)
         proposal = propose_expand(partition, state, follower)
-        moved = before.log_end.message_offset != fetched_from.message_offset
+        moved = before.log_end.message_offset != fetch.fetched_from.message_offset
         return FollowerProgress(
-            moved and partition.increment_high_watermark(), log_start_offset != before.log_start_offset, proposal
+            moved and partition.increment_high_watermark(), fetch.log_start_offset != before.log_start_offset, proposal
         )

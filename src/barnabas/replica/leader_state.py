@@ -9,10 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from barnabas.replica.follower_state import Follower
 from barnabas.replica.isr_state import IsrState
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+
+
+class Reassignment(NamedTuple):
+    """The replicas that the controller is adding to a partition, and those it will remove."""
+
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+NO_REASSIGNMENT = Reassignment()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +43,7 @@ class LeaderState:
     replicas: tuple[int, ...]
     start_offset: int = -1
     followers: Mapping[int, Follower] = field(default_factory=dict)
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
+    reassignment: Reassignment = NO_REASSIGNMENT
 
     isr: frozenset[int] = field(init=False)
     """The in-sync replicas the cluster agrees on."""
@@ -47,7 +57,7 @@ class LeaderState:
     @property
     def replication_factor(self) -> int:
         """Replicas of the assignment, those a reassignment adds left out."""
-        return len(set(self.replicas) - set(self.adding_replicas))
+        return len(set(self.replicas) - set(self.reassignment.adding))
 
     def with_isr(self, isr_state: IsrState, partition_epoch: int) -> LeaderState:
         """The same leadership with other in-sync replicas."""

@@ -23,7 +23,7 @@ from barnabas.records.batch_header import BatchHeader
 from barnabas.replica.epoch_end_offset import EpochEndOffset
 from barnabas.replica.follower_state import Follower
 from barnabas.replica.isr_state import committed
-from barnabas.replica.leader_state import LeaderState
+from barnabas.replica.leader_state import LeaderState, Reassignment
 from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.fetch_data import FetchIsolation
@@ -321,7 +321,7 @@ class Partition:
     def is_reassigning(self) -> bool:
         """Whether the controller is moving replicas."""
         state = self.state
-        return state is not None and bool(state.adding_replicas or state.removing_replicas)
+        return state is not None and any(state.reassignment)
 
     def _isr_above_minimum(self) -> int:
         state = self.state
@@ -350,8 +350,7 @@ class Partition:
             replicas=tuple(told.replicas),
             start_offset=start_offset,
             followers=followers,
-            adding_replicas=tuple(told.adding_replicas),
-            removing_replicas=tuple(told.removing_replicas),
+            reassignment=Reassignment(tuple(told.adding_replicas), tuple(told.removing_replicas)),
         )
 
     def _not_leader(self) -> ApiError:

@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
 from barnabas.replica.delayed_fetch import DelayedFetch
-from barnabas.replica.follower_state import Follower
+from barnabas.replica.follower_state import Follower, FollowerFetch
 from barnabas.replica.followers import follower_or_error, update_follower
 from barnabas.replica.isr_updates import IsrUpdates
 from barnabas.replica.leader_state import LeaderState
@@ -101,8 +101,18 @@ class ReplicaReader:
                 stats = self._stats_of(fetch.topic)
                 if is_from_follower:
                     stats.replication_bytes_out += size
+                    if self._is_being_added(fetch, terms.replica_id):
+                        stats.reassignment_bytes_out += size
                 else:
                     stats.bytes_out += size
+
+    def _is_being_added(self, fetch: PartitionFetch, replica_id: int) -> bool:
+        """Return whether a reassignment is adding this follower. Kafka: isAddingReplica."""
+        try:
+            state = self._partition_or_error(fetch.topic, fetch.partition).state
+        except ApiError:  # the partition has gone since the read
+            return False
+        return state is not None and replica_id in state.reassignment.adding
 
     def _read_from_logs(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], *, update_followers: bool) -> int:
         """Fill every entry; returns the bytes read. The first batch found is returned whole, whatever the limits.
@@ -195,10 +205,7 @@ class ReplicaReader:
             partition,
             follower,
             state,
-            fetch.read_from,
-            log_start_offset=fetch.log_start_offset_of_follower,
-            leader_end_offset=end_offset,
-            broker_epoch=terms.replica_epoch,
+            FollowerFetch(fetch.read_from, fetch.log_start_offset_of_follower, end_offset, terms.replica_epoch),
         )
         if progress.proposal is not None:
             self._isr_updates.submit(partition, progress.proposal)

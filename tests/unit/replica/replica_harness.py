@@ -93,6 +93,7 @@ class Replicas:
         leader_epoch: int = 0,
         isr: Sequence[int] = (US,),
         replicas: Sequence[int] | None = None,
+        adding_replicas: Sequence[int] = (),
         controller_epoch: int = 1,
         topic_id: bytes = TOPIC_ID,
         is_new: bool = True,
@@ -107,6 +108,7 @@ class Replicas:
             isr=list(isr),
             partition_epoch=leader_epoch if partition_epoch is None else partition_epoch,
             replicas=list(replicas if replicas is not None else isr),
+            adding_replicas=list(adding_replicas),
             is_new=is_new,
         )
         topic_state = LeaderAndIsrRequest.LeaderAndIsrTopicState(

@@ -61,6 +61,20 @@ def test_fetches_and_what_goes_out() -> None:
     assert replicas.manager.waiting.consumer_fetch_expirations.count == 1
 
 
+def test_bytes_for_a_replica_that_is_being_added_count_as_a_reassignments_too() -> None:
+    replicas = Replicas()
+    replicas.brokers_alive(US, ANOTHER)
+    replicas.lead(isr=(US,), replicas=(US, ANOTHER), adding_replicas=(ANOTHER,))
+    replicas.append(("topic", 0, batch(3)))
+    replicas.follow(0)
+    stats = replicas.manager.topic_stats.totals("topic")
+    assert stats.reassignment_bytes_out == stats.replication_bytes_out == len(batch(3))
+    replicas.lead(leader_epoch=1, isr=(US, ANOTHER))
+    replicas.follow(0)
+    stats = replicas.manager.topic_stats.totals("topic")
+    assert (stats.replication_bytes_out, stats.reassignment_bytes_out) == (2 * len(batch(3)), len(batch(3)))
+
+
 def test_a_topic_s_metrics_go_with_its_last_partition_and_the_totals_stay() -> None:
     replicas = Replicas()
     replicas.lead(partition=0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replica.follower_state import FollowerState
+from barnabas.replica.follower_state import FollowerFetch, FollowerState
 from barnabas.replica.partition_fetch import PartitionFetch
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
@@ -279,9 +279,9 @@ def test_a_follower_of_a_busy_leader_is_caught_up_although_it_never_reaches_the_
     state = FollowerState()
     for turn in range(1, 5):
         now_ms = turn * 1000
-        state = state.after_fetch(LogOffsetMetadata(10 * (turn - 1)), 0, now_ms, 10 * turn, -1)
+        state = state.after_fetch(FollowerFetch(LogOffsetMetadata(10 * (turn - 1)), 0, 10 * turn), now_ms)
         assert state.last_caught_up_ms == (now_ms - 1000 if turn > 1 else 0)
-    behind = state.after_fetch(LogOffsetMetadata(31), 0, 9000, 60, -1)
+    behind = state.after_fetch(FollowerFetch(LogOffsetMetadata(31), 0, 60), 9000)
     assert behind.last_caught_up_ms == state.last_caught_up_ms
 
 

@@ -42,12 +42,12 @@ class Crashed:
             log.flush()
             broker.manager.checkpoints.write_recovery_points()
         for segment in log.local.segments:
-            segment.offset_index.write_pending()
-            segment.time_index.write_pending()
+            segment.indexes.offsets.write_pending()
+            segment.indexes.times.write_pending()
         self.batches = read_all(log)
         segment = log.local.segments.active
         self.log_path = segment.file.path
-        self.index_paths = (segment.offset_index.path, segment.time_index.path)
+        self.index_paths = (segment.indexes.offsets.path, segment.indexes.times.path)
         self.before_segment = sum(other.size for other in log.local.segments) - segment.size
         self.files.kill()
 

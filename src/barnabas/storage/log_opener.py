@@ -18,7 +18,8 @@ from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.directories.log_dir import LogDirectory
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
-from barnabas.storage.log.loader import LoadTerms, load_log
+from barnabas.storage.log.load_terms import LoadTerms
+from barnabas.storage.log.loader import load_log
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_table import LogTable

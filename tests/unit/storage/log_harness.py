@@ -170,7 +170,7 @@ def check_indexes(log: UnifiedLog) -> int:
 
 def check_segment_indexes(segment: LogSegment) -> int:
     batches = list(scan_batches(segment.file, 0, segment.size))
-    index, times = segment.offset_index, segment.time_index
+    index, times = segment.indexes.offsets, segment.indexes.times
     entries = [index.entry(number) for number in range(index.entries)]
     for entry in entries:
         place = find_batch(segment.file, segment.base_offset, entry.position, segment.size)

@@ -15,7 +15,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.segment import offset_index
 from barnabas.storage.segment import time_index as time_index_module
-from barnabas.storage.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from barnabas.storage.segment.log_segment import LogSegment
 
 logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
@@ -155,14 +155,14 @@ def group_segments(
     log_bytes = index_bytes = time_index_bytes = 0
     for place, segment in enumerate(segments):
         following = segments[place + 1].base_offset if place + 1 < len(segments) else first_uncleanable_offset
-        index = segment.offset_index.entries * offset_index.ENTRY_SIZE
-        time_index = segment.time_index.entries * time_index_module.ENTRY_SIZE
+        index = segment.indexes.offsets.entries * offset_index.ENTRY_SIZE
+        time_index = segment.indexes.times.entries * time_index_module.ENTRY_SIZE
         fits = (
             groups
             and log_bytes + segment.size <= max_bytes
             and index_bytes + index <= max_index_bytes
             and time_index_bytes + time_index <= max_index_bytes
-            and (segment.size == 0 or following - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET)
+            and (segment.size == 0 or following - 1 - groups[-1][0].base_offset <= offset_index.MAX_RELATIVE_OFFSET)
         )
         if not fits:
             groups.append([])

@@ -90,7 +90,7 @@ class LogCleaning:
         dirty = self._log.local.segments.values(start, end)
         ends = [*(segment.base_offset for segment in dirty[1:]), end]
         segments = [
-            DirtySegment(segment.file.path, segment.offset_index.lookup(start).position, segment.size, segment_end)
+            DirtySegment(segment.file.path, segment.indexes.offsets.lookup(start).position, segment.size, segment_end)
             for segment, segment_end in zip(dirty, ends, strict=True)
         ]
         return MapRequest(

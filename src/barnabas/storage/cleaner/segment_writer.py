@@ -23,9 +23,8 @@ from barnabas.storage.file_names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
-
-MAX_RELATIVE_OFFSET = 2**31 - 1
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")

@@ -30,7 +30,7 @@ from barnabas.storage.file_names import (
     STRAY_DIR_SUFFIX,
     parse_partition_dir,
 )
-from barnabas.storage.log.loader import LoadTerms
+from barnabas.storage.log.load_terms import LoadTerms
 
 logger = logging.getLogger(__name__)
 

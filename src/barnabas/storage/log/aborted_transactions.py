@@ -59,8 +59,8 @@ def _aborted_among(local: LocalLog, segment: LogSegment, data: FetchDataInfo) ->
     if upper_bound is None:
         following = local.segments.higher(base_offset)
         upper_bound = local.end.message_offset if following is None else following.base_offset
-    found, complete = segment.collect_aborted(start_offset, upper_bound)
-    if not complete:
+    found, is_complete = segment.indexes.collect_aborted(start_offset, upper_bound)
+    if not is_complete:
         later = (each for each in local.segments.values(base_offset, END_OF_ALL) if each.base_offset > base_offset)
         found += collect_aborted(later, start_offset, upper_bound)
     return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
@@ -72,8 +72,8 @@ def collect_aborted(
     """The aborted transactions that overlap the offsets, from the first of the segments on."""
     found: list[AbortedTransactionEntry] = []
     for segment in segments:
-        entries, complete = segment.collect_aborted(start_offset, upper_bound_offset)
+        entries, is_complete = segment.indexes.collect_aborted(start_offset, upper_bound_offset)
         found += entries
-        if complete:
+        if is_complete:
             break
     return found

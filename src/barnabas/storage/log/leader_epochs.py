@@ -116,7 +116,7 @@ class LeaderEpochCache:
         if (place and entries[place - 1].start_offset < start_offset) or place > 1:
             self._set((EpochEntry(entries[place - 1].epoch, start_offset), *entries[place:]))
 
-    def fill_in_front(self, epochs: Iterable[tuple[int, int]]) -> None:
+    def fill_in_front(self, epochs: Iterable[EpochEntry]) -> None:
         """Add (epoch, start offset) found in batches that lie before the first entry."""
         first = self.earliest_entry
         older: list[EpochEntry] = []

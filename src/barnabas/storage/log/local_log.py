@@ -21,8 +21,9 @@ from barnabas.storage.fetch_data import FetchDataInfo
 from barnabas.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.log_segments import LogSegments
+from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class LocalLog:
         segment = self.segments.active
         if (
             segment.size > self.config.segment_bytes - size
-            or segment.indexes_full
+            or segment.indexes.is_full
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ):
             return True

@@ -42,16 +42,16 @@ class TransactionEnd:
         completed = self.completed
         if completed is not None and completed.is_aborted:
             entry = AbortedTransactionEntry(*completed[:3], self._states.last_stable_offset(completed))
-            segment.transaction_index.append(entry)
+            segment.indexes.transactions.append(entry)
 
     def withdraw(self, segment: LogSegment) -> None:
         """The marker could not be written: take the entry back."""
         completed = self.completed
         if completed is not None and completed.is_aborted:
             try:
-                segment.transaction_index.truncate_to(completed.last_offset)
+                segment.indexes.transactions.truncate_to(completed.last_offset)
             except OSError:
-                logger.exception("Could not take back the last entry of %s", segment.transaction_index.path)
+                logger.exception("Could not take back the last entry of %s", segment.indexes.transactions.path)
 
 
 def check_producer(

@@ -18,8 +18,9 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.state_manager import ProducerStateManager
 from barnabas.storage.producers.states import CompletedTransaction
 from barnabas.storage.segment.batch_scan import scan_batches
-from barnabas.storage.segment.log_segment import Batch, LogSegment
+from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.log_segments import LogSegments
+from barnabas.storage.segment.recovery import Batch
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 logger = logging.getLogger(__name__)

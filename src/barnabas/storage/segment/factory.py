@@ -20,6 +20,7 @@ from barnabas.storage.file_names import (
 )
 from barnabas.storage.segment.file import SegmentFile
 from barnabas.storage.segment.index_pages import IndexPages
+from barnabas.storage.segment.indexes import SegmentIndexes
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.offset_index import OffsetIndex
 from barnabas.storage.segment.open_files import OpenFiles
@@ -77,13 +78,16 @@ class SegmentFactory:
         return LogSegment(
             base_offset,
             file,
-            OffsetIndex(index, base_offset, index_bytes, self.pages, is_new=is_new),
-            TimeIndex(time_index, base_offset, index_bytes, self.pages, is_new=is_new),
+            SegmentIndexes(
+                file,
+                OffsetIndex(index, base_offset, index_bytes, self.pages, is_new=is_new),
+                TimeIndex(time_index, base_offset, index_bytes, self.pages, is_new=is_new),
+                transactions,
+                config.index_interval_bytes,
+            ),
             size=size,
             created_ms=self.clock.milliseconds(),
-            index_interval_bytes=config.index_interval_bytes,
             roll_jitter_ms=self._jitter_ms(config),
-            transaction_index=transactions,
         )
 
     def _jitter_ms(self, config: LogConfig) -> int:

@@ -1,4 +1,4 @@
-"""A piece of a log: a file of batches from a base offset on, with its offset, time and transaction index.
+"""A piece of a log: a file of batches from a base offset on, with its indexes.
 
 Changed under the log's lock; read from any thread, up to positions that were published after the bytes had been
 written. Kafka: LogSegment.
@@ -12,27 +12,20 @@ from typing import Final
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.file_records import FileRecords
-from barnabas.records.legacy_records import LegacyBatch
-from barnabas.records.record_batch import RecordBatch
 from barnabas.runtime.files import Buffer
 from barnabas.storage.fetch_data import FetchDataInfo
-from barnabas.storage.file_names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.segment.batch_scan import SEARCH_CHUNK_BYTES, BatchPlace, find_batch, scan_batches
 from barnabas.storage.segment.file import SegmentFile
-from barnabas.storage.segment.index_file import CorruptIndex, IndexFile
-from barnabas.storage.segment.offset_index import OffsetIndex
+from barnabas.storage.segment.index_file import CorruptIndex
+from barnabas.storage.segment.indexes import SegmentIndexes
+from barnabas.storage.segment.recovery import Batch, good_batches
 from barnabas.storage.segment.sequential_reads import MAX_BYTES, SequentialReads
-from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
-from barnabas.storage.segment.transaction_index import AbortedTransactionEntry, TransactionIndex
+from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
 
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-"""What fits the four bytes that an index entry has for an offset, relative to the segment's base offset."""
 RECENT_BATCHES: Final = 128
 """Places of the newest batches kept in memory, so that a consumer at the end of the log is served without a search."""
 _new_tuple: Final = tuple.__new__
-
-Batch = RecordBatch | LegacyBatch
 
 
 class LogSegment:
@@ -40,83 +33,48 @@ class LogSegment:
 
     size: bytes of whole batches in the log file. rolling_timestamp: timestamp that decides when the segment is old
     enough to roll, None as long as it is empty or not looked at. recent: base offset -> (position, size); keys are
-    set and read one at a time, which dictionaries do atomically.
+    set and read one at a time, which dictionaries do atomically. is_preallocated: the log file is longer than `size`,
+    and is cut when the segment rolls or closes.
     """
 
     __slots__ = (
-        "_max_timestamp",
-        "_offset_of_max_timestamp",
+        "_largest",
         "_sequels",
-        "_transaction_index",
         "base_offset",
         "bytes_since_last_index_entry",
         "created_ms",
         "file",
-        "index_interval_bytes",
-        "indexes_full",
+        "indexes",
         "is_preallocated",
-        "offset_index",
         "recent",
         "roll_jitter_ms",
         "rolling_timestamp",
         "size",
-        "time_index",
     )
 
     def __init__(
         self,
         base_offset: int,
         file: SegmentFile,
-        offset_index: OffsetIndex,
-        time_index: TimeIndex,
+        indexes: SegmentIndexes,
         *,
         size: int,
         created_ms: int,
-        index_interval_bytes: int,
         roll_jitter_ms: int,
-        transaction_index: TransactionIndex | None = None,
     ) -> None:
         self.base_offset = base_offset
         self.file = file
-        self.offset_index = offset_index
-        self.time_index = time_index
+        self.indexes = indexes
         self.size = size
         self.created_ms = created_ms
-        self.index_interval_bytes = index_interval_bytes
         self.roll_jitter_ms = roll_jitter_ms
         self.rolling_timestamp: int | None = None
         self.bytes_since_last_index_entry = 0
-        self.indexes_full = False
         self.is_preallocated = False
         self.recent: dict[int, tuple[int, int]] = {}
-        self._max_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
-        self._offset_of_max_timestamp = base_offset
+        self._largest = TimestampOffset(NO_TIMESTAMP, base_offset) if size == 0 else None
+        """The largest timestamp, and the last offset of the batch that has it; None until the time index was asked."""
         self._sequels = SequentialReads()
-        self._transaction_index = transaction_index
-        """None as long as there is no file, which is nearly always."""
-
-    # -- aborted transactions
-
-    @property
-    def transaction_index(self) -> TransactionIndex:
-        """The index of the transactions that markers in this segment aborted; its file is made with the first."""
-        index = self._transaction_index
-        if index is None:
-            path = self.file.path
-            place = path.rindex(LOG_SUFFIX)
-            path = path[:place] + TRANSACTION_INDEX_SUFFIX + path[place + len(LOG_SUFFIX) :]
-            index = self._transaction_index = TransactionIndex(self.file.sibling(path), self.base_offset, is_new=True)
-        return index
-
-    def aborted_transactions(self) -> list[AbortedTransactionEntry]:
-        """All entries of the transaction index."""
-        return [] if self._transaction_index is None else self._transaction_index.entries()
-
-    def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransactionEntry], bool]:
-        """See TransactionIndex.collect."""
-        if self._transaction_index is None:
-            return [], False
-        return self._transaction_index.collect(fetch_offset, upper_bound_offset)
 
     # -- appending, under the log's lock
 
@@ -130,21 +88,19 @@ class LogSegment:
     ) -> None:
         """Append one batch, given as `buffers` of `size` bytes together. Raises OSError, and then nothing has changed.
 
-        Order of article-facts P6: rolling timestamp, write, max timestamp, index entry when more than the interval lies
-        behind the last one, then this batch's size is counted.
+        The order is Kafka's: rolling timestamp, write, largest timestamp, index entries when more than the interval
+        lies behind the last one, and only then this batch's size is counted towards the next interval.
         """
         position = self.size
         if position == 0:
             self.rolling_timestamp = max_timestamp
         self.file.write(buffers, position)
-        if self._max_timestamp is None:
-            self.max_timestamp_and_offset()
-        if max_timestamp > self._max_timestamp:  # type: ignore[operator]  # loaded just above
-            self._max_timestamp = max_timestamp
-            self._offset_of_max_timestamp = last_offset
+        largest = self._largest or self.max_timestamp_and_offset()
+        if max_timestamp > largest.timestamp:
+            largest = self._largest = TimestampOffset(max_timestamp, last_offset)
         since = self.bytes_since_last_index_entry
-        if since > self.index_interval_bytes:
-            self._append_index_entries(last_offset, position)
+        if since > self.indexes.interval_bytes:
+            self.indexes.append(last_offset, position, largest)
             since = 0
         self.bytes_since_last_index_entry = since + size
         recent = self.recent
@@ -154,7 +110,7 @@ class LogSegment:
         self.size = position + size
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
-        """Milliseconds since the first batch, by timestamps; without one, since the segment was made."""
+        """Return the milliseconds since the first batch, by timestamps; without one, since the segment was made."""
         if self.rolling_timestamp is None and self.size:
             self.rolling_timestamp = self.first_batch_timestamp()
         if self.rolling_timestamp is not None and self.rolling_timestamp >= 0:
@@ -162,10 +118,9 @@ class LogSegment:
         return now_ms - self.created_ms
 
     def on_become_inactive(self) -> None:
-        """Nothing will be appended any more: enter the largest timestamp, write the indexes, keep nothing in memory."""
-        self._enter_max_timestamp()
-        self.offset_index.forget_tail()
-        self.time_index.forget_tail()
+        """Enter the largest timestamp, write the indexes and keep nothing in memory: no batch will be appended."""
+        self._enter_largest()
+        self.indexes.forget_tail()
         self.recent.clear()
         self._trim()
 
@@ -175,14 +130,9 @@ class LogSegment:
             self.file.truncate(self.size)
             self.is_preallocated = False
 
-    def _append_index_entries(self, last_offset: int, position: int) -> None:
-        full = self.offset_index.append(last_offset, position)
-        timestamp, offset = self.max_timestamp_and_offset()
-        self.indexes_full = self.time_index.maybe_append(timestamp, offset) or full
-
-    def _enter_max_timestamp(self) -> None:
-        if self._max_timestamp is not None:
-            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+    def _enter_largest(self) -> None:
+        if self._largest is not None:
+            self.indexes.enter_largest(self._largest)
 
     # -- reading, any thread
 
@@ -220,7 +170,7 @@ class LogSegment:
 
     def translate_offset(self, offset: int, from_position: int = 0) -> BatchPlace | None:
         """The first batch whose last offset is at least `offset`; None when there is none."""
-        at_or_before, following = self.offset_index.bounds(offset)
+        at_or_before, following = self.indexes.offsets.bounds(offset)
         if following - at_or_before > SEARCH_CHUNK_BYTES:
             # Large batches have an entry each, so it is most likely the next one's: that saves reading the one before.
             place = find_batch(self.file, offset, following, self.size)
@@ -233,11 +183,12 @@ class LogSegment:
 
         Taken from the offset index, so it may lie some batches behind.
         """
-        return self.offset_index.upper_bound_offset(position + size)
+        return self.indexes.offsets.upper_bound_offset(position + size)
 
     def next_offset(self) -> int:
         """The offset behind the last batch; the base offset when the segment is empty."""
-        position = self.offset_index.lookup(self.offset_index.last_offset).position
+        offsets = self.indexes.offsets
+        position = offsets.lookup(offsets.last_offset).position
         last = self.base_offset - 1
         while (found := find_batch(self.file, last + 1, position, self.size)) is not None:
             last, position = found.last_offset, found.position + found.size
@@ -254,11 +205,11 @@ class LogSegment:
         return next(iter(scan_batches(self.file, 0, self.size, chunk_bytes=4096))).max_timestamp
 
     def max_timestamp_and_offset(self) -> TimestampOffset:
-        """The largest timestamp, and the last offset of the batch that has it; (-1, base offset) when there is none."""
-        if self._max_timestamp is None:
+        """Return the largest timestamp and the last offset of the batch that has it, or (-1, base offset)."""
+        if self._largest is None:
             # A segment that was closed has its largest timestamp as the last entry.
-            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry
-        return TimestampOffset(self._max_timestamp, self._offset_of_max_timestamp)
+            self._largest = self.indexes.times.last_entry
+        return self._largest
 
     @property
     def largest_timestamp(self) -> int:
@@ -268,8 +219,8 @@ class LogSegment:
 
     def find_offset_by_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or behind `from_offset` that is not older."""
-        start = self.time_index.lookup(timestamp)
-        position = self.offset_index.lookup(max(start.offset, from_offset)).position
+        start = self.indexes.times.lookup(timestamp)
+        position = self.indexes.offsets.lookup(max(start.offset, from_offset)).position
         for batch in scan_batches(self.file, position, self.size):
             if batch.max_timestamp < timestamp or batch.last_offset < from_offset:
                 continue
@@ -286,17 +237,12 @@ class LogSegment:
         The last entry of the offset index must point at a batch: Kafka's followers enter the last offset of several
         batches with the position of the first.
         """
-        for index in (self.offset_index, self.time_index):
-            try:
-                index.sanity_check()
-            except FileNotFoundError:
-                raise CorruptIndex(f"index file {index.path} does not exist") from None
-        if self._transaction_index is not None:
-            self._transaction_index.sanity_check()
-        number = self.offset_index.entries
+        self.indexes.sanity_check()
+        offsets = self.indexes.offsets
+        number = offsets.entries
         if number == 0:
             return
-        entry = self.offset_index.entry(number - 1)
+        entry = offsets.entry(number - 1)
         try:
             place = find_batch(self.file, self.base_offset, entry.position, self.size)
         except CorruptRecord:
@@ -307,87 +253,49 @@ class LogSegment:
             or place.position + place.size > self.size
             or not self.base_offset <= place.base_offset <= place.last_offset <= entry.offset
         ):
-            raise CorruptIndex(f"index file {self.offset_index.path} ends in {entry}, where no such batch is")
+            raise CorruptIndex(f"index file {offsets.path} ends in {entry}, where no such batch is")
 
     def recover(
         self, on_batch: Callable[[Batch], None], gapless_from: int | None = None, *, stays_active: bool = False
     ) -> int:
-        """Check every batch, cut the file behind the last good one, rebuild the indexes; returns the bytes cut off.
+        """Check every batch, cut the file behind the last good one, rebuild the indexes; return the bytes cut off.
 
-        Good means whole, with its checksum, behind the batch before it in offset and leader epoch, within the segment's
-        range, and from offset `gapless_from` on directly behind it: the checksum does not cover the base offset.
-        `on_batch` is called with every good batch, in order; it makes the entries of the transaction index. The indexes
-        of a segment that `stays_active` reach the disk when it is flushed, rolls or closes, as if it had been written
-        to just now: making files is most of the time of a recovery of many small logs.
+        `recovery.good_batches` says what is good. `on_batch` is called with every good batch, in order; it makes the
+        entries of the transaction index. The indexes of a segment that `stays_active` reach the disk when it is
+        flushed, rolls or closes, as if it had been written to just now: making files is most of the time of a recovery
+        of many small logs. Raises OSError.
         """
-        self.offset_index.reset()
-        self.time_index.reset()
-        if self._transaction_index is not None:
-            self._transaction_index.reset()
+        indexes = self.indexes
+        indexes.reset()
         self.recent.clear()
-        self.indexes_full = False
-        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+        largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         valid_bytes = last_entry_at = 0
-        next_offset = self.base_offset
-        epoch = -1
         file_size = self.file.size()
-        try:
-            for batch in scan_batches(self.file, 0, file_size):
-                epoch = self._check_recovered(batch, next_offset, epoch)
-                if gapless_from is not None and next_offset >= gapless_from and _leaves_gap(batch, next_offset):
-                    raise CorruptRecord(f"batch {batch.base_offset} where offset {next_offset} was expected")
-                if batch.max_timestamp > self._max_timestamp:
-                    self._max_timestamp, self._offset_of_max_timestamp = batch.max_timestamp, batch.last_offset
-                if valid_bytes - last_entry_at > self.index_interval_bytes:
-                    self._append_index_entries(batch.last_offset, valid_bytes)
-                    last_entry_at = valid_bytes
-                valid_bytes += batch.length
-                next_offset = batch.last_offset + 1
-                on_batch(batch)
-        except CorruptRecord:
-            pass  # the end of what can be kept: the caller reports the bytes cut off
+        for batch in good_batches(self.file, file_size, self.base_offset, gapless_from):
+            if batch.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+            if valid_bytes - last_entry_at > indexes.interval_bytes:
+                indexes.append(batch.last_offset, valid_bytes, largest)
+                last_entry_at = valid_bytes
+            valid_bytes += batch.length
+            on_batch(batch)
         self.bytes_since_last_index_entry = valid_bytes - last_entry_at
         if valid_bytes < file_size:
             self.file.truncate(valid_bytes)
             self.file.sync()  # what was cut off must not come back behind new batches after another crash
         self.size = valid_bytes
         self.rolling_timestamp = None
-        self._enter_max_timestamp()
+        self._largest = largest
+        self._enter_largest()
         if not stays_active:
-            if self._transaction_index is not None:
-                self._transaction_index.sync()  # no start looks for it again once there are the others
-            self.offset_index.write_pending()
-            self.time_index.write_pending()
+            indexes.write_recovered()
         return file_size - valid_bytes
 
-    def _check_recovered(self, batch: Batch, next_offset: int, epoch: int) -> int:
-        """Raise CorruptRecord unless the batch may follow; returns its leader epoch.
-
-        Epochs only rise: an older one is left from before a truncation that did not reach the disk.
-        """
-        batch.check()
-        first, batch_epoch = batch.last_offset, epoch
-        if isinstance(batch, RecordBatch):
-            first, batch_epoch = batch.base_offset, batch.partition_leader_epoch
-        if (
-            first < next_offset
-            or batch.last_offset < first
-            or batch.last_offset - self.base_offset > MAX_RELATIVE_OFFSET
-        ):
-            raise CorruptRecord(f"batch {first}-{batch.last_offset} where offset {next_offset} was expected")
-        if 0 <= batch_epoch < epoch:
-            raise CorruptRecord(f"batch {first} of leader epoch {batch_epoch} behind one of {epoch}")
-        return max(epoch, batch_epoch)
-
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop the batches that hold `offset` and what is behind it; returns the bytes cut off."""
+        """Drop the batches that hold `offset` and what is behind it; return the bytes cut off. Raises OSError."""
         place = self.translate_offset(offset)
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        if self._transaction_index is not None:
-            self._transaction_index.truncate_to(offset)
+        self.indexes.truncate_to(offset)
         self.recent.clear()
-        self.indexes_full = False
         cut = 0
         if place is not None:
             cut = self.size - place.position
@@ -398,79 +306,62 @@ class LogSegment:
             self.created_ms = now_ms
             self.rolling_timestamp = None
         self.bytes_since_last_index_entry = 0
-        self._reload_max_timestamp()
+        self._largest = self._find_largest()
         return cut
 
-    def _reload_max_timestamp(self) -> None:
-        largest, offset = self.time_index.last_entry
-        position = self.offset_index.lookup(offset).position
+    def _find_largest(self) -> TimestampOffset:
+        """Return the largest timestamp: the last entry's, or that of a batch behind the entry."""
+        largest = self.indexes.times.last_entry
+        position = self.indexes.offsets.lookup(largest.offset).position
         for batch in scan_batches(self.file, position, self.size):
-            if batch.max_timestamp > largest:
-                largest, offset = batch.max_timestamp, batch.last_offset
-        self._max_timestamp, self._offset_of_max_timestamp = largest, offset
+            if batch.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+        return largest
 
     # -- files
 
     def flush(self) -> None:
-        """Return when log file and indexes are on stable storage. Needs no lock of the log."""
+        """Return when log file and indexes are on stable storage. Needs no lock of the log. Raises OSError."""
         self.file.sync()
-        self.offset_index.sync()
-        self.time_index.sync()
-        if self._transaction_index is not None:
-            self._transaction_index.sync()
+        self.indexes.sync()
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename the files, from `old` at the end of their names to `new`.
+        """Rename the files, from `old` at the end of their names to `new`. Raises OSError.
 
-        A crash must not leave a log without its transaction index: the log gets its final name last, loses it first.
+        A crash must not leave a log without its transaction index: the log file gets its final name last, and loses it
+        first.
         """
-        files: list[SegmentFile | IndexFile | TransactionIndex] = [self.file, self.offset_index, self.time_index]
-        if self._transaction_index is not None:
-            files.append(self._transaction_index)
+        files = (self.file, *self.indexes.files())
         for file in files if new else reversed(files):
             file.rename(file.path.removesuffix(old) + new)
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has been renamed to this."""
-        for file in (self.file, self.offset_index, self.time_index):
-            file.moved_to(os.path.join(directory, os.path.basename(file.path)))
-        if self._transaction_index is not None:
-            self._transaction_index.moved_to(directory)
+        """Note that the log's directory has been renamed."""
+        self.file.moved_to(os.path.join(directory, os.path.basename(self.file.path)))
+        self.indexes.moved_to(directory)
 
     def close(self) -> None:
-        """Enter the largest timestamp, bring the indexes to stable storage, trim and close the files."""
+        """Enter the largest timestamp, bring the indexes to stable storage, trim and close the files.
+
+        Raises OSError.
+        """
         if self.size:
-            self._enter_max_timestamp()
+            self._enter_largest()
         if self.is_preallocated:
             self._trim()
             self.file.sync()
-        self.offset_index.close()
-        self.time_index.close()
-        if self._transaction_index is not None:
-            self._transaction_index.sync()
-            self._transaction_index.close()
+        self.indexes.close()
         self.file.close()
 
     def close_handlers(self) -> None:
         """Close the files for good and write nothing."""
-        self.offset_index.close_handlers()
-        self.time_index.close_handlers()
-        if self._transaction_index is not None:
-            self._transaction_index.close_handlers()
+        self.indexes.close_handlers()
         self.file.close_for_good()
 
     def delete(self) -> None:
-        """Remove the files."""
+        """Remove the files. Raises OSError."""
         self.file.delete()
-        self.offset_index.delete()
-        self.time_index.delete()
-        if self._transaction_index is not None:
-            self._transaction_index.delete()
+        self.indexes.delete()
 
     def __repr__(self) -> str:
         return f"LogSegment(baseOffset={self.base_offset}, size={self.size})"
-
-
-def _leaves_gap(batch: Batch, next_offset: int) -> bool:
-    """Whether offsets are missing before the batch; message sets don't say where they begin."""
-    return isinstance(batch, RecordBatch) and batch.base_offset != next_offset

@@ -14,6 +14,8 @@ from barnabas.storage.segment.index_pages import IndexPages
 
 ENTRY_FORMAT: Final = ">ii"
 ENTRY_SIZE: Final = 8
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""What fits the four bytes that an entry has for an offset, relative to the segment's base offset."""
 
 
 class OffsetPosition(NamedTuple):

@@ -34,6 +34,13 @@ class AbortedTransactionEntry(NamedTuple):
         return _ENTRY.pack(VERSION, *self)
 
 
+class AbortedSearch(NamedTuple):
+    """Aborted transactions that a search found; unless it `is_complete`, the next segment's index may have more."""
+
+    entries: list[AbortedTransactionEntry]
+    is_complete: bool
+
+
 class TransactionIndex:
     """The index of the segment that begins at `base_offset`. Everything that touches the file raises OSError."""
 
@@ -111,18 +118,18 @@ class TransactionIndex:
             entries.append(AbortedTransactionEntry(*fields))
         return entries
 
-    def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransactionEntry], bool]:
-        """The transactions that overlap the offsets from `fetch_offset` to below `upper_bound_offset`.
+    def collect(self, fetch_offset: int, upper_bound_offset: int) -> AbortedSearch:
+        """Return the transactions that overlap the offsets from `fetch_offset` to below `upper_bound_offset`.
 
-        And whether that is all: else the next segment's index may have more.
+        Raises CorruptIndex.
         """
         found = []
         for entry in self.entries():
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
                 found.append(entry)
             if entry.last_stable_offset >= upper_bound_offset:
-                return found, True
-        return found, False
+                return AbortedSearch(found, True)
+        return AbortedSearch(found, False)
 
     def sanity_check(self) -> None:
         """Raise CorruptIndex when the file cannot belong to the segment."""

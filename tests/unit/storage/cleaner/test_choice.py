@@ -16,7 +16,8 @@ from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner_manager import LogCleaningAborted
 from barnabas.storage.cleaner.states import ABORTED, IN_PROGRESS, CleaningState, CleaningStep
 from barnabas.storage.cleaner.throttle import LONGEST_SECONDS, CleanerThrottle
-from barnabas.storage.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from barnabas.storage.segment.log_segment import LogSegment
+from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from tests.support.mock_clock import MockClock
 from tests.unit.storage.cleaner_harness import CleanedBroker, append
 from tests.unit.storage.log_harness import NOW, PARTITION
@@ -27,14 +28,19 @@ class Index:
     entries: int
 
 
+class Indexes:
+    def __init__(self, entries: int, time_entries: int) -> None:
+        self.offsets = Index(entries)
+        self.times = Index(time_entries)
+
+
 class Segment:
     """As much of a segment as grouping looks at."""
 
     def __init__(self, base_offset: int, size: int, entries: int, time_entries: int) -> None:
         self.base_offset = base_offset
         self.size = size
-        self.offset_index = Index(entries)
-        self.time_index = Index(time_entries)
+        self.indexes = Indexes(entries, time_entries)
 
 
 MAX_BYTES = 1000
@@ -69,8 +75,8 @@ def test_groups_fit_one_segment_and_no_group_could_take_its_neighbour(
         spans = [ends[each.base_offset] - 1 - group[0].base_offset for each in group[1:] if each.size]
         return (
             sum(each.size for each in group) <= MAX_BYTES
-            and sum(each.offset_index.entries for each in group) * 8 <= MAX_INDEX_BYTES
-            and sum(each.time_index.entries for each in group) * 12 <= MAX_INDEX_BYTES
+            and sum(each.indexes.offsets.entries for each in group) * 8 <= MAX_INDEX_BYTES
+            and sum(each.indexes.times.entries for each in group) * 12 <= MAX_INDEX_BYTES
             and max(spans, default=0) <= MAX_RELATIVE_OFFSET
         )
 

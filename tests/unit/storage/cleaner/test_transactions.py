@@ -125,7 +125,7 @@ def test_records_of_aborted_transactions_go_and_readers_are_told_as_long_as_some
     committed.end()
     aborted.end(abort=True)
     log.roll()
-    assert log.local.segments.first.aborted_transactions()
+    assert log.local.segments.first.indexes.aborted_transactions()
     assert broker.clean()
     assert stored(log) == [(1, b"a", b"1"), (2, b"b", b"1")]
     # The batch with the producer's last sequence stays, without records, and the marker as long as it is there.
@@ -138,7 +138,7 @@ def test_records_of_aborted_transactions_go_and_readers_are_told_as_long_as_some
     log.remove_expired_producers(NOW + 10 * 86_400_000)
     clean(broker, log)  # the empty batch goes, and with it what the marker was kept for
     clean(broker, log)
-    assert log.local.segments.first.aborted_transactions() == []
+    assert log.local.segments.first.indexes.aborted_transactions() == []
     broker.clock.advance(RETENTION_MS)
     clean(broker, log)
     assert [view.base_offset for view in views(log) if view.is_control] == [4]  # the commit

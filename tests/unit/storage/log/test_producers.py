@@ -262,7 +262,7 @@ def test_records_and_aborted_transactions_are_of_the_same_segment(monkeypatch: p
     log.raise_high_watermark_to_end()
     segments = log.local.segments
     cleaned = SegmentFactory.open(_factory(broker), log.directory, 0, broker.config)
-    cleaned.transaction_index.reset()
+    cleaned.indexes.transactions.reset()
     read = LocalLog.read
     reads: list[None] = []
 

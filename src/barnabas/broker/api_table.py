@@ -140,8 +140,8 @@ def _group_families(
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
     old_offsets = OldConsumerOffsets(parts.zk_client, settings.max_offset_metadata_size)
     return (
-        FindCoordinatorApi(metadata, groups.partition_for, creation, parts.topic_changes, authorizer),
-        OffsetsApi(groups, old_offsets, metadata, authorizer),
+        FindCoordinatorApi(metadata, groups.partitions.partition_for, creation, parts.topic_changes, authorizer),
+        OffsetsApi(groups.offsets, old_offsets, metadata, authorizer),
         ClassicGroupsApi(groups.classic, authorizer),
         ConsumerGroupsApi(groups.consumer if groups.admin.serves_consumer_groups else None, authorizer),
         GroupAdminApi(groups.admin, authorizer),

@@ -46,21 +46,9 @@ member."""
 def build_group_coordinator(
     foundations: Foundations, replicas: ReplicaManager, metadata: MetadataCache
 ) -> GroupCoordinator:
-    """The coordinator, told of leaderships from now on; its `startup` is for when requests come."""
+    """Return the coordinator, which hears of leaderships from now on; its `startup` follows when requests come."""
     clock, timer, registry = foundations.clock, foundations.timer, foundations.metrics
-    group_config = GroupCoordinatorConfig.from_kafka_config(foundations.dynamic.current)
-    partitions = GroupPartitions(metadata, group_config.num_partitions)
-    environment = GroupEnvironment(
-        config=group_config,
-        clock=clock,
-        timer=timer,
-        scheduler=foundations.scheduler,
-        actions=foundations.actions,
-        metadata=metadata,
-        partitions=partitions,
-        table=GroupTable(partitions, lambda group_id: ClassicGroup(group_id, clock)),
-        log=GroupLog(replicas.appender, group_config, clock),
-    )
+    environment = _environment(foundations, replicas, metadata)
     heartbeats = DelayedOperationPurgatory[DelayedHeartbeat]("Heartbeat", timer, purge_interval=SESSIONS_BETWEEN_PURGES)
     delayed_rebalances = DelayedOperationPurgatory[DelayedRebalance]("Rebalance", timer)
     register_purgatory(registry, heartbeats)
@@ -72,6 +60,7 @@ def build_group_coordinator(
 
         return build_consumer_groups(environment, classic, rebalances.count_consumer)
 
+    # The two services hand requests over to each other, and the second one is made late: it knows the first.
     consumer_groups = MadeOnce(build_consumer)
     changes = ClassicGroupChanges(environment, heartbeats, delayed_rebalances, rebalances.count_classic)
     classic = ClassicGroupService(environment, changes, lambda: consumer_groups().classic_members, random_java_uuid)
@@ -79,28 +68,49 @@ def build_group_coordinator(
     def service_of(group_type: GroupType) -> MembershipService:
         return classic if group_type is GroupType.CLASSIC else consumer_groups().service
 
-    loader = GroupLoader(
-        environment,
-        replicas.hosted.partition_or_error,
-        lambda records: restore_memberships(records, clock),
-        service_of,
-        settle_loaded_groups,
-    )
-
     def removed(group: Group) -> None:
         service_of(group.membership.group_type).unloaded(group)
 
-    offsets, expiry = OffsetService(environment, removed), OffsetExpiry(environment, removed)
-    admin = GroupAdminService(environment, classic.removed)
     coordinator = GroupCoordinator(
-        environment, loader, offsets, expiry, classic, MadeOnce(lambda: consumer_groups().service), admin
+        partitions=environment.partitions,
+        loader=GroupLoader(
+            environment,
+            replicas.hosted.partition_or_error,
+            lambda records: restore_memberships(records, clock),
+            service_of,
+            settle_loaded_groups,
+        ),
+        offsets=OffsetService(environment, removed),
+        expiry=OffsetExpiry(environment, removed),
+        classic=classic,
+        consumer=MadeOnce(lambda: consumer_groups().service),
+        admin=GroupAdminService(environment, classic.removed),
     )
-    registry.family(_metrics_of(coordinator, rebalances))
+    registry.family(_metrics_of(coordinator, environment, rebalances))
     replicas.orders.listeners.add(coordinator.leadership_changed)
     return coordinator
 
 
-def _metrics_of(coordinator: GroupCoordinator, rebalances: RebalanceCounts) -> GroupMetrics:
+def _environment(foundations: Foundations, replicas: ReplicaManager, metadata: MetadataCache) -> GroupEnvironment:
+    clock = foundations.clock
+    config = GroupCoordinatorConfig.from_kafka_config(foundations.dynamic.current)
+    partitions = GroupPartitions(metadata, config.num_partitions)
+    return GroupEnvironment(
+        config=config,
+        clock=clock,
+        timer=foundations.timer,
+        scheduler=foundations.scheduler,
+        actions=foundations.actions,
+        metadata=metadata,
+        partitions=partitions,
+        table=GroupTable(partitions, lambda group_id: ClassicGroup(group_id, clock)),
+        log=GroupLog(replicas.appender, config, clock),
+    )
+
+
+def _metrics_of(
+    coordinator: GroupCoordinator, environment: GroupEnvironment, rebalances: RebalanceCounts
+) -> GroupMetrics:
     offsets, expiry = coordinator.offsets, coordinator.expiry
     counts = {
         "offset-commit": lambda: offsets.committed_count,
@@ -109,5 +119,4 @@ def _metrics_of(coordinator: GroupCoordinator, rebalances: RebalanceCounts) -> G
         "group-completed-rebalance": lambda: rebalances.classic,
         "consumer-group-rebalance": lambda: rebalances.consumer,
     }
-    environment = coordinator.environment
     return GroupMetrics(environment.table, counts, coordinator.loader.load_times, environment.clock)

@@ -11,12 +11,12 @@ Kafka: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.brief import COMMITTED_OFFSET_US, FETCHED_GROUP_US, FETCHED_OFFSET_US, Brief, check_cost, check_costs
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.group.coordinator import GroupCoordinator
+from barnabas.coordinator.group.offsets.service import OffsetService
 from barnabas.coordinator.group.offsets.terms import (
     CommitTerms,
     FetchedOffset,
@@ -56,17 +56,25 @@ STORE_VERSION: Final = 0
 NO_OFFSET: Final = -1
 
 
+class _AskedTopic(NamedTuple):
+    """The partitions of a topic whose offsets the coordinator decides on."""
+
+    name: str
+    topic_id: bytes
+    indexes: list[int]
+
+
 class OffsetsApi:
     """Committed offsets of groups."""
 
     def __init__(
         self,
-        coordinator: GroupCoordinator,
+        offsets: OffsetService,
         old_offsets: OldConsumerOffsets,
         metadata: MetadataCache,
         authorizer: Authorizer | None,
     ) -> None:
-        self._coordinator = coordinator
+        self._offsets = offsets
         self._old_offsets = old_offsets
         self._metadata = metadata
         self._authorizer = authorizer
@@ -96,7 +104,7 @@ class OffsetsApi:
         ):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         refused: list[CommittedTopic] = []
-        asked: list[CommittedTopic] = []
+        asked: list[_AskedTopic] = []
         offsets: list[OffsetToCommit] = []
         names = self._commit_topic_names(request)
         readable = None if self._authorizer is None else self._readable_topics(request, names)
@@ -105,14 +113,14 @@ class OffsetsApi:
             error = _commit_refusal(name, readable)
             known = None if name is None else topics.get(name)
             unknown: list[CommittedPartition] = []
-            undecided: list[CommittedPartition] = []
+            indexes: list[int] = []
             for partition in topic.partitions:
                 index = partition.partition_index
                 if error is not ErrorCode.NONE or known is None or known.partition(index) is None:
                     code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     unknown.append(CommittedPartition(partition_index=index, error_code=code))
                     continue
-                undecided.append(CommittedPartition(partition_index=index, error_code=ErrorCode.NONE))
+                indexes.append(index)
                 offsets.append(
                     OffsetToCommit(
                         known.name,
@@ -125,14 +133,22 @@ class OffsetsApi:
                 )
             if unknown:
                 refused.append(CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown))
-            if undecided:
-                asked.append(CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=undecided))
+            if indexes:
+                asked.append(_AskedTopic(topic.name, topic.topic_id, indexes))
 
         def committed(errors: Sequence[ErrorCode]) -> None:
-            answers = [partition for topic in asked for partition in topic.partitions]
-            for answer, error in zip(answers, errors, strict=True):
-                answer.error_code = error
-            request.respond(OffsetCommitResponse(topics=_merged(refused, asked) if refused else asked))
+            result = iter(errors)
+            answers = [
+                CommittedTopic(
+                    name=name,
+                    topic_id=topic_id,
+                    partitions=[
+                        CommittedPartition(partition_index=index, error_code=next(result)) for index in indexes
+                    ],
+                )
+                for name, topic_id, indexes in asked
+            ]
+            request.respond(OffsetCommitResponse(topics=_merged(refused, answers) if refused else answers))
 
         if not offsets:
             request.respond(OffsetCommitResponse(topics=refused))
@@ -147,7 +163,7 @@ class OffsetsApi:
                 body.retention_time_ms,
                 request.api_version >= MISSING_GROUPS_SINCE,
             )
-            self._coordinator.commit_offsets(terms, offsets, request.deferred(committed))
+            self._offsets.commit_offsets(terms, offsets, request.deferred(committed))
 
     def _commit_to_store(self, group_id: str, offset: OffsetToCommit) -> ErrorCode:
         partition = TopicPartition(offset.topic, offset.partition)
@@ -178,8 +194,7 @@ class OffsetsApi:
     def _fetch_cost_us(self, group: FetchGroup) -> int:
         """Return what it costs to answer for one group, in microseconds."""
         if group.topics is None:
-            with self._coordinator.environment.table.locked(group.group_id) as known:
-                offsets = 0 if known is None else len(known.offsets)
+            offsets = self._offsets.offset_count(group.group_id)
         else:
             offsets = sum([len(topic.partition_indexes) for topic in group.topics])
         return FETCHED_GROUP_US + offsets * FETCHED_OFFSET_US
@@ -206,7 +221,7 @@ class OffsetsApi:
         if request.api_version == 0:
             found = self._fetch_from_store(group.group_id, asked or ())
         else:
-            found = self._coordinator.fetch_offsets(
+            found = self._offsets.fetch_offsets(
                 OffsetFetchTerms(
                     group.group_id, asked, request.body.require_stable, group.member_id, group.member_epoch
                 )
@@ -287,7 +302,7 @@ class OffsetsApi:
             answers.update(zip(deleted, errors, strict=True))
             request.respond(_delete_response(answers))
 
-        self._coordinator.delete_offsets(body.group_id, deleted, request.deferred(on_deleted))
+        self._offsets.delete_offsets(body.group_id, deleted, request.deferred(on_deleted))
 
 
 def _commit_refusal(name: str | None, readable: frozenset[str] | None) -> ErrorCode:

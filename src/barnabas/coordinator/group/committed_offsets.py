@@ -18,18 +18,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.coordinator.group.log.schemas import CommittedOffset, committed_offset
 
 PartitionKey = tuple[str, int]
 """Topic and partition."""
-NewOffset = tuple[str, int, bytes]
-"""Topic, partition, and the value of the record."""
 TransactionalOffsets = dict[PartitionKey, "tuple[int, bytes | None]"]
 """By partition: position of the commit, and its value; None once a plain commit came later."""
 
 _NONE: Final[Mapping[int, bytes]] = MappingProxyType({})
+
+
+class NewOffset(NamedTuple):
+    """An offset that is committed. value: of its record in `__consumer_offsets`."""
+
+    topic: str
+    partition: int
+    value: bytes
 
 
 class CommittedOffsets:
@@ -67,7 +73,7 @@ class CommittedOffsets:
         """Every committed offset."""
         for topic, partitions in self._topics.items():
             for partition, value in partitions.items():
-                yield topic, partition, value
+                yield NewOffset(topic, partition, value)
 
     def __len__(self) -> int:
         """Number of committed offsets."""

@@ -36,7 +36,7 @@ class OffsetsMachine(RuleBasedStateMachine):
     def write(self, keys: set[tuple[str, int]]) -> Written:
         self.position += 1
         value = offset_value(self.position, -1, "", 0)
-        return Written(self.position, [(topic, partition, value) for topic, partition in sorted(keys)])
+        return Written(self.position, [NewOffset(topic, partition, value) for topic, partition in sorted(keys)])
 
     def count(self, key: tuple[str, int], position: int, value: bytes) -> None:
         if self.counted.get(key, (-1, b""))[0] < position:

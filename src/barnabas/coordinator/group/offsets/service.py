@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset, PartitionKey
@@ -54,6 +54,14 @@ _CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"
 
 
+class _Encoded(NamedTuple):
+    """The offsets of a commit, and their records. too_large: the positions in the request of those left out."""
+
+    new: list[NewOffset]
+    records: list[GroupRecord]
+    too_large: list[int]
+
+
 class OffsetService:
     """Commits, fetches and deletes. Counters are plain attributes, exact enough for rates (see `metrics`).
 
@@ -78,17 +86,17 @@ class OffsetService:
     def commit_offsets(
         self, terms: CommitTerms, offsets: Sequence[OffsetToCommit], on_complete: CommitCallback
     ) -> None:
-        """Commit, and call `on_complete` now or when the replicas have it. The caller holds no lock.
+        """Commit, and call `on_complete` now or when the records are replicated. The caller holds no lock.
 
-        An error of the whole (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
-        REBALANCE_IN_PROGRESS, ...) is everyone's; OFFSET_METADATA_TOO_LARGE is one partition's.
+        An error of the group (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
+        REBALANCE_IN_PROGRESS, ...) is the error of every offset; OFFSET_METADATA_TOO_LARGE is one partition's.
         """
         error = self._check(terms.group_id)
         if error is not ErrorCode.NONE:
             on_complete([error] * len(offsets))
             return
         now_ms = self._now_ms()
-        new, records, errors = self._encode(terms, offsets, now_ms)
+        new, records, too_large = self._encode(terms, offsets, now_ms)
         stored: StoredAppend | None = None
         group: Group | None = None
         try:
@@ -99,8 +107,9 @@ class OffsetService:
                     membership = group.membership
                     error = self._check_committer(membership, terms, offsets)
                     if error is ErrorCode.NONE and isinstance(membership, ClassicGroup):
+                        # A commit counts as a heartbeat, in Kafka too.
                         membership.members.refresh_session(terms.member_id)
-                    if error is ErrorCode.NONE and records:
+                    if error is ErrorCode.NONE and new:
                         stored = self._log.append(group.partition, records, StoredFor.OFFSETS, now_ms=now_ms)
                         if not stored.is_settled:
                             group.offsets.begin_waiting(new)
@@ -108,12 +117,14 @@ class OffsetService:
                             group.offsets.put_all(new, stored.position)
         except ApiError as refused:
             error = refused.code
-        if error is not ErrorCode.NONE or stored is None or group is None:
-            on_complete([error] * len(offsets) if error is not ErrorCode.NONE else errors)
+        if error is not ErrorCode.NONE:
+            on_complete([error] * len(offsets))
+        elif stored is None or group is None:
+            on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
         elif stored.is_settled:
-            self._answer(stored.error, errors, len(new), on_complete)
+            self._answer(stored.error, len(new), too_large, on_complete)
         else:
-            self._wait(group, stored, new, errors, on_complete)
+            self._when_replicated(group, stored, new, too_large, on_complete)
 
     def _check_committer(
         self, membership: Membership, terms: CommitTerms, offsets: Sequence[OffsetToCommit]
@@ -134,25 +145,21 @@ class OffsetService:
             return self._table.locked_or_new(terms.group_id)
         return self._table.locked(terms.group_id)
 
-    def _encode(
-        self, terms: CommitTerms, offsets: Sequence[OffsetToCommit], now_ms: int
-    ) -> tuple[list[NewOffset], list[GroupRecord], list[ErrorCode]]:
-        """What can be committed, as it is kept and as it is written, and an error for each of `offsets`."""
+    def _encode(self, terms: CommitTerms, offsets: Sequence[OffsetToCommit], now_ms: int) -> _Encoded:
         prefix = offset_key_prefix(terms.group_id)
         expires_ms = min(now_ms + terms.retention_ms, LAST_TIMESTAMP) if terms.retention_ms >= 0 else NO_TIMESTAMP
         new: list[NewOffset] = []
         records: list[GroupRecord] = []
-        errors: list[ErrorCode] = []
+        too_large: list[int] = []
         for topic, partition, offset, leader_epoch, metadata, timestamp_ms in offsets:
             if metadata and self._is_too_large(metadata):
-                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                too_large.append(len(new) + len(too_large))
                 continue
             committed_ms = now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms
             value = offset_value(offset, leader_epoch, metadata, committed_ms, expires_ms)
-            new.append((topic, partition, value))
+            new.append(NewOffset(topic, partition, value))
             records.append(GroupRecord(offset_key(prefix, topic.encode(), partition), value))
-            errors.append(ErrorCode.NONE)
-        return new, records, errors
+        return _Encoded(new, records, too_large)
 
     def _is_too_large(self, metadata: str) -> bool:
         """Kafka counts UTF-16 units, and a record has room for 32767 bytes."""
@@ -164,28 +171,28 @@ class OffsetService:
             return False
         return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > LONGEST_STRING
 
-    def _wait(
+    def _when_replicated(
         self,
         group: Group,
         stored: StoredAppend,
         new: list[NewOffset],
-        errors: list[ErrorCode],
+        too_large: list[int],
         on_complete: CommitCallback,
     ) -> None:
         def on_stored(error: ErrorCode) -> None:
             with group.lock:
                 group.offsets.end_waiting(new, stored.position, is_stored=error is ErrorCode.NONE)
-            self._answer(error, errors, len(new), on_complete)
+            self._answer(error, len(new), too_large, on_complete)
 
         stored.when_replicated(on_stored)
 
-    def _answer(
-        self, error: ErrorCode, errors: list[ErrorCode], stored_count: int, on_complete: CommitCallback
-    ) -> None:
+    def _answer(self, error: ErrorCode, count: int, too_large: list[int], on_complete: CommitCallback) -> None:
+        """Answer with `error` for the `count` offsets that were appended."""
         if error is ErrorCode.NONE:
-            self.committed_count += stored_count
-        else:
-            errors = [error if known is ErrorCode.NONE else known for known in errors]
+            self.committed_count += count
+        errors = [error] * count
+        for position in too_large:
+            errors.insert(position, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         on_complete(errors)
 
     # -- fetch
@@ -206,6 +213,11 @@ class OffsetService:
             committed = _committed(group.offsets, terms)
         # Decoding takes a while if there are many, and others of the group, on network threads, want the lock.
         return FetchedOffsets(ErrorCode.NONE, _decoded(committed))
+
+    def offset_count(self, group_id: str) -> int:
+        """Return how many offsets a group has committed, 0 if it does not exist."""
+        with self._table.locked(group_id) as group:
+            return 0 if group is None else len(group.offsets)
 
     # -- delete
 

@@ -7,6 +7,7 @@ import pytest
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.classic.member import ClassicMember, MemberTerms
 from barnabas.coordinator.group.classic.states import ClassicState
+from barnabas.coordinator.group.committed_offsets import NewOffset
 from barnabas.coordinator.group.log.schemas import CommittedOffset, committed_offset, decoded_for_people
 from barnabas.coordinator.group.offsets import service as offset_service
 from barnabas.coordinator.group.offsets.terms import CommitTerms, FetchedOffset, OffsetFetchTerms, OffsetToCommit
@@ -229,7 +230,7 @@ def test_an_open_transaction_makes_its_partitions_unstable(broker: GroupBroker) 
     broker.commit(("t", 0, 1), ("t", 1, 1))
     group = broker.table.get(GROUP)
     assert group is not None
-    group.offsets.put_transactional(9, [("t", 0, group.offsets.of_topic("t")[0])], 100)
+    group.offsets.put_transactional(9, [NewOffset("t", 0, group.offsets.of_topic("t")[0])], 100)
     stable = OffsetFetchTerms(GROUP, [("t", [0, 1])], require_stable=True)
     unstable = FetchedOffset(0, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert broker.offsets.fetch_offsets(stable).topics == [("t", [unstable, FetchedOffset(1, 1)])]

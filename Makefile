@@ -102,7 +102,7 @@ COMPILED_TESTS ?= tests/architecture/test_compiled_build.py tests/unit tests/wir
 
 .PHONY: test-compiled
 test-compiled: compiled ## run a sample of the tests against build/compiled
-	BARNABAS_TESTS_COMPILED=1 PYTHONPATH=build/compiled $(BIN)/python -m pytest -m "not slow and not java and not interpreted" \
+	BARNABAS_TESTS_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -m "not slow and not java and not interpreted" \
 		$(COMPILED_TESTS) $(PYTEST_ARGS)
 
 .PHONY: measure-source

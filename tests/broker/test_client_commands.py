@@ -135,6 +135,7 @@ def test_records_and_where_they_lie(run: Run, running: BrokerProcess) -> None:
         (("consume", "--group=g"), 2, "give one or more TOPICs, or a --pattern"),
         (("consume", "one", "--group=g", "--partition=1"), 2, "the group chooses the partitions"),
         (("consume", "one", "--group=g", "--from=7"), 2, "--from takes beginning or end"),
+        (("consume", "--pattern=(", "--group=g"), 2, "--pattern '(' is no regular expression"),
         (("consume", "one", "--group=g", "--assignor=fair"), 2, "partition_assignment_strategy knows range"),
         (("topics", "list", "-b", "127.0.0.1:1", "--timeout", "0.3"), 1, "127.0.0.1:1"),
     ],
@@ -147,11 +148,21 @@ def test_errors_are_one_line(run: Run, arguments: tuple[str, ...], status: int, 
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize(
+    "arguments", [("topics", "list"), ("produce", "lines"), ("consume", "lines"), ("consume", "lines", "--group=g")]
+)
+def test_an_unreachable_broker_is_named_with_the_reason_within_seconds(run: Run, arguments: tuple[str, ...]) -> None:
+    result = run(*arguments, "-b", "127.0.0.1:1", stdin="a line\n")
+    assert result.exit_code == 1
+    assert "o broker can be reached (127.0.0.1:1: connection refused)" in result.stderr
+    assert "unknown host" in run(*arguments, "-b", "no.such.host.invalid:1", stdin="a line\n").stderr
+
+
 def test_bad_lines_and_places_are_named(run: Run) -> None:
     run("topics", "create", "strict", "--if-not-exists")
     assert (
-        "no key separator ':' in the line 'nokey'"
-        in run("produce", "strict", "--key-separator=:", stdin="nokey\n").stderr
+        "no key separator ':' in line 2, 'nokey'"
+        in run("produce", "strict", "--key-separator=:", stdin="a:b\nnokey\n").stderr
     )
     assert "strict has no partition 7; it has 1" in run("consume", "strict", "--partition=7").stderr
     assert "not 'yesterday'" in run("consume", "strict", "--from=yesterday").stderr

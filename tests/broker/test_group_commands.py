@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -183,6 +186,7 @@ def test_a_group_of_the_consumer_protocol(run: Run, server: Server, filled: str)
         (("describe", "x", "--all"), 2, "say which groups"),
         (("describe", "nobody"), 1, "GROUP_ID_NOT_FOUND"),
         (("list", "--type=no-such"), 0, ""),
+        (("list", "--state=Bogus"), 2, "'Bogus' is not one of 'assigning'"),
         (("reset-offsets", "g", "--topic=t"), 2, "say where to, once: --to-earliest, "),
         (("reset-offsets", "g", "--topic=t", "--to-latest", "--to-offset=0"), 2, "say where to, once"),
         (("reset-offsets", "g", "--to-offset=0"), 2, "say which partitions: --topic, --all-topics or --from-file"),
@@ -202,3 +206,24 @@ def test_errors_are_one_line(run: Run, arguments: tuple[str, ...], status: int, 
     assert result.exit_code == status, result.output
     assert message in (result.stderr.splitlines() or [""])[-1]
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_member_that_is_told_to_stop_commits_and_leaves(
+    run: Run, server: Server, filled: str, number: signal.Signals
+) -> None:
+    group = f"{filled}-stopped"
+    command = [sys.executable, "-m", "barnabas", "consume", filled, "--group", group, "--follow"]
+    with subprocess.Popen(
+        [*command, "-b", server.bootstrap_servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert len([process.stdout.readline() for _ in range(14)]) == 14
+        process.send_signal(number)
+        _, told = process.communicate(timeout=30)
+    assert (process.returncode, told.split()[-2:]) == (0, [b"14", b"records"])
+    assert f"{group}\ttype classic\tprotocol consumer\tEmpty" in run("groups", "list").stdout.splitlines()
+    assert plan(run("groups", "reset-offsets", group, "--topic", filled, "--shift-by=0")) == [
+        ("0", "10", "10"),
+        ("1", "4", "4"),
+    ]

@@ -56,6 +56,7 @@ class ScriptedSelector:
         self.disconnected: dict[str, ChannelState] = {}
         self.completed_receives: list[ScriptedChannel] = []
         self.completed_sends: list[ScriptedChannel] = []
+        self.connect_errors: dict[str, OSError] = {}
         self.closed: list[str] = []
         self.last_timeout_ms = -1.0
         self._next_connected: list[str] = []
@@ -138,6 +139,9 @@ class ScriptedSelector:
 
     def answer_raw(self, connection_id: str, frame: bytes) -> None:
         self.channels[connection_id].frames.append(frame)
+
+    def take_connect_error(self, connection_id: str) -> OSError | None:
+        return self.connect_errors.pop(connection_id, None)
 
     def disconnect(self, connection_id: str, state: ChannelState = ChannelState.READY) -> None:
         """Let the next poll report a lost connection."""

@@ -1,21 +1,29 @@
-"""What the commands that talk to a broker share: where it is, and how their errors look.
+"""What the commands that talk to a broker share: the broker's address, and the form of errors.
 
-Used by the commands that talk to brokers, on the main thread.
+Used by these commands, on the main thread. No state.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from barnabas.clients.admin import Admin
     from barnabas.protocol.topic_partition import TopicPartition
+
+BOOTSTRAP_TIMEOUT_MS = 3_000
+"""How long a command tries to reach a first broker: time for a broker that is just starting."""
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -44,13 +52,33 @@ timeout_option = click.option(
 
 
 @contextmanager
+def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` at the first SIGTERM or SIGHUP. A second signal ends the process at once.
+
+    `stop` runs between two instructions of the main thread, so it must not take a lock that this thread may hold.
+    """
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        for number in _STOP_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        stop()
+
+    before = {number: signal.signal(number, handle) for number in _STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
-    """Turn what the clients raise into one line on stderr and an exit status; anything else is a bug and shows."""
-    from barnabas.clients.errors import ClientTimeout
+    """Turn the errors of clients into one line on stderr and an exit status. Other errors are bugs, and show."""
+    from barnabas.clients.errors import ClientTimeout, Unreachable, WokenUp
     from barnabas.protocol.errors import ApiError
     from barnabas.rpc.client_request import UnsupportedVersion
 
-    # The clients log what they try again; here only the outcome counts.
+    # The clients log each retry; a command shows only the outcome.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
     try:
         yield
@@ -58,30 +86,37 @@ def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
         fail(f"{error.message} ({error.code.name})")
     except UnsupportedVersion as error:
         fail(f"the broker cannot do this: {error}")
+    except Unreachable as error:
+        fail(f"{str(error)[:1].lower()}{str(error)[1:]}")
     except ClientTimeout as error:
         fail(f"no answer from {bootstrap_servers} in time: {error}")
     except BrokenPipeError:
-        # Whoever read our output (head, less) has seen enough.
+        # The reader of our output (head, less) has seen enough.
         sys.stderr.close()
         sys.exit(EXIT_FAILED)
     except ConnectionError as error:
         fail(f"cannot talk to {bootstrap_servers}: {error}")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, WokenUp):
         sys.exit(EXIT_INTERRUPTED)
     except ValueError as error:
         fail(str(error), EXIT_USAGE)
 
 
 def open_admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:
-    """An admin client, to be used in a `with` statement."""
+    """Return an admin client, to be used in a `with` statement."""
     from barnabas.clients.admin import Admin
+    from barnabas.clients.client_config import ClientConfig
 
     timeout_ms = int(timeout_seconds * 1000)
-    return Admin(bootstrap_servers, timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+    return Admin(
+        bootstrap_servers,
+        timeout_ms=timeout_ms,
+        config=ClientConfig(request_timeout_ms=timeout_ms, bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS),
+    )
 
 
 def partitions_of(admin: Admin, topics: tuple[str, ...], indexes: tuple[int, ...]) -> list[TopicPartition]:
-    """These partitions of each topic, or all of them. ValueError for one that does not exist."""
+    """Return these partitions of each topic, or all. Raises ApiError, and ValueError for an unknown partition."""
     from barnabas.protocol.topic_partition import TopicPartition
 
     found = []
@@ -93,14 +128,14 @@ def partitions_of(admin: Admin, topics: tuple[str, ...], indexes: tuple[int, ...
     return found
 
 
-def fail(message: str, status: int = EXIT_FAILED) -> None:
-    """Say what went wrong, and end."""
+def fail(message: str, status: int = EXIT_FAILED) -> NoReturn:
+    """Write an error to stderr, and end the process."""
     click.echo(f"barnabas: {message}", err=True)
     sys.exit(status)
 
 
 def parse_pairs(pairs: tuple[str, ...], option: str) -> dict[str, str]:
-    """NAME=VALUE options as a dict; click's usage error for anything else."""
+    """Return NAME=VALUE options as a dict. Raises click.UsageError for anything else."""
     result = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")

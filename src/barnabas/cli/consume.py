@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, timeout_option
+from barnabas.cli.client_options import bootstrap_option, friendly_errors, stop_signals, timeout_option
 from barnabas.cli.group_reading import GroupOptions, GroupReading
 from barnabas.cli.moments import parse_timestamp_ms
 from barnabas.cli.number_types import COUNT, NUMBER
@@ -113,6 +113,8 @@ def consume(
     with (
         friendly_errors(bootstrap_servers),
         Consumer(bootstrap_servers, **options.settings(start, timeout_ms)) as consumer,
+        # What was written is committed first, and the group hears that this member leaves.
+        stop_signals(consumer.wakeup),
     ):
         if group is None:
             assigned = _assign(consumer, topics[0], partitions)
@@ -175,7 +177,9 @@ def _write_records(
     max_messages: int | None,
     on_written: Callable[[list[ConsumerRecord]], None] | None = None,
 ) -> int:
-    """Write to stdout, one write a poll; returns how many. Ctrl-C is how a --follow ends."""
+    """Write records to stdout, one write a poll, and return how many. Ctrl-C or a signal is how a --follow ends."""
+    from barnabas.clients.errors import WokenUp
+
     out = sys.stdout.buffer
     count = 0
     try:
@@ -190,4 +194,6 @@ def _write_records(
                 break
     except KeyboardInterrupt:
         click.echo(err=True)
+    except WokenUp:
+        pass  # SIGTERM or SIGHUP, which comes through only between two polls
     return count

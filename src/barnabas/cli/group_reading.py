@@ -5,11 +5,14 @@ Called by the consume command, on the main thread.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+
+from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from barnabas.clients.consumer import Consumer, ConsumerRecord
@@ -50,12 +53,17 @@ class GroupOptions:
             raise click.UsageError("in a --group, --from takes beginning or end: where to begin what it has not read")
         if bool(topics) == bool(self.pattern):
             raise click.UsageError("give one or more TOPICs, or a --pattern")
+        try:
+            re.compile(self.pattern or "")
+        except re.error as error:
+            raise click.UsageError(f"--pattern {self.pattern!r} is no regular expression: {error}") from None
 
     def settings(self, start: str | None, timeout_ms: int) -> ConsumerSettings:
         """Settings of the consumer."""
         settings: ConsumerSettings = {
             "default_api_timeout_ms": timeout_ms,
             "request_timeout_ms": timeout_ms,
+            "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS,
             "allow_auto_create_topics": False,
             "auto_offset_reset": "earliest" if self.name is None else _RESETS[start],
         }

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from barnabas.clients.admin import Admin, GroupDescription, GroupMember
     from barnabas.protocol.topic_partition import TopicPartition
 
+GROUP_STATES = ("Assigning", "CompletingRebalance", "Dead", "Empty", "PreparingRebalance", "Reconciling", "Stable")
+
 
 @click.group()
 def groups() -> None:
@@ -29,9 +31,19 @@ groups.add_command(reset_offsets)
 @groups.command("list")
 @bootstrap_option
 @timeout_option
-@click.option("--state", "states", metavar="STATE", multiple=True, help="Only in this state, as Stable (repeatable).")
 @click.option(
-    "--type", "types", metavar="TYPE", multiple=True, help="Only of this type, as classic or consumer (repeatable)."
+    "--state",
+    "states",
+    type=click.Choice(GROUP_STATES, case_sensitive=False),
+    multiple=True,
+    help="Only groups in this state (repeatable).",
+)
+@click.option(
+    "--type",
+    "types",
+    metavar="TYPE",
+    multiple=True,
+    help="Only groups of this type, such as classic or consumer (repeatable).",
 )
 def list_(bootstrap_servers: str, timeout_seconds: float, states: tuple[str, ...], types: tuple[str, ...]) -> None:
     """List groups: type of the group, type of its protocol, state.

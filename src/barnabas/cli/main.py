@@ -11,6 +11,8 @@ from importlib import import_module
 import click
 
 from barnabas import __version__
+from barnabas.cli.client_options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, fail
+from barnabas.cli.standard_streams import discard_output, flush_output, replace_closed_streams
 
 COMMANDS = {
     "cluster": ("barnabas.cli.cluster", "Show brokers, and what they speak."),
@@ -32,11 +34,11 @@ class LazyGroup(click.Group):
     """A click group that imports a sub-command's module only to run it (or to show its own help)."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """See click.Group."""
+        """Return the names from the table."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """See click.Group."""
+        """Import a command's module and return the command, or None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module_name, _ = COMMANDS[cmd_name]
@@ -56,5 +58,32 @@ def barnabas() -> None:
 
 
 def main() -> None:
-    """Run the command line."""
-    sys.exit(barnabas.main(prog_name="barnabas"))
+    """Run the command line. Whatever goes wrong outside this program is one line on stderr."""
+    replace_closed_streams()
+    status = None
+    try:
+        status = barnabas.main(prog_name="barnabas", standalone_mode=False)
+        flush_output()
+    except click.UsageError as error:
+        _end_with_usage_error(error)
+    except click.ClickException as error:
+        fail(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        discard_output()  # the reader of our output (head, less) has seen enough
+        sys.exit(EXIT_FAILED)
+    except OSError as error:
+        discard_output()
+        where = f"{error.filename}: " if error.filename is not None else "input or output failed: "
+        fail(f"{where}{error.strerror or error}")
+    sys.exit(status)
+
+
+def _end_with_usage_error(error: click.UsageError) -> None:
+    # A group without a sub-command shows its help as an error, in newer versions of click.
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        error.show()
+        sys.exit(EXIT_USAGE)
+    command = error.ctx.command_path if error.ctx is not None else "barnabas"
+    fail(f"{' '.join(error.format_message().split())} (see {command} --help)", EXIT_USAGE)

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, fail, friendly_errors, parse_pairs, timeout_option
+from barnabas.cli.client_options import (
+    BOOTSTRAP_TIMEOUT_MS,
+    bootstrap_option,
+    fail,
+    friendly_errors,
+    parse_pairs,
+    timeout_option,
+)
 from barnabas.cli.number_types import NUMBER
 
 if TYPE_CHECKING:
@@ -82,10 +89,11 @@ def produce(
             max_block_ms=timeout_ms,
             request_timeout_ms=timeout_ms,
             delivery_timeout_ms=timeout_ms + LINGER_MS,
+            bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
         )
         with producer:
-            for line in _lines(file, show_progress=not quiet):
-                key, value = _split(line, separator)
+            for number, line in enumerate(_lines(file, show_progress=not quiet), 1):
+                key, value = _split(line, separator, number)
                 producer.send(
                     topic,
                     None if value == null else value,
@@ -117,12 +125,16 @@ class _Failures:
             self.errors.append(error)
 
 
-def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
+def _split(line: bytes, separator: bytes | None, number: int) -> tuple[bytes | None, bytes]:
+    """Return key and value of a line. Raises ValueError, with the line's number, for a line without the separator."""
     if separator is None:
         return None, line
     key, found, value = line.partition(separator)
     if not found:
-        raise ValueError(f"no key separator {separator.decode()!r} in the line {line[:100].decode(errors='replace')!r}")
+        shown = line[:100].decode(errors="replace")
+        raise ValueError(
+            f"no key separator {separator.decode()!r} in line {number}, {shown!r}; earlier lines were sent"
+        )
     return key, value
 
 

@@ -48,6 +48,7 @@ class RecordFormat:
 def as_json(record: ConsumerRecord) -> bytes:
     """The whole record as one JSON object; bytes that are not UTF-8 become {"base64": ...}."""
     fields: dict[str, Any] = {
+        "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,

@@ -87,8 +87,9 @@ class BlockingClient:
         return self.network.now_ms()
 
     def poll(self, timeout_ms: float) -> None:
-        """Let the network run for at most so long."""
+        """Let the network run for at most `timeout_ms`. Raises Unreachable after `bootstrap_timeout_ms`."""
         self.network.poll(int(min(max(timeout_ms, 0), _LONGEST_POLL_MS)), self.now_ms())
+        self.metadata.raise_unreachable()
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -128,7 +129,7 @@ class BlockingClient:
                 self.metadata.request_update()
             left_ms = deadline_ms - self.now_ms()
             if left_ms <= 0:
-                raise problem or ClientTimeout(
+                raise problem or self.metadata.timeout(
                     f"Timed out waiting for {'a broker' if node is None else node} to take the request"
                     f" ({type(message).__name__})"
                 )
@@ -189,7 +190,7 @@ class BlockingClient:
                 if error is not ErrorCode.NONE and (error not in INVALID_METADATA_ERRORS or left_ms <= 0):
                     raise ApiError(error, f"{error.message} Topic: {topic}")
             if left_ms <= 0:
-                raise ClientTimeout(f"No metadata in time for topics {', '.join(topics)}")
+                raise self.metadata.timeout(f"No metadata in time for topics {', '.join(topics)}")
             if not asked or not self.metadata.update_requested():
                 self.metadata.request_update()
                 asked = True

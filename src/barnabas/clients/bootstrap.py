@@ -1,14 +1,21 @@
-"""Bootstrap addresses: `host:port,[::1]:9092` as nodes with ids nobody has (Kafka: ClientUtils). Pure."""
+"""Bootstrap addresses, such as `host:port,[::1]:9092`, and why they cannot be reached. Pure; times are passed in.
+
+Called by the clients when they are made, and by `ClusterMetadata` under its condition. Kafka: ClientUtils.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.clients.errors import Unreachable
 from barnabas.rpc.node import Node
 
 
 def bootstrap_nodes(servers: str | Sequence[str]) -> list[Node]:
-    """Nodes with the ids -1, -2, ... Raises ValueError for an address without host or port, or when there are none."""
+    """Return nodes with the ids -1, -2, ... that no broker has.
+
+    Raises ValueError for an address without host or port, or when there are none.
+    """
     addresses = servers.split(",") if isinstance(servers, str) else servers
     nodes: list[Node] = []
     for address in addresses:
@@ -22,3 +29,31 @@ def bootstrap_nodes(servers: str | Sequence[str]) -> list[Node]:
     if not nodes:
         raise ValueError("No bootstrap urls given in bootstrap_servers")
     return nodes
+
+
+class BootstrapFailures:
+    """Why each bootstrap broker could not be reached. `timeout_ms` None: a client never gives up because of that."""
+
+    def __init__(self, nodes: Sequence[Node], timeout_ms: int | None) -> None:
+        self.is_final = False
+        """Whether every broker has failed, and the first failure is longer ago than the timeout."""
+        self._node_count = len(nodes)
+        self._timeout_ms = timeout_ms
+        self._since_ms: int | None = None
+        self._reasons: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._reasons)
+
+    def note(self, node: Node, reason: str, now_ms: int) -> None:
+        """Note a failed attempt to reach a broker."""
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        self._reasons[f"{node.host}:{node.port}"] = reason
+        if self._timeout_ms is not None and len(self._reasons) == self._node_count:
+            self.is_final = now_ms - self._since_ms >= self._timeout_ms
+
+    def error(self) -> Unreachable:
+        """Return the error that names every address that was tried."""
+        reasons = ", ".join(f"{address}: {reason}" for address, reason in self._reasons.items())
+        return Unreachable(f"No broker can be reached ({reasons})")

@@ -26,6 +26,13 @@ class ClientConfig:
     reconnect_backoff_ms: int = setting(50, "How long to wait before connecting again to the same broker.", minimum=0)
     reconnect_backoff_max_ms: int = setting(1_000, "The longest wait before connecting; it doubles to here.", minimum=0)
 
+    bootstrap_timeout_ms: int | None = setting(
+        None,
+        "How long no broker may be reachable at first before calls raise `Unreachable`; None: as long as each call"
+        " waits. Not a setting of Kafka's.",
+        minimum=1,
+    )
+
     def __post_init__(self) -> None:
         """Check the values. Raises ValueError."""
         check_bounds(self)
@@ -50,4 +57,5 @@ class ClientConfig:
             refresh_backoff_ms=self.retry_backoff_ms,
             refresh_backoff_max_ms=self.retry_backoff_max_ms,
             allow_auto_topic_creation=allow_auto_topic_creation,
+            bootstrap_timeout_ms=self.bootstrap_timeout_ms,
         )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
+from barnabas.clients.bootstrap import BootstrapFailures
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata_merge import merge
@@ -41,6 +42,7 @@ class MetadataConfig:
     refresh_backoff_ms: int = 100
     refresh_backoff_max_ms: int = 1_000
     allow_auto_topic_creation: bool = True
+    bootstrap_timeout_ms: int | None = None
 
 
 class UpdateRequest(NamedTuple):
@@ -63,6 +65,7 @@ class ClusterMetadata:
         self._schedule = UpdateSchedule(
             config.max_age_ms, ExponentialBackoff(config.refresh_backoff_ms, config.refresh_backoff_max_ms, random)
         )
+        self._bootstrap_failures = BootstrapFailures(self._bootstrap, config.bootstrap_timeout_ms)
         self._update_version = 0
         self._fatal_error: Exception | None = None
         self._closed = False
@@ -120,13 +123,24 @@ class ClusterMetadata:
             if self._closed:
                 raise ClientClosed("Requested metadata update after close")
             if not changed:
-                raise ClientTimeout(f"Failed to update metadata after {timeout_ms:.0f} ms.")
+                raise self.timeout(f"Failed to update metadata after {timeout_ms:.0f} ms.")
 
     def raise_topic_error(self, topic: str) -> None:
         """Raise ApiError if the topic's name is invalid or the client may not describe the topic."""
         error = self.cluster.topic_errors.get(topic)
         if error in _TOPIC_ERRORS_TO_RAISE:
             raise ApiError(error, f"{error.message} Topic: {topic}")
+
+    def raise_unreachable(self) -> None:
+        """Raise Unreachable if no broker could be reached for `bootstrap_timeout_ms`."""
+        if self._bootstrap_failures.is_final and self._update_version == 0:
+            raise self._bootstrap_failures.error()
+
+    def timeout(self, text: str) -> ClientTimeout:
+        """Return the error of a wait that is over: Unreachable, if no broker has ever been reached."""
+        if self._update_version == 0 and self._bootstrap_failures:
+            return self._bootstrap_failures.error()
+        return ClientTimeout(text)
 
     def close(self) -> None:
         """Wake all threads that wait, with ClientClosed."""
@@ -181,6 +195,16 @@ class ClusterMetadata:
         """Note that a request got no usable answer: the next one waits for the backoff."""
         with self._condition:
             self._schedule.failed(now_ms)
+
+    def bootstrap_failed(self, node: Node, reason: str, now_ms: int) -> None:
+        """Note why a bootstrap broker cannot be reached. After the first update this is of no interest any more."""
+        if self._update_version:
+            return
+        with self._condition:
+            self._bootstrap_failures.note(node, reason, now_ms)
+            if self._bootstrap_failures.is_final:
+                self._fatal_error = self._bootstrap_failures.error()
+                self._condition.notify_all()
 
     def fail(self, error: Exception) -> None:
         """Raise this error in the thread that waits: metadata cannot be had, and waiting would not help."""

@@ -25,6 +25,10 @@ class ClientTimeout(TimeoutError):
     """Something took longer than allowed: metadata, memory, an answer, a delivery (Kafka: TimeoutException)."""
 
 
+class Unreachable(ClientTimeout):
+    """No broker could be reached since the client was made; the text names each address and why."""
+
+
 class BufferExhausted(ClientTimeout):
     """The producer's `buffer_memory` stayed full for `max_block_ms` (Kafka: BufferExhaustedException)."""
 

@@ -73,11 +73,12 @@ class ClusterMetadataUpdater:
             return self._reconnect_backoff_ms
         return FOREVER_MS  # connected, but it can take no more for now: an event will tell
 
-    def handle_disconnect(self, node_id: int, now_ms: int) -> None:
+    def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
         """See MetadataUpdater: metadata may be stale; if an update was due, this counts as its failure."""
         cluster = self._metadata.cluster
         if cluster.is_bootstrap and node_id in cluster.nodes:
             logger.warning("Bootstrap broker %s disconnected", cluster.nodes[node_id])
+            self._metadata.bootstrap_failed(cluster.nodes[node_id], reason, now_ms)
         if self.is_update_due(now_ms):
             self.handle_failed_request(now_ms, None)
         self._metadata.request_update()

@@ -43,6 +43,9 @@ class ClientSelector(Protocol):
     def completed_sends(self) -> Iterable[Any]:
         """Channels that have nothing left to send (ReceivingChannel)."""
 
+    def take_connect_error(self, connection_id: str) -> OSError | None:
+        """Return why a connection in `disconnected` could not be made, and forget it."""
+
     def connect(
         self,
         connection_id: str,

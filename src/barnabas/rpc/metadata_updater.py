@@ -56,7 +56,7 @@ class MetadataUpdater(Protocol):
     def maybe_update(self, client: MetadataClient, now_ms: int) -> int:
         """Begin an update if one is due and possible; return after how many milliseconds to call again."""
 
-    def handle_disconnect(self, node_id: int, now_ms: int) -> None:
+    def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
         """Note that a connection was lost: the known nodes may be out of date."""
 
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
@@ -88,7 +88,7 @@ class ManualMetadataUpdater:
         """Return that there is nothing to update, ever."""
         return FOREVER_MS
 
-    def handle_disconnect(self, node_id: int, now_ms: int) -> None:
+    def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
         """Do nothing: the nodes stay the same."""
 
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:

@@ -163,7 +163,7 @@ class NetworkClient:
         except OSError as error:
             logger.warning("Cannot connect to node %s: %s", node, error)
             self._states.disconnected(node.id, now_ms)
-            self._metadata_updater.handle_disconnect(node.id, now_ms)
+            self._metadata_updater.handle_disconnect(node.id, now_ms, _reason_of(error))
 
     def disconnect(self, node_id: int) -> None:
         """Close the connection; its requests fail in the next poll. The wait before the next attempt begins."""
@@ -394,13 +394,19 @@ class NetworkClient:
         timed_out: bool = False,
     ) -> None:
         failed = state is ChannelState.AUTHENTICATION_FAILED
+        reason = "timed out" if timed_out else state.value
         if failed:
             logger.error("Connection to node %d failed authentication", node_id)
         elif state is ChannelState.NOT_CONNECTED:
-            logger.warning("Connection to node %d could not be established. Node may not be available.", node_id)
+            error = self._selector.take_connect_error(str(node_id))
+            if error is not None:
+                reason = _reason_of(error)
+            logger.warning(
+                "Connection to node %d could not be established (%s). Node may not be available.", node_id, reason
+            )
         self._forget_connection(node_id, now_ms, authentication_failed=failed)
         self._cancel_in_flight(node_id, now_ms, responses, timed_out=timed_out)
-        self._metadata_updater.handle_disconnect(node_id, now_ms)
+        self._metadata_updater.handle_disconnect(node_id, now_ms, reason)
 
     def _forget_connection(self, node_id: int, now_ms: int, *, authentication_failed: bool = False) -> None:
         self._states.disconnected(node_id, now_ms, authentication_failed=authentication_failed)
@@ -414,3 +420,9 @@ class NetworkClient:
                 responses.append(ClientResponse(in_flight.request, now_ms, disconnected=True, timed_out=timed_out))
             elif in_flight.request.api_key == ApiKey.METADATA:
                 self._metadata_updater.handle_failed_request(now_ms, None)
+
+
+def _reason_of(error: OSError) -> str:
+    """Return the system's words, such as "connection refused"."""
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]

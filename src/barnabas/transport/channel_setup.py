@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
@@ -117,7 +118,7 @@ class ChannelSetup:
             set_options(stream_socket, send_buffer_bytes, receive_buffer_bytes)
             error = stream_socket.connect_ex(resolved)
             if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
-                raise OSError(error, f"Cannot connect to {address[0]}:{address[1]}")
+                raise OSError(error, os.strerror(error))
             channel = self._factory.make(connection_id, stream_socket)
             self._channels.add(channel)
         except BaseException:
@@ -152,6 +153,7 @@ class ChannelSetup:
         try:
             channel.finish_connect()
         except OSError as error:
+            self._results.connect_errors[channel.connection_id] = error
             self._channels.fail(channel, ChannelState.NOT_CONNECTED, error)
             return
         self._counters.connections_created += 1

@@ -8,7 +8,14 @@ from __future__ import annotations
 import socket
 
 
+class UnknownHost(OSError):
+    """No name server knows an address of the host."""
+
+
 def host_addresses(host: str, port: int) -> tuple[str, ...]:
-    """IP addresses of `host`, in the order to try them, none twice. Raises OSError when the name is unknown."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    """Return the IP addresses of `host`, in the order to try them, none twice. Raises UnknownHost."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise UnknownHost(f"unknown host ({error.strerror})") from error
     return tuple(dict.fromkeys(str(address[4][0]) for address in found))

@@ -13,9 +13,11 @@ from barnabas.transport.kafka_channel import KafkaChannel
 class PollResults:
     """The collections that the Selector shows as its own attributes."""
 
-    __slots__ = ("completed_sends", "connected", "disconnected")
+    __slots__ = ("completed_sends", "connect_errors", "connected", "disconnected")
 
     def __init__(self) -> None:
         self.connected: list[str] = []
         self.disconnected: dict[str, ChannelState] = {}
         self.completed_sends: list[KafkaChannel] = []
+        self.connect_errors: dict[str, OSError] = {}
+        """Why connecting failed, by connection id. Kept until it is taken, so that no poll has to empty it."""

@@ -70,6 +70,7 @@ class Selector:
 
     __slots__ = (
         "_channels",
+        "_connect_errors",
         "_memory",
         "_now",
         "_setup",
@@ -126,6 +127,7 @@ class Selector:
         self._upkeep = Upkeep(self._channels, buffers, self._now())
         self.connected = results.connected
         """Connections ready for use since the last poll (connects of ours, and accepted ones once authenticated)."""
+        self._connect_errors = results.connect_errors
         self.disconnected = results.disconnected
         """Connections lost since the last poll, and the state each was in."""
         self.completed_receives: list[KafkaChannel] = []
@@ -148,6 +150,10 @@ class Selector:
         in use, OSError when connecting cannot even begin.
         """
         self._setup.connect(connection_id, address, send_buffer_bytes, receive_buffer_bytes)
+
+    def take_connect_error(self, connection_id: str) -> OSError | None:
+        """Return why connecting failed, for a connection in `disconnected` that was never ready, and forget it."""
+        return self._connect_errors.pop(connection_id, None)
 
     def register(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
         """Take over an accepted, non-blocking socket. Raises ValueError for a connection id in use."""

@@ -21,6 +21,7 @@ def test_everything_in_the_order_of_kafkas_console_consumer() -> None:
 
 def test_json_keeps_bytes_that_are_no_text() -> None:
     assert as_json(RECORD) == (
-        b'{"partition": 3, "offset": 42, "timestamp": 1234, "headers": [["a", "1"], ["b", null]], "key": "key", '
+        b'{"topic": "t", '
+        b'"partition": 3, "offset": 42, "timestamp": 1234, "headers": [["a", "1"], ["b", null]], "key": "key", '
         b'"value": {"base64": "dmH/bHVl"}}'
     )

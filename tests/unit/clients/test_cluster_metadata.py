@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.clients.bootstrap import bootstrap_nodes
 from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
-from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.errors import ClientClosed, ClientTimeout, Unreachable
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
@@ -153,3 +153,25 @@ def test_bootstrap_addresses() -> None:
     for bad in ("", "a", ":1", "a:b", "a:0", "a:65536"):
         with pytest.raises(ValueError, match="bootstrap"):
             bootstrap_nodes(bad)
+
+
+def test_why_no_broker_can_be_reached() -> None:
+    metadata = ClusterMetadata(BOOTSTRAP, MetadataConfig(bootstrap_timeout_ms=1_000))
+    metadata.bootstrap_failed(Node(-1, "a", 1), "connection refused", 0)
+    for index, node in enumerate(BOOTSTRAP):
+        metadata.bootstrap_failed(node, f"reason {index}", 999)
+    metadata.raise_unreachable()
+    metadata.bootstrap_failed(BOOTSTRAP[0], "unknown host", 1_000)
+    with pytest.raises(Unreachable, match=r"No broker can be reached \(.*unknown host"):
+        metadata.raise_unreachable()
+    with pytest.raises(Unreachable):
+        metadata.await_update(0, 0)
+
+
+def test_a_cluster_that_was_reached_once_may_be_gone_for_long() -> None:
+    metadata = ClusterMetadata(BOOTSTRAP, MetadataConfig(bootstrap_timeout_ms=1))
+    metadata.update(9, metadata_response({}, 1), False, 1)
+    for node in BOOTSTRAP:
+        metadata.bootstrap_failed(node, "connection refused", 9_000)
+    metadata.raise_unreachable()
+    assert type(metadata.timeout("too late")) is ClientTimeout

@@ -46,8 +46,8 @@ from barnabas.clients.admin.partition_changes import (
 )
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
 from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.cluster import Cluster, PartitionInfo
-from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.errors import error_of
 from barnabas.clients.leader_calls import by_topic
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
@@ -73,7 +73,6 @@ from barnabas.protocol.messages.topics import (
 )
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
 
@@ -82,7 +81,7 @@ _VERSION_WITHOUT_TOPIC_IDS = 5
 
 
 class Admin:
-    """`timeout_ms` bounds each call, retries included."""
+    """An admin client. `timeout_ms` bounds each call, retries included; a `config` has further settings."""
 
     def __init__(
         self,
@@ -91,14 +90,21 @@ class Admin:
         client_id: str = "barnabas-admin",
         timeout_ms: int = 60_000,
         request_timeout_ms: int = 30_000,
+        config: ClientConfig | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
         client: BlockingClient | None = None,
     ) -> None:
-        config = NetworkClientConfig(client_id=client_id, max_in_flight=100, request_timeout_ms=request_timeout_ms)
-        metadata_config = MetadataConfig(allow_auto_topic_creation=False)
+        if config is None:
+            config = ClientConfig(client_id=client_id, request_timeout_ms=request_timeout_ms)
         if client is None:
-            client = BlockingClient(bootstrap_servers, config, metadata_config, clock=clock, random=random)
+            client = BlockingClient(
+                bootstrap_servers,
+                config.network_config(client_id),
+                config.metadata_config(),
+                clock=clock,
+                random=random,
+            )
         self._calls = AdminCalls(client, timeout_ms)
 
     # -- topics ------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ class ConsumerSettings(TypedDict, total=False):
     retry_backoff_max_ms: int
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
+    bootstrap_timeout_ms: int | None
     client_rack: str
     group_instance_id: str | None
     session_timeout_ms: int

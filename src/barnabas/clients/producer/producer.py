@@ -22,7 +22,7 @@ from typing import Self, Unpack
 from barnabas.clients.bootstrap import bootstrap_nodes
 from barnabas.clients.cluster import Cluster, PartitionInfo
 from barnabas.clients.cluster_metadata import ClusterMetadata
-from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.errors import ClientClosed, ClientTimeout, Unreachable
 from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.murmur2 import partition_for_key
@@ -254,6 +254,8 @@ class Producer:
             left_ms = deadline_ms - self._now_ms()
             try:
                 self._metadata.await_update(version, max(left_ms, 0))
+            except Unreachable:
+                raise
             except ClientTimeout:
                 what = f"Topic {topic}" if count is None else f"Partition {partition} of topic {topic}"
                 detail = "" if count is None else f" with partition count {count}"

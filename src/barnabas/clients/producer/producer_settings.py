@@ -15,6 +15,7 @@ class ProducerSettings(TypedDict, total=False):
     retry_backoff_max_ms: int
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
+    bootstrap_timeout_ms: int | None
     acks: int | Literal["all"]
     linger_ms: int
     batch_size: int

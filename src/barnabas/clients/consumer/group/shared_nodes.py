@@ -32,7 +32,7 @@ class SharedNodes:
         """Return that nothing is ever due here."""
         return FOREVER_MS
 
-    def handle_disconnect(self, node_id: int, now_ms: int) -> None:
+    def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
         """Ask the consumer's client for an update: the lost node may have gone for good."""
         self._metadata.request_update()
 

@@ -1,0 +1,38 @@
+"""Standard input and output of a command: missing ones, and the end of a process that cannot write its output.
+
+Called by `main`, on the main thread. No state.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+STDOUT_FD = 1
+
+
+def replace_closed_streams() -> None:
+    """Give each closed standard stream a descriptor, so that no socket or file of ours gets its number.
+
+    A command that uses such a stream fails with OSError, as it would in any other program; only errors that nobody
+    can see are discarded.
+    """
+    # `os.open` takes the lowest free number, so the order matters. Each is opened for the wrong direction.
+    if sys.stdin is None:
+        sys.stdin = open(os.open(os.devnull, os.O_WRONLY), encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def flush_output() -> None:
+    """Write what is left in the buffer. Raises OSError."""
+    sys.stdout.flush()
+
+
+def discard_output() -> None:
+    """Drop what is left in the buffer: the interpreter would try to write it at its end, and complain."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, STDOUT_FD)
+    os.close(devnull)

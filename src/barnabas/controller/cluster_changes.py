@@ -10,21 +10,15 @@ import logging
 from collections.abc import Collection, Iterable
 
 from barnabas.controller import controller_events as events
-from barnabas.controller.broker_request_batch import BrokerRequestBatch
-from barnabas.controller.controller_channel_manager import ControllerChannelManager
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica
+from barnabas.controller.controller_context import PartitionAndReplica
+from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
 from barnabas.controller.election import ElectionStrategy
 from barnabas.controller.partition_reassignments import PartitionReassignments
-from barnabas.controller.partition_state_machine import PartitionStateMachine
 from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_state_machine import ReplicaStateMachine
 from barnabas.controller.replica_states import ReplicaState
-from barnabas.controller.store_watches import StoreWatches
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderAndIsr
 from barnabas.zk.zk_data import TopicIdReplicaAssignment
 
@@ -35,31 +29,17 @@ state_logger = logging.getLogger("state.change.logger")
 class ClusterChanges:
     """Reacts to the cluster. State machines, `deletions`, `reassignments`, context are shared with the controller."""
 
-    def __init__(
-        self,
-        config: ControllerConfig,
-        context: ControllerContext,
-        zk_client: KafkaZkClient,
-        watches: StoreWatches,
-        channels: ControllerChannelManager,
-        batch: BrokerRequestBatch,
-        replicas: ReplicaStateMachine,
-        partitions: PartitionStateMachine,
-    ) -> None:
-        self._config = config
-        self._context = context
-        self._zk = zk_client
-        self._watches = watches
-        self._channels = channels
-        self._batch = batch
-        self._replicas = replicas
-        self._partitions = partitions
-        self.deletions = TopicDeletionManager(
-            config, context, replicas, partitions, zk_client, self._send_to_all_brokers, watches.unwatch_topic
-        )
-        self.reassignments = PartitionReassignments(
-            context, zk_client, watches, batch, replicas, partitions, self.deletions, self._send_to_all_brokers
-        )
+    def __init__(self, environment: ControllerEnvironment, machines: StateMachines) -> None:
+        self._config = environment.config
+        self._context = environment.context
+        self._zk = environment.zk_client
+        self._watches = environment.watches
+        self._channels = environment.channels
+        self._batch = machines.batch
+        self._replicas = machines.replicas
+        self._partitions = machines.partitions
+        self.deletions = TopicDeletionManager(environment, machines, self._send_to_all_brokers)
+        self.reassignments = PartitionReassignments(environment, machines, self.deletions, self._send_to_all_brokers)
 
     def initialize_context(self) -> None:
         """Read brokers, topics and leaders after winning an election, and open the channels to the brokers."""

@@ -14,32 +14,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from barnabas.controller import controller_events as events
-from barnabas.controller.broker_request_batch import BatchNotEmpty, BrokerRequestBatch
-from barnabas.controller.cluster_changes import ClusterChanges
+from barnabas.controller.broker_request_batch import BatchNotEmpty
 from barnabas.controller.controller_channel_manager import ChannelFactory, ControllerChannelManager
 from barnabas.controller.controller_config import ControllerConfig
 from barnabas.controller.controller_context import ControllerContext
+from barnabas.controller.controller_environment import ControllerEnvironment
 from barnabas.controller.controller_event_manager import ControllerEventManager
 from barnabas.controller.controller_stats import ControllerStats
-from barnabas.controller.isr_changes import IsrChanges
-from barnabas.controller.leadership_changes import LeadershipChanges
-from barnabas.controller.partition_state_machine import PartitionStateMachine
-from barnabas.controller.replica_state_machine import ReplicaStateMachine
-from barnabas.controller.store_watches import ELECTION_FROM_STORE, StoreWatches
-from barnabas.metadata.producer_ids import new_producer_id_block
+from barnabas.controller.elected_controller import ElectedController
+from barnabas.controller.store_watches import StoreWatches
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
-from barnabas.runtime.scheduler import ScheduledTask, Scheduler
-from barnabas.zk.errors import ControllerMovedError, StoreError
+from barnabas.runtime.scheduler import Scheduler
+from barnabas.zk.errors import ControllerMovedError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store import SessionState
-from barnabas.zk.zk_data import FinalizedFeatures
 
 logger = logging.getLogger(__name__)
 
@@ -82,67 +76,38 @@ class Controller:
         self.active_controller_id = NO_CONTROLLER
         self.epoch = 0
         self.stats = stats = ControllerStats()
-        self._config = config
-        self._zk = zk_client
+        self.context = ControllerContext()
         self._register_broker = register_broker
-        self._scheduler = scheduler
         self._on_ready = on_ready
-        self._rebalance_task: ScheduledTask | None = None
-        self._batches: list[BrokerRequestBatch] = []
-        self.context = self._context = context = ControllerContext()
         self._events = ControllerEventManager(self._process, self._preempt, stats=stats, clock=clock, threaded=threaded)
-        self._channels = ControllerChannelManager(channel_factory)
-        self._watches = watches = StoreWatches(zk_client.access, self._events.put)
-        self._batch = batch = self._new_batch()
-        self._replicas = replicas = ReplicaStateMachine(config, context, zk_client, self._new_batch())
-        self._partitions = partitions = PartitionStateMachine(
-            config, context, zk_client, self._new_batch(), stats.unclean_elections
+        self._environment = environment = ControllerEnvironment(
+            config=config,
+            context=self.context,
+            zk_client=zk_client,
+            channels=ControllerChannelManager(channel_factory),
+            watches=StoreWatches(zk_client.access, self._events.put),
+            stats=stats,
+            put_event=self._events.put,
         )
-        self._cluster = cluster = ClusterChanges(
-            config, context, zk_client, watches, self._channels, batch, replicas, partitions
-        )
-        self._leadership = LeadershipChanges(config, context, partitions, replicas, batch, self._store_election_done)
-        self._isr = IsrChanges(context, zk_client, cluster.send_update_metadata, cluster.reassignments.on_isr_changed)
-        self._handlers: Mapping[events.Signal | type[events.ControllerEvent], Callable[[Any], None]] = {
+        self._elected = ElectedController(environment, scheduler)
+        self._handlers: Mapping[events.Signal, Callable[[], None]] = {
             events.Signal.STARTUP: self._on_startup,
-            events.Signal.CONTROLLER_CHANGE: self._on_controller_change,
+            events.Signal.CONTROLLER_CHANGE: self._maybe_resign,
             events.Signal.REELECT: self._on_reelect,
             events.Signal.EXPIRE: self._on_expire,
             events.Signal.REGISTER_BROKER_AND_REELECT: self._on_register_broker_and_reelect,
         }
-        self._handlers_if_active: Mapping[events.Signal | type[events.ControllerEvent], Callable[[Any], None]] = {
-            events.Signal.BROKER_CHANGE: cluster.on_broker_change,
-            events.BrokerModifications: cluster.on_broker_modifications,
-            events.Signal.TOPIC_CHANGE: cluster.on_topic_change,
-            events.PartitionModifications: cluster.on_partition_modifications,
-            events.Signal.TOPIC_DELETION: cluster.on_topic_deletion,
-            events.Signal.LOG_DIR_EVENT_NOTIFICATION: cluster.on_log_dir_event_notification,
-            events.Signal.ISR_CHANGE_NOTIFICATION: self._isr.on_isr_change_notification,
-            events.LeaderAndIsrResponseReceived: cluster.on_leader_and_isr_response,
-            events.UpdateMetadataResponseReceived: cluster.on_update_metadata_response,
-            events.StopReplicaResponseReceived: cluster.on_stop_replica_response,
-            events.ReplicaLeaderElection: self._on_replica_leader_election,
-            events.Signal.AUTO_PREFERRED_REPLICA_LEADER_ELECTION: self._on_auto_rebalance,
-            events.UncleanLeaderElectionEnable: self._on_unclean_leader_election_enable,
-            events.ControlledShutdown: self._on_controlled_shutdown,
-            events.AlterPartitionReceived: self._isr.on_alter_partition,
-            events.AllocateProducerIds: self._on_allocate_producer_ids,
-            events.ApiPartitionReassignment: self._on_api_partition_reassignment,
-            events.ListPartitionReassignments: self._on_list_partition_reassignments,
-            events.PartitionReassignmentIsrChange: self._on_partition_reassignment_isr_change,
-        }
-
-    def _new_batch(self) -> BrokerRequestBatch:
-        batch = BrokerRequestBatch(self._config, self._context, self._channels, self._events.put)
-        self._batches.append(batch)
-        return batch
 
     # -- called from any thread ------------------------------------------------------------------------------------
 
     @property
+    def _broker_id(self) -> int:
+        return self._environment.config.broker_id
+
+    @property
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
-        return self.active_controller_id == self._config.broker_id
+        return self.active_controller_id == self._broker_id
 
     @property
     def event_queue_size(self) -> int:
@@ -151,14 +116,14 @@ class Controller:
 
     def startup(self) -> None:
         """Stand for election. Topics of an earlier run are led as soon as it is won."""
-        self._zk.access.store.add_session_listener(self._on_session_state)
+        self._environment.zk_client.access.store.add_session_listener(self._on_session_state)
         self._events.put(events.Signal.STARTUP)
         self._events.start()
 
     def shutdown(self) -> None:
         """Stop deciding. /controller vanishes with the session, or at once if another broker should take over."""
         self._events.close()
-        self._resign()
+        self._elected.resign()
         self.active_controller_id = NO_CONTROLLER
 
     def elect_leaders(
@@ -228,12 +193,11 @@ class Controller:
 
     def _process(self, event: events.ControllerEvent) -> None:
         try:
-            kind = event if isinstance(event, events.Signal) else type(event)
-            handler = self._handlers.get(kind)
+            handler = self._handlers.get(event) if isinstance(event, events.Signal) else None
             if handler is not None:
-                handler(event)
+                handler()
             elif self.is_active:
-                self._handlers_if_active[kind](event)
+                self._elected.handle(event)
             else:
                 self._preempt(event)
         except ControllerMovedError:
@@ -247,7 +211,7 @@ class Controller:
         except Exception:
             self._preempt(event, _FAILED)  # nobody waits for ever; who was answered before is not answered twice
             raise
-        if self._on_ready is not None and self.is_active and self._channels.is_idle(self._config.broker_id):
+        if self._on_ready is not None and self.is_active and self._environment.channels.is_idle(self._broker_id):
             on_ready, self._on_ready = self._on_ready, None
             on_ready()
 
@@ -266,44 +230,43 @@ class Controller:
 
     # -- being elected, and resigning ------------------------------------------------------------------------------
 
-    def _on_startup(self, _event: events.Signal) -> None:
-        self._watches.watch_controller()
+    def _on_startup(self) -> None:
+        self._environment.watches.watch_controller()
         self._elect()
 
-    def _on_controller_change(self, _event: events.Signal) -> None:
-        self._maybe_resign()
-
-    def _on_reelect(self, _event: events.Signal) -> None:
+    def _on_reelect(self) -> None:
         self._maybe_resign()
         self._elect()
 
-    def _on_expire(self, _event: events.Signal) -> None:
+    def _on_expire(self) -> None:
         self.active_controller_id = NO_CONTROLLER
-        self._resign()
+        self._elected.resign()
 
-    def _on_register_broker_and_reelect(self, _event: events.Signal) -> None:
+    def _on_register_broker_and_reelect(self) -> None:
         self._register_broker()
         self._maybe_resign()
         self._elect()
 
     def _elect(self) -> None:
-        found = self._zk.controller_id()
+        found = self._environment.zk_client.controller_id()
         self.active_controller_id = NO_CONTROLLER if found is None else found
         if found is not None:
             logger.debug("Broker %d has been elected as the controller, so stopping the election process.", found)
             return
         try:
-            epoch, version = self._zk.register_controller_and_increment_controller_epoch(self._config.broker_id)
-            self._context.epoch = self.epoch = epoch
-            self._context.epoch_version = version
-            self.active_controller_id = self._config.broker_id
+            epoch, version = self._environment.zk_client.register_controller_and_increment_controller_epoch(
+                self._broker_id
+            )
+            self.context.epoch = self.epoch = epoch
+            self.context.epoch_version = version
+            self.active_controller_id = self._broker_id
             logger.info(
                 "%d successfully elected as the controller. Epoch incremented to %d and epoch zk version is now %d",
-                self._config.broker_id,
+                self._broker_id,
                 epoch,
                 version,
             )
-            self._on_failover()
+            self._elected.take_over()
         except ControllerMovedError:
             self._maybe_resign()
             logger.debug("Broker %d was elected as controller instead of us", self.active_controller_id)
@@ -311,151 +274,28 @@ class Controller:
             # half a controller is worse than none: whoever is elected next starts from the store
             logger.exception(
                 "Error while electing or becoming controller on broker %d. Trigger controller movement immediately",
-                self._config.broker_id,
+                self._broker_id,
             )
             self._trigger_controller_move()
 
-    def _on_failover(self) -> None:
-        """Take over: watch, read everything, tell brokers, start the state machines. Kafka: onControllerFailover."""
-        self._set_up_features()
-        self._watches.watch_cluster()
-        version = self._context.epoch_version
-        self._zk.delete_log_dir_event_notifications(self._zk.log_dir_event_notifications(), version)
-        self._zk.delete_isr_change_notifications(version)
-        self._cluster.initialize_context()
-        deletions = self._cluster.deletions
-        deletions.init(self._zk.topics.deletions(), self._cluster.topics_ineligible_for_deletion())
-        # brokers have to know each other before they are told whom to lead or follow
-        self._cluster.send_update_metadata(self._context.live_brokers, ())
-        self._replicas.startup()
-        self._partitions.startup()
-        logger.info("Ready to serve as the new controller with epoch %d", self._context.epoch)
-        self._cluster.reassignments.resume()
-        deletions.try_topic_deletion()
-        self._on_replica_leader_election(ELECTION_FROM_STORE)
-        if self._config.auto_leader_rebalance_enable:
-            self._schedule_rebalance(_FIRST_REBALANCE_MS)
-
-    def _set_up_features(self) -> None:
-        """Enable feature versioning (KIP-584), with what is finalized already. Kafka: enableFeatureVersioning."""
-        found = self._zk.finalized_features()
-        if found is None:
-            self._zk.create_finalized_features(FinalizedFeatures())
-            return
-        features = found[0].features if found[0].status == 1 else {}
-        wanted = FinalizedFeatures(features)
-        if wanted != found[0]:
-            self._zk.update_finalized_features(wanted)
-
-    def _resign(self) -> None:
-        """Stop being the controller: forget everything, close the channels. Harmless when we weren't."""
-        self._watches.unwatch_cluster()
-        if self._rebalance_task is not None:
-            self._rebalance_task.cancel()
-            self._rebalance_task = None
-        self._channels.shutdown()
-        for batch in self._batches:
-            batch.clear()
-        self._context.reset()
-
     def _maybe_resign(self) -> None:
         was_active = self.is_active
-        self._watches.watch_controller()
-        found = self._zk.controller_id()
+        self._environment.watches.watch_controller()
+        found = self._environment.zk_client.controller_id()
         self.active_controller_id = NO_CONTROLLER if found is None else found
         if was_active and not self.is_active:
-            self._resign()
+            self._elected.resign()
 
     def _trigger_controller_move(self) -> None:
-        found = self._zk.controller_id()
+        found = self._environment.zk_client.controller_id()
         self.active_controller_id = NO_CONTROLLER if found is None else found
         if not self.is_active:
             logger.warning("Controller has already moved when trying to trigger controller movement")
             return
-        version = self._context.epoch_version
+        version = self.context.epoch_version
         self.active_controller_id = NO_CONTROLLER
-        self._resign()
+        self._elected.resign()
         try:
-            self._zk.delete_controller(version)
+            self._environment.zk_client.delete_controller(version)
         except ControllerMovedError:
             logger.warning("Controller has already moved when trying to trigger controller movement")
-
-    # -- leadership on demand --------------------------------------------------------------------------------------
-
-    def _on_replica_leader_election(self, event: events.ReplicaLeaderElection) -> None:
-        wanted: Collection[TopicPartition]
-        if event.partitions is not None:
-            wanted = event.partitions
-        elif self._watches.watch_preferred_replica_election():
-            wanted = self._zk.topics.preferred_replica_election()
-        else:
-            return
-        results = self._leadership.elect(wanted, event.election_type, event.trigger)
-        if event.callback is not None:
-            event.callback(results)
-
-    def _store_election_done(self) -> None:
-        self._zk.topics.delete_preferred_replica_election(self._context.epoch_version)
-        self._events.put(ELECTION_FROM_STORE)  # there may be the next one already
-
-    def _on_auto_rebalance(self, _event: events.Signal) -> None:
-        try:
-            self._leadership.rebalance()
-        finally:
-            self._schedule_rebalance(self._config.leader_imbalance_check_interval_seconds * 1000)
-
-    def _schedule_rebalance(self, delay_ms: int) -> None:
-        self._rebalance_task = self._scheduler.schedule(
-            "auto-leader-rebalance-task",
-            lambda: self._events.put(events.Signal.AUTO_PREFERRED_REPLICA_LEADER_ELECTION),
-            delay_ms=delay_ms,
-        )
-
-    def _on_unclean_leader_election_enable(self, event: events.UncleanLeaderElectionEnable) -> None:
-        self._partitions.trigger_online_partition_state_change(event.topic)
-
-    def _on_controlled_shutdown(self, event: events.ControlledShutdown) -> None:
-        try:
-            remaining: set[TopicPartition] | ApiError = self._leadership.controlled_shutdown(
-                event.broker_id, event.broker_epoch
-            )
-        except ApiError as error:
-            remaining = error
-        event.callback(remaining)
-
-    # -- reassignments -----------------------------------------------------------------------------------------------
-
-    def _on_api_partition_reassignment(self, event: events.ApiPartitionReassignment) -> None:
-        event.callback(
-            self._cluster.reassignments.alter(
-                event.reassignments, allow_replication_factor_change=event.allow_replication_factor_change
-            )
-        )
-
-    def _on_list_partition_reassignments(self, event: events.ListPartitionReassignments) -> None:
-        event.callback(self._cluster.reassignments.under_way(event.partitions))
-
-    def _on_partition_reassignment_isr_change(self, event: events.PartitionReassignmentIsrChange) -> None:
-        self._cluster.reassignments.on_isr_changed(event.partition)
-
-    # -- producer ids ------------------------------------------------------------------------------------------------
-
-    def _on_allocate_producer_ids(self, event: events.AllocateProducerIds) -> None:
-        epoch = self._context.broker_epochs.get(event.broker_id)
-        if epoch is None:
-            logger.warning("Ignoring AllocateProducerIds due to unknown broker %d", event.broker_id)
-            event.callback(ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED))
-        elif epoch != event.broker_epoch:
-            logger.warning(
-                "Ignoring AllocateProducerIds due to stale broker epoch %d for broker %d",
-                event.broker_epoch,
-                event.broker_id,
-            )
-            event.callback(ApiError(ErrorCode.STALE_BROKER_EPOCH))
-        else:
-            try:
-                event.callback(new_producer_id_block(event.broker_id, self._zk))
-            except ApiError as error:
-                event.callback(error)
-            except StoreError as error:
-                event.callback(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))

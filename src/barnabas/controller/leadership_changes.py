@@ -9,14 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from barnabas.controller.broker_request_batch import BrokerRequestBatch
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica, StateChangeFailed
+from barnabas.controller.controller_context import PartitionAndReplica, StateChangeFailed
+from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
 from barnabas.controller.controller_events import ElectionTrigger
 from barnabas.controller.election import ElectionStrategy, preferred_replica_leader
-from barnabas.controller.partition_state_machine import ElectionOutcomes, PartitionStateMachine
+from barnabas.controller.partition_state_machine import ElectionOutcomes
 from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_state_machine import ReplicaStateMachine
 from barnabas.controller.replica_states import ReplicaState
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -31,19 +29,13 @@ class LeadershipChanges:
     """Elections on demand. `election_done` takes note that an election asked for in the store is over."""
 
     def __init__(
-        self,
-        config: ControllerConfig,
-        context: ControllerContext,
-        partitions: PartitionStateMachine,
-        replicas: ReplicaStateMachine,
-        batch: BrokerRequestBatch,
-        election_done: Callable[[], None],
+        self, environment: ControllerEnvironment, machines: StateMachines, election_done: Callable[[], None]
     ) -> None:
-        self._config = config
-        self._context = context
-        self._partitions = partitions
-        self._replicas = replicas
-        self._batch = batch
+        self._config = environment.config
+        self._context = environment.context
+        self._partitions = machines.partitions
+        self._replicas = machines.replicas
+        self._batch = machines.batch
         self._election_done = election_done
 
     # -- elections -------------------------------------------------------------------------------------------------

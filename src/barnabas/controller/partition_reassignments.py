@@ -21,19 +21,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from barnabas.controller.broker_request_batch import BrokerRequestBatch
-from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica, StateChangeFailed
+from barnabas.controller.controller_context import PartitionAndReplica, StateChangeFailed
+from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
 from barnabas.controller.election import ElectionStrategy
-from barnabas.controller.partition_state_machine import PartitionStateMachine
 from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_state_machine import ReplicaStateMachine
 from barnabas.controller.replica_states import ReplicaState
-from barnabas.controller.store_watches import StoreWatches
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.errors import BadVersionError, ControllerMovedError
-from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
 
@@ -44,25 +40,21 @@ NO_SUCH_PARTITION = "The partition does not exist."
 
 
 class PartitionReassignments:
-    """Everything about reassignments. `batch`: of the controller itself; `send_metadata_update` tells all brokers."""
+    """Everything about reassignments. `send_metadata_update` tells all brokers about partitions."""
 
     def __init__(
         self,
-        context: ControllerContext,
-        zk_client: KafkaZkClient,
-        watches: StoreWatches,
-        batch: BrokerRequestBatch,
-        replicas: ReplicaStateMachine,
-        partitions: PartitionStateMachine,
+        environment: ControllerEnvironment,
+        machines: StateMachines,
         deletions: TopicDeletionManager,
         send_metadata_update: Callable[[Collection[TopicPartition]], None],
     ) -> None:
-        self._context = context
-        self._zk = zk_client
-        self._watches = watches
-        self._batch = batch
-        self._replicas = replicas
-        self._partitions = partitions
+        self._context = environment.context
+        self._zk = environment.zk_client
+        self._watches = environment.watches
+        self._batch = machines.batch
+        self._replicas = machines.replicas
+        self._partitions = machines.partitions
         self._deletions = deletions
         self._send_metadata_update = send_metadata_update
 

@@ -11,42 +11,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica
-from barnabas.controller.partition_state_machine import PartitionStateMachine
+from barnabas.controller.controller_context import PartitionAndReplica
+from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
 from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_state_machine import ReplicaStateMachine
 from barnabas.controller.replica_states import ReplicaState
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 logger = logging.getLogger(__name__)
 
 
 class TopicDeletionManager:
-    """Queue of topics to delete, kept in the context.
-
-    `send_metadata_update` tells all brokers about partitions; `mute_partition_modifications` ends the watch on a topic,
-    so that it doesn't fire for one created again under the same name.
-    """
+    """The queue of topics to delete, kept in the context. `send_metadata_update` tells all brokers about partitions."""
 
     def __init__(
         self,
-        config: ControllerConfig,
-        context: ControllerContext,
-        replicas: ReplicaStateMachine,
-        partitions: PartitionStateMachine,
-        zk_client: KafkaZkClient,
+        environment: ControllerEnvironment,
+        machines: StateMachines,
         send_metadata_update: Callable[[Collection[TopicPartition]], None],
-        mute_partition_modifications: Callable[[str], None],
     ) -> None:
-        self._enabled = config.delete_topic_enable
-        self._context = context
-        self._replicas = replicas
-        self._partitions = partitions
-        self._zk = zk_client
+        self._enabled = environment.config.delete_topic_enable
+        self._context = environment.context
+        self._replicas = machines.replicas
+        self._partitions = machines.partitions
+        self._zk = environment.zk_client
+        self._watches = environment.watches
         self._send_metadata_update = send_metadata_update
-        self._mute_partition_modifications = mute_partition_modifications
 
     def init(self, topics_to_be_deleted: Collection[str], topics_ineligible_for_deletion: Collection[str]) -> None:
         """Take over what an earlier controller left; or drop it, if topics can't be deleted."""
@@ -152,7 +141,7 @@ class TopicDeletionManager:
             self.mark_topics_ineligible(ineligible, "offline replicas")
 
     def _complete_delete_topic(self, topic: str) -> None:
-        self._mute_partition_modifications(topic)
+        self._watches.unwatch_topic(topic)
         deleted = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
         self._replicas.handle_state_changes(deleted, ReplicaState.NON_EXISTENT)
         self._zk.topics.delete(topic, self._context.epoch_version)

@@ -1,0 +1,69 @@
+"""What the parts of a controller share: settings, context, store, channels, watches, and the two state machines.
+
+Made by Controller; immutable values whose members belong to the controller's thread, so no lock. Kafka: the fields of
+KafkaController.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.controller.broker_request_batch import BrokerRequestBatch
+from barnabas.controller.controller_channel_manager import ControllerChannelManager
+from barnabas.controller.controller_config import ControllerConfig
+from barnabas.controller.controller_context import ControllerContext
+from barnabas.controller.controller_events import ControllerEvent
+from barnabas.controller.controller_stats import ControllerStats
+from barnabas.controller.partition_state_machine import PartitionStateMachine
+from barnabas.controller.replica_state_machine import ReplicaStateMachine
+from barnabas.controller.store_watches import StoreWatches
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerEnvironment:
+    """What every part of a controller works with."""
+
+    config: ControllerConfig
+    context: ControllerContext
+    zk_client: KafkaZkClient
+    channels: ControllerChannelManager
+    watches: StoreWatches
+    stats: ControllerStats
+    put_event: Callable[[ControllerEvent], None]
+    """Queues an event for the controller's thread. Any thread may call it."""
+
+    def new_batch(self) -> BrokerRequestBatch:
+        """Return a batch of requests to brokers, empty."""
+        return BrokerRequestBatch(self.config, self.context, self.channels, self.put_event)
+
+
+@dataclass(frozen=True, slots=True)
+class StateMachines:
+    """The state machines of partitions and replicas, with a batch of requests for the parts beside them.
+
+    Each has a batch of its own, as in Kafka: a batch that one of them has begun must not be sent by another.
+    """
+
+    replicas: ReplicaStateMachine
+    partitions: PartitionStateMachine
+    batch: BrokerRequestBatch
+    batches: tuple[BrokerRequestBatch, ...]
+    """All three."""
+
+    @classmethod
+    def of(cls, environment: ControllerEnvironment) -> StateMachines:
+        """Make them, with nothing in them."""
+        config, context, zk_client = environment.config, environment.context, environment.zk_client
+        batch, of_replicas, of_partitions = batches = tuple(environment.new_batch() for _ in range(3))
+        replicas = ReplicaStateMachine(config, context, zk_client, of_replicas)
+        partitions = PartitionStateMachine(
+            config, context, zk_client, of_partitions, environment.stats.unclean_elections
+        )
+        return cls(replicas, partitions, batch, batches)
+
+    def clear(self) -> None:
+        """Drop what was collected for brokers: this broker is not the controller any more."""
+        for batch in self.batches:
+            batch.clear()

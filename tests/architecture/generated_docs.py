@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from unittest.mock import MagicMock
 
@@ -10,61 +9,16 @@ from barnabas.api.control_plane import CONTROLLER_APIS
 from barnabas.api.request import Handler
 from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
-from barnabas.config.kept_settings import KEPT_KEYS
-from barnabas.config.log_config import field_name
+from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, documentation_of
+from barnabas.config.keys.plugin_keys import PLUGIN_SETTINGS, PREFIXES_OF_PLUGINS
+from barnabas.config.protection import PROMISES
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from tests.architecture.client_settings import CONSUMER, PRODUCER, client_settings_page, keyword_module
 from tests.architecture.command_line_page import command_line_page
+from tests.architecture.declared_settings import CHECKED_BY_RULES, acted_on
 from tests.architecture.group_states_page import group_states_page
 from tests.architecture.modules_page import modules_page
-from tests.architecture.source_tree import ROOT, modules, string_literals
-
-TABLES_AND_CHECKS = (
-    "barnabas/config/keys/",
-    "barnabas/config/broker_config_keys.py",
-    "barnabas/config/cross_checks.py",
-    "barnabas/config/dynamic_settings.py",
-    "barnabas/config/kept_settings.py",
-    "barnabas/config/server_defaults.py",
-    "barnabas/config/topic_config_keys.py",
-    "barnabas/broker/dynamic_",
-    "barnabas/metadata/config_admin.py",
-    "barnabas/broker/no_metric_reporters.py",
-)
-"""Where the name of a setting does not mean that something acts on it."""
-
-
-ACT_BY_CHECKS = {
-    "metadata.store",
-    # Bounds of other settings: with a value outside of them the broker does not start.
-    "group.consumer.min.session.timeout.ms",
-    "group.consumer.max.session.timeout.ms",
-    "group.consumer.min.heartbeat.interval.ms",
-    "group.consumer.max.heartbeat.interval.ms",
-}
-"""Settings that `barnabas.config` itself acts on, in its checks."""
-
-
-def settings_in_use() -> set[str]:
-    """Broker settings that code acts on: by their names, or as the default of a topic setting that it acts on."""
-    broker = [module for module in modules() if module.path.startswith("barnabas/")]
-    names = {
-        text for module in broker if not module.path.startswith(TABLES_AND_CHECKS) for text in string_literals(module)
-    }
-    attributes = {
-        node.attr
-        for module in broker
-        if not module.path.startswith("barnabas/config/")
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Attribute)
-    } | names
-    as_defaults = {
-        synonym.name
-        for name, key in TOPIC_CONFIG_KEYS.items()
-        if field_name(name) in attributes
-        for synonym in key.synonyms
-    }
-    return ACT_BY_CHECKS | (names & BROKER_CONFIG_KEYS.keys()) | as_defaults
+from tests.architecture.source_tree import ROOT
 
 
 def configuration_page() -> str:
@@ -73,36 +27,49 @@ def configuration_page() -> str:
         "# Settings",
         "",
         "Made from the tables in `barnabas.config` by `make docs`. Names, types, bounds and defaults are those of",
-        "Apache Kafka 3.9; a file written for it is read as it is. A name that is in no table is refused, and the",
-        "nearest right one named. What says why nothing acts on it is checked, kept and shown all the same, and named",
-        "when the broker starts if a file sets it.",
+        "Apache Kafka 3.9; a file written for it is read as it is. A name that is in no table is a warning in a file",
+        "and an error in an option or a request, with the nearest right name. A setting that nothing acts on says why:",
+        "it is checked, kept and shown all the same, and named in the log when a file sets it or a request changes it.",
+        "A setting that promises protection which this version does not have stops the start when it is given, and is",
+        "refused while the broker runs.",
         "",
         "Some settings may change while the broker runs (AlterConfigs, `kafka-configs --alter`): those that say",
         "per-broker for one broker by its id, those that say cluster-wide also for all brokers at once. A broker's own",
         "come first, then those of all brokers, then its file's, then the defaults. Behind `listener.name.<listener>.`",
         "a listener can have its own `num.network.threads`, `max.connections` and `max.connection.creation.rate`.",
-        "What is read-only changes with the file, at the next start.",
+        "A read-only setting changes with the file, at the next start. The last column names the class that declares",
+        "the setting as a field, where the code that acts on it begins.",
         "",
     ]
     for title, keys in AREAS:
-        lines += [f"## {title}", "", "| setting | type | default | values | may change | what it does |"]
-        lines += ["|---|---|---|---|---|---|"]
+        lines += [f"## {title}", "", "| setting | type | default | values | may change | what it does | acted on by |"]
+        lines += ["|---|---|---|---|---|---|---|"]
         lines += [_row(BROKER_CONFIG_KEYS[key.name]) for key in sorted(keys, key=lambda key: key.name)]
         lines.append("")
+    lines += ["## Plug-ins", "", "Read by Kafka's plug-ins, and kept only: there is no Java to load them.", ""]
+    lines += ["| setting | what the plug-in does with it |", "|---|---|"]
+    lines += [f"| `{name}` | {what} |" for name, what in sorted(PLUGIN_SETTINGS.items())]
+    lines += [f"| `{prefix}*` | Settings of a plug-in's own. |" for prefix in PREFIXES_OF_PLUGINS]
+    lines.append("")
     lines += ["## Topics", "", "Overrides of one topic; without one, the broker's setting counts.", ""]
     lines += ["| setting | type | the broker's setting | values | what it does |", "|---|---|---|---|---|"]
     for name, topic_key in sorted(TOPIC_CONFIG_KEYS.items()):
         key = topic_key.key
         synonyms = ", ".join(f"`{synonym.name}`" for synonym in topic_key.synonyms)
-        lines.append(f"| `{name}` | {key.type.name.lower()} | {synonyms} | {_values(key)} | {key.documentation} |")
+        kept = KEPT_TOPIC_KEYS.get(name)
+        what = key.documentation if kept is None else f"{key.documentation} Kept only: {kept}."
+        lines.append(f"| `{name}` | {key.type.name.lower()} | {synonyms} | {_values(key)} | {what} |")
     return "\n".join(lines) + "\n"
 
 
 def _row(key: ConfigKey) -> str:
     default = "1 or 3" if key.name == "num.network.threads" else _code(key.text(key.default))
-    kept = KEPT_KEYS.get(key.name)
-    what = f"{key.documentation} Kept only: {kept}." if kept else key.documentation
-    cells = [f"`{key.name}`", key.type.name.lower(), default, _values(key), key.scope.value, what]
+    promise = PROMISES.get(key.name)
+    what = documentation_of(key)
+    if promise is not None:
+        what = f"{what} Stops the start when given: {promise.missing}."
+    readers = (acted_on() | CHECKED_BY_RULES).get(key.name, "")
+    cells = [f"`{key.name}`", key.type.name.lower(), default, _values(key), key.scope.value, what, readers]
     return f"| {' | '.join(cells)} |"
 
 

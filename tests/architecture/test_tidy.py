@@ -10,7 +10,6 @@ from unittest.mock import MagicMock
 import pytest
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
-from barnabas.config.kept_settings import KEPT_KEYS
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from tests.architecture import generated_docs
 from tests.architecture.source_tree import ROOT, Module, functions, modules
@@ -117,13 +116,6 @@ def test_settings_that_are_read_exist() -> None:
     broker = [module for module in modules() if module.path.startswith("barnabas/")]
     unknown = {module.path: _settings_read_in(module) - known for module in broker}
     assert not {path: names for path, names in unknown.items() if names}
-
-
-def test_settings_are_acted_on_or_said_to_be_kept_only() -> None:
-    """What the documentation and the start of a broker say is so: neither more nor less is in `kept_settings`."""
-    in_use = generated_docs.settings_in_use()
-    assert not in_use & KEPT_KEYS.keys(), "somebody acts on these now: take them off kept_settings"
-    assert not BROKER_CONFIG_KEYS.keys() - in_use - KEPT_KEYS.keys(), "nothing reads these: see kept_settings"
 
 
 @pytest.mark.parametrize("page", generated_docs.PAGES)

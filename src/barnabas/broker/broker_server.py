@@ -42,7 +42,7 @@ from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
 from barnabas.broker.replication_stage import start_replication
 from barnabas.broker.storage_stage import open_storage
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.kept_settings import kept_settings
+from barnabas.config.kept_settings import by_reason, kept_settings
 from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.transport.channel_builder import ChannelBuilder
@@ -77,6 +77,7 @@ class BrokerServer:
         self._listeners: OwnListeners | None = None
         self.metrics = MetricsRegistry()
         self.metrics.gauge("kafka.server", "KafkaServer", "BrokerState", lambda: lifecycle.state)
+        self.broker_id = -1
         self.cluster_id = ""
 
     @property
@@ -102,15 +103,17 @@ class BrokerServer:
         """
         lifecycle = self._lifecycle
         lifecycle.state = BrokerState.STARTING
+        for unknown in self._config.unknown.values():
+            logger.warning("%s It is ignored", unknown if unknown.endswith("?") else f"{unknown}.")
         if kept := kept_settings(self._config):
-            logger.warning("These settings are kept, and nothing acts on them: %s", ", ".join(kept))
+            logger.warning("These settings are kept, and nothing acts on them: %s", by_reason(kept))
         descriptors = raise_descriptor_limit()
         tune_thread_switching()
         tune_memory_allocation()
         foundations = start_foundations(self._config, self.metrics, lifecycle)
         self._listeners = foundations.listeners
         storage = open_storage(foundations, int(descriptors * DESCRIPTORS_FOR_LOGS))
-        self.cluster_id = storage.identity.cluster_id
+        self.broker_id, self.cluster_id = storage.identity.broker_id, storage.identity.cluster_id
         replication = start_replication(foundations, storage)
         stages = BuiltStages(foundations, storage, replication, build_control(foundations, storage))
         front = bind_front(stages, self._access)

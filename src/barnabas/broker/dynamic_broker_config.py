@@ -17,6 +17,7 @@ from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError, RequirementFailed, StepTooLarge
 from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, check_thread_counts, usable_settings
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.kept_settings import by_reason, why_nothing_acts
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.config.reconfigurable import Reconfigurable
 from barnabas.metadata.config_repository import ALL_BROKERS
@@ -99,6 +100,7 @@ class DynamicBrokerConfig:
                 logger.error("%s could not be applied: %s: %s", whose, sorted(stored), error.message)  # noqa: TRY400
                 return
             self._settings = settings
+            _warn_of_kept(previous.of_broker if per_broker else previous.of_cluster, usable)
             self._reconfigure(parts, previous.current, settings.current)
 
     def _validate_parts(
@@ -133,6 +135,14 @@ class DynamicBrokerConfig:
             except Exception:
                 # the settings hold; the other parts must hear of them
                 logger.exception("%s did not take over its settings", type(part).__name__)
+
+
+def _warn_of_kept(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Say which changes have no effect: Kafka's tools are told that they succeeded, as with Kafka."""
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    kept = {name: why for name in changed if (why := why_nothing_acts(name)) is not None}
+    if kept:
+        logger.warning("These settings are kept, and nothing acts on their change: %s", by_reason(kept))
 
 
 def _changed_names(previous: KafkaConfig, current: KafkaConfig) -> set[str]:

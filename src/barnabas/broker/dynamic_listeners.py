@@ -13,13 +13,7 @@ from barnabas.config.broker_config_keys import LISTENER_PREFIX
 from barnabas.config.config_error import ConfigError
 from barnabas.config.dynamic_settings import LISTENER_SETTINGS_FOR_ALL
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.listeners import (
-    EndPoint,
-    advertised_listeners_of,
-    inter_broker_listener_name_of,
-    listeners_of,
-    protocol_map_of,
-)
+from barnabas.config.listeners import EndPoint, ListenersConfig
 from barnabas.network.socket_server import CHANNEL_BUILDERS, SocketServer
 
 logger = logging.getLogger(__name__)
@@ -28,7 +22,7 @@ logger = logging.getLogger(__name__)
 class DynamicListeners:
     """advertise: told when the listeners have changed, or what is advertised, to register the broker anew."""
 
-    settings = frozenset({"listeners", "advertised.listeners", "listener.security.protocol.map"})
+    settings = ListenersConfig.dynamic_names()
 
     def __init__(self, sockets: SocketServer, advertise: Callable[[], None]) -> None:
         self._sockets = sockets
@@ -36,31 +30,31 @@ class DynamicListeners:
 
     def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
         """See Reconfigurable. What the whole configuration must be like is checked before."""
-        old, new = _by_name(listeners_of(current)), _by_name(listeners_of(proposed))
-        advertised = _by_name(advertised_listeners_of(proposed))
-        protocols = protocol_map_of(proposed)
+        before, after = ListenersConfig.from_kafka_config(current), ListenersConfig.from_kafka_config(proposed)
+        old, new = _by_name(before.listening), _by_name(after.listening)
+        advertised = _by_name(after.advertised)
         for name in new.keys() & old.keys():
             if _fixed_settings(current, name) != _fixed_settings(proposed, name):
                 raise ConfigError(
                     f"Configs cannot be updated dynamically for existing listener ListenerName({name}), "
                     "restart broker or create a new listener for update"
                 )
-            if old[name].security_protocol != protocols[name]:
+            if old[name].security_protocol != after.protocols[name]:
                 raise ConfigError(f"Security protocol cannot be updated for existing listener ListenerName({name})")
         for name in new.keys() - old.keys():
             if new[name].security_protocol not in CHANNEL_BUILDERS:
                 raise ConfigError(f"{new[name].connection_string} needs {new[name].security_protocol}", "listeners")
-        inter_broker = inter_broker_listener_name_of(proposed)
-        if inter_broker not in advertised:
+        if after.inter_broker not in advertised:
             raise ConfigError(
-                f"Advertised listener must be specified for inter-broker listener ListenerName({inter_broker})"
+                f"Advertised listener must be specified for inter-broker listener ListenerName({after.inter_broker})"
             )
-        if inter_broker != inter_broker_listener_name_of(current):
+        if after.inter_broker != before.inter_broker:
             raise ConfigError("The listener between brokers cannot be exchanged for another one while the broker runs")
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
         """See Reconfigurable. An address that cannot be opened is logged, and tried again at the next change."""
-        is_open, wanted = _by_name(door.end_point for door in self._sockets.acceptors), _by_name(listeners_of(current))
+        before, after = ListenersConfig.from_kafka_config(previous), ListenersConfig.from_kafka_config(current)
+        is_open, wanted = _by_name(door.end_point for door in self._sockets.acceptors), _by_name(after.listening)
         removed = [end_point for name, end_point in is_open.items() if name not in wanted]
         if removed:
             self._sockets.remove_listeners(removed)
@@ -70,7 +64,7 @@ class DynamicListeners:
             elif end_point.host != is_open[name].host or end_point.port not in (0, is_open[name].port):
                 logger.warning("Listener %s keeps its address, port %d, until a restart", name, is_open[name].port)
         is_open_now = _by_name(door.end_point for door in self._sockets.acceptors)
-        if is_open_now != is_open or advertised_listeners_of(previous) != advertised_listeners_of(current):
+        if is_open_now != is_open or before.advertised != after.advertised:
             self._advertise()
 
     def _add(self, end_point: EndPoint) -> None:

@@ -13,9 +13,9 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import LogConfig
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
+from barnabas.controller.controller_config import ElectionConfig
 from barnabas.storage.log_manager import LogManager
 
-_UNCLEAN_ELECTION = "unclean.leader.election.enable"
 _FOLLOW_RETENTION = -2
 
 
@@ -41,7 +41,8 @@ class DynamicLogs:
         """See Reconfigurable."""
         for topic in {log.topic_partition.topic for log in self._log_manager.all_logs()}:
             self._log_manager.update_log_config(topic, self._topic_configs.log_config(topic))
-        if current.boolean(_UNCLEAN_ELECTION) and not previous.boolean(_UNCLEAN_ELECTION):
+        before, now = ElectionConfig.from_kafka_config(previous), ElectionConfig.from_kafka_config(current)
+        if now.unclean_leader_election_enable and not before.unclean_leader_election_enable:
             self._allow_unclean_election()
 
 

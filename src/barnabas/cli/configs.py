@@ -166,6 +166,18 @@ def _change(
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         admin.incremental_alter_configs(resource, changes, validate_only=validate_only)
         click.echo(f"{_shown(resource)} {'could be changed' if validate_only else 'changed'}")
+        for change in changes:
+            if (why := _why_nothing_acts(resource, change.name)) is not None:
+                click.echo(f"{change.name}: a Barnabas broker keeps it, and nothing acts on it: {why}", err=True)
+
+
+def _why_nothing_acts(resource: ConfigResource, name: str) -> str | None:
+    from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, why_nothing_acts
+    from barnabas.protocol.config_codes import ConfigResourceType
+
+    if resource.type is ConfigResourceType.TOPIC:
+        return KEPT_TOPIC_KEYS.get(name)
+    return why_nothing_acts(name) if resource.type is ConfigResourceType.BROKER else None
 
 
 def _shown(resource: ConfigResource) -> str:

@@ -11,15 +11,17 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.host_and_port import parse_host_and_port
-from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.kafka_config import KafkaConfig, about_unknown, is_known
 from barnabas.config.properties_file import load_properties
 from barnabas.config.server_defaults import SERVER_DEFAULTS
+from barnabas.config.setting import Settings, setting
 from barnabas.runtime.log_queue import LogQueue
 
 if TYPE_CHECKING:
@@ -38,6 +40,13 @@ _STDIN_CLOSED = b"\xfe"
 _REASONS = {_BROKER_ENDED: "the broker ended", _STDIN_CLOSED: "stdin was closed"}
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleConfig(Settings):
+    """Where metrics are served, as host:port; None: nowhere."""
+
+    address: str | None = setting("metrics.listen")
 
 
 @click.command()
@@ -66,15 +75,17 @@ def serve(
     Prints one line on stdout once it is ready, with the addresses it listens on; its log goes to stderr. A signal
     stops it cleanly (exit status 0); a second one ends it at once.
 
-    Settings are Kafka's, in Java's .properties format; an unknown one is refused, and the nearest right one named.
-    Options win over --override, which wins over the file: --listen sets listeners, --data-dir sets log.dirs. Without
-    --config they are those of Kafka's shipped server.properties. A file written for a cluster on ZooKeeper is refused
-    until it says metadata.store=embedded; then the broker stands alone and keeps the metadata in its data directory.
+    Settings are Kafka's, in Java's .properties format. An unknown one is an error in an option and a warning in a file;
+    the nearest right name is shown. Options win over --override, which wins over the file: --listen sets listeners,
+    --data-dir sets log.dirs. Without --config they are those of Kafka's shipped server.properties. A file written for a
+    cluster on ZooKeeper or KRaft, as those that Kafka ships are, starts with --override metadata.store=embedded: the
+    broker then stands alone and keeps the metadata in its data directory. Settings that promise protection which this
+    version does not have (TLS, SASL, an authorizer) stop the start.
 
     \b
         barnabas serve
         barnabas serve --data-dir /var/lib/barnabas --listen PLAINTEXT://0.0.0.0:9092
-        barnabas serve --config server.properties --override num.partitions=3 --override metadata.store=embedded
+        barnabas serve --config server.properties --override metadata.store=embedded --override num.partitions=3
     """
     try:
         config = read_config(config_file, overrides, data_dir, listen)
@@ -98,38 +109,49 @@ def serve(
 def read_config(
     config_file: str | None, overrides: tuple[str, ...], data_dir: str | None, listen: tuple[str, ...]
 ) -> KafkaConfig:
-    """The file's settings, or the shipped ones, with the options on top. ConfigError, or OSError for the file."""
-    if config_file is None:
-        properties = dict(SERVER_DEFAULTS)
-        source = "the command line"
-    else:
-        properties = load_properties(config_file)
-        source = config_file
-    for override in overrides:
-        name, separator, value = override.partition("=")
-        if not separator or not name.strip():
-            raise ConfigError(f"--override takes NAME=VALUE, not {override!r}")
-        properties[name.strip()] = value
+    """Read the file's settings, or else Kafka's shipped ones, with the options on top.
+
+    An unknown name in the file is kept and warned of at start: the file may be shared with other programs and releases.
+    An unknown name in an option is an error of whoever has just typed it.
+
+    Raises ConfigError: a setting cannot be used. Raises OSError: the file cannot be read.
+    """
+    properties = dict(SERVER_DEFAULTS) if config_file is None else load_properties(config_file)
+    source = "the command line" if config_file is None else config_file
+    given = dict(_parsed_override(override) for override in overrides)
+    tolerated = properties.keys() - given.keys()
+    if "node.id" in given or "broker.id" in given:  # two names of one number: neither of the file's is left
+        properties.pop("node.id", None)
+        properties.pop("broker.id", None)
+    properties.update(given)
     if listen:
         properties["listeners"] = ",".join(listen)
     if data_dir is not None:
         properties["log.dirs"] = os.path.abspath(data_dir)
     elif config_file is None and not properties.keys() & {"log.dir", "log.dirs"}:
         properties["log.dirs"] = os.path.abspath(DEFAULT_DATA_DIR)
-    return KafkaConfig.parse(properties, source)
+    if unknown := next((name for name in given if not is_known(name)), None):
+        raise ConfigError(about_unknown(unknown, "the command line"), unknown)
+    return KafkaConfig.parse(properties, source, tolerated=tolerated)
+
+
+def _parsed_override(override: str) -> tuple[str, str]:
+    """Split NAME=VALUE. Raises ConfigError: it has another form."""
+    name, separator, value = override.partition("=")
+    if not separator or not name.strip():
+        raise ConfigError(f"--override takes NAME=VALUE, not {override!r}")
+    return name.strip(), value
 
 
 def _run(config: KafkaConfig, stop: _StopRequest) -> int:
     """Start the broker, wait for a signal or its own end, stop it. Returns the exit status."""
     from barnabas.broker.broker_server import BrokerServer  # errors in settings show before the broker is imported
 
-    if config.optional_string("zookeeper.connect"):
-        logger.warning("zookeeper.connect is ignored: metadata.store=embedded, this broker stands alone")
     server = BrokerServer(config)
     try:
         console = _new_console(config, server)
     except (ConfigError, OSError) as error:
-        logger.error("metrics.listen=%s: %s", config.optional_string("metrics.listen"), error)  # noqa: TRY400
+        logger.error("metrics.listen=%s: %s", ConsoleConfig.from_kafka_config(config).address, error)  # noqa: TRY400
         return EXIT_FAILED
     if console is None:
         return _run_broker(server, config, stop, None)
@@ -142,7 +164,7 @@ def _run(config: KafkaConfig, stop: _StopRequest) -> int:
 
 def _new_console(config: KafkaConfig, server: BrokerServer) -> ConsoleServer | None:
     """What answers at `metrics.listen`, if that is set. Raises ConfigError or OSError where it cannot."""
-    address = config.optional_string("metrics.listen")
+    address = ConsoleConfig.from_kafka_config(config).address
     if not address:
         return None
     from barnabas.console.console_server import ConsoleServer
@@ -172,12 +194,11 @@ def _run_broker(server: BrokerServer, config: KafkaConfig, stop: _StopRequest, c
 
 def _print_ready_line(server: BrokerServer, config: KafkaConfig, console_url: str | None) -> None:
     addresses = ",".join(end_point.connection_string for end_point in server.bound_endpoints)
-    broker_id = config.integer("broker.id")
     data = ",".join(config.log_dirs)
     console = "" if console_url is None else f" console={console_url}"
     try:
         print(  # noqa: T201 the one line that scripts and the test kit wait for
-            f"barnabas ready: {addresses} broker={broker_id} cluster={server.cluster_id}{console} data={data}",
+            f"barnabas ready: {addresses} broker={server.broker_id} cluster={server.cluster_id}{console} data={data}",
             flush=True,
         )
     except OSError as error:

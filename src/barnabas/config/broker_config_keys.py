@@ -82,9 +82,6 @@ RENAMED = {
 }
 """Names of older releases, or near guesses that look nothing like it, and where to go instead."""
 
-PREFIXES_OF_PLUGINS = ("rsm.config.", "rlmm.config.")
-"""Settings handed to plug-ins: any name behind these is accepted."""
-
 LISTENER_PREFIX = "listener.name."
 """Before the settings that one listener has of its own: listener.name.<listener>.<setting>."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from barnabas.config.config_error import ConfigError, RequirementFailed
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import advertised_listeners_of, inter_broker_listener_name_of, listeners_of
+from barnabas.config.protection import check_protection
 
 _KRAFT_ONLY = (
     "process.roles",
@@ -15,12 +16,17 @@ _KRAFT_ONLY = (
     "controller.quorum.bootstrap.servers",
     "controller.listener.names",
 )
+_STAND_ALONE = (
+    "Set metadata.store=embedded (in the file, or by --override metadata.store=embedded): the broker then stands "
+    "alone, keeps the metadata in its data directory"
+)
 _BYTES_PER_CLEANER_THREAD = 1 << 20
 
 
 def check_settings(config: ConfigValues) -> None:
     """ConfigError for the first rule that `config` breaks."""
     _check_metadata_store(config)
+    check_protection(config)
     _check_identity(config)
     _check_listeners(config)
     _check_logs(config)
@@ -44,19 +50,25 @@ def _check_metadata_store(config: ConfigValues) -> None:
         )
     if config.optional_string("zookeeper.connect") and not config.is_set("metadata.store"):
         raise ConfigError(
-            f"zookeeper.connect={config.string('zookeeper.connect')}: this version runs single brokers only, without "
-            "ZooKeeper. Set metadata.store=embedded (the metadata then live in the data directory, and "
-            "zookeeper.connect is ignored), or remove zookeeper.connect",
+            f"zookeeper.connect={config.string('zookeeper.connect')}: this file is for a cluster on ZooKeeper, and "
+            f"this version runs single brokers only. {_STAND_ALONE}, and zookeeper.connect is ignored",
             "zookeeper.connect",
         )
-    for name in _KRAFT_ONLY:
-        if config.text(name):
-            raise ConfigError(
-                f"{name}={config.text(name)}: this is a setting of KRaft, which keeps metadata in a quorum; here they "
-                "live in an embedded store (metadata.store=embedded). Remove the KRaft settings "
-                f"({', '.join(other for other in _KRAFT_ONLY if config.text(other))}) and the controller's listener",
-                name,
-            )
+    given = [name for name in _KRAFT_ONLY if config.text(name)]
+    if given and not config.is_set("metadata.store"):
+        name = given[0]
+        raise ConfigError(
+            f"{name}={config.text(name)}: this file is for a cluster on KRaft, and this version runs single brokers "
+            f"only. {_STAND_ALONE}, and {', '.join(given)} and the listeners of the controller are ignored",
+            name,
+        )
+    roles = config.list("process.roles")
+    if roles and "broker" not in roles:
+        raise ConfigError(
+            f"process.roles={','.join(roles)}: a controller without a broker has no place here, where the metadata are "
+            "kept by the broker. Add the role broker, or use the broker's file",
+            "process.roles",
+        )
 
 
 def _check_identity(config: ConfigValues) -> None:
@@ -78,13 +90,6 @@ def _check_identity(config: ConfigValues) -> None:
 
 
 def _check_listeners(config: ConfigValues) -> None:
-    for end_point in listeners_of(config):
-        _require(
-            end_point.security_protocol == "PLAINTEXT",
-            "listeners",
-            f"{end_point.connection_string} uses {end_point.security_protocol}; "
-            "this version has PLAINTEXT listeners only",
-        )
     advertised_listeners_of(config)
     inter_broker_listener_name_of(config)
     control_plane = config.optional_string("control.plane.listener.name")

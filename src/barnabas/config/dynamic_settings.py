@@ -11,11 +11,12 @@ import re
 from collections.abc import Collection, Mapping, MutableMapping
 from typing import Final
 
-from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, PREFIXES_OF_PLUGINS
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_error import ConfigError, StepTooLarge
 from barnabas.config.config_key import ConfigKey, ConfigType, Scope
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.keys.bounds import AT_LEAST_0, LONG_MAX
+from barnabas.config.keys.plugin_keys import is_of_plugin
 
 _LISTENER_SETTING = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
@@ -181,7 +182,7 @@ def _check_value(name: str, value: str) -> None:
 
 
 def _is_known(name: str) -> bool:
-    if name.startswith(PREFIXES_OF_PLUGINS) or name in DYNAMIC_ONLY_KEYS:
+    if is_of_plugin(name) or name in DYNAMIC_ONLY_KEYS:
         return True
     base = base_name(name)
     return base in BROKER_CONFIG_KEYS or (base != name and base.partition(".")[2] in BROKER_CONFIG_KEYS)

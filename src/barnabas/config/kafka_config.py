@@ -6,14 +6,17 @@ Immutable, so any thread reads it; a changed setting makes a new snapshot. Kafka
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
-from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, PREFIXES_OF_PLUGINS, RENAMED, find_key
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, RENAMED, find_key
 from barnabas.config.config_error import ConfigError, nearest_name
 from barnabas.config.config_key import ConfigValue
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.cross_checks import check_settings
+from barnabas.config.keys.plugin_keys import PLUGIN_SETTINGS, is_of_plugin
 
+_REFERENCE = re.compile(r"\$\{([^}]*?):")
 _SAME_NUMBER = (("broker.id", "node.id"), ("node.id", "broker.id"))
 
 
@@ -54,22 +57,45 @@ class KafkaConfig(ConfigValues):
         values: dict[str, ConfigValue] = {name: key.default for name, key in BROKER_CONFIG_KEYS.items()}
         unknown: dict[str, str] = {}
         for name, text in properties.items():
-            if name.startswith(PREFIXES_OF_PLUGINS):
-                continue  # only the plug-in knows what it means
+            if is_of_plugin(name):
+                continue
+            _check_no_reference(name, text, properties.get("config.providers", ""))
             key = find_key(name)
             if key is not None:
                 values[name] = key.parse(text, name)
             elif name in tolerated:
-                unknown[name] = _unknown(name, source)
+                unknown[name] = about_unknown(name, source)
             else:
-                raise ConfigError(_unknown(name, source), name)
+                raise ConfigError(about_unknown(name, source), name)
         config = cls(values, properties, source, unknown)
         check_settings(config)
         return config
 
 
-def _unknown(name: str, source: str) -> str:
+def _check_no_reference(name: str, text: str, providers: str) -> None:
+    """Check that no configuration provider would have to fill in a value: taken literally, it would be wrong.
+
+    Raises ConfigError: the value names one of the providers.
+    """
+    if not providers:
+        return
+    known = [provider.strip() for provider in providers.split(",")]
+    for reference in _REFERENCE.finditer(text):
+        if reference[1] in known:
+            raise ConfigError(
+                f"{name} refers to the configuration provider {reference[1]}, a Java class that cannot be loaded here: "
+                "write the value itself",
+                name,
+            )
+
+
+def is_known(name: str) -> bool:
+    """Tell whether a table has the setting, or a plug-in may have it."""
+    return is_of_plugin(name) or find_key(name) is not None
+
+
+def about_unknown(name: str, source: str) -> str:
     """Return what to say about a setting that does not exist."""
     message = f"Unknown setting {name} in {source}"
-    instead = RENAMED.get(name) or nearest_name(name, BROKER_CONFIG_KEYS)
+    instead = RENAMED.get(name) or nearest_name(name, (*BROKER_CONFIG_KEYS, *PLUGIN_SETTINGS))
     return f"{message}; did you mean {instead}?" if instead else message

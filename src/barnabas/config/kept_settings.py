@@ -1,25 +1,32 @@
 """Settings that are checked, kept and shown, and that nothing acts on: with the reason why.
 
-The one table of them: docs/configuration.md is made from it, the broker names at start what a file sets of them, and a
-test proves that every other setting is read somewhere. Who begins to act on a setting takes it off. Immutable.
+The one table of them. docs/configuration.md is made from it, a broker names at start what its file sets of them and at
+a change what was changed of them, and a test proves that a config class declares every other setting. Whoever makes a
+part act on a setting takes it off. Immutable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
+from barnabas.config.config_key import ConfigKey
+from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, base_name
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.keys.plugin_keys import is_of_plugin
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 
-if TYPE_CHECKING:
-    from barnabas.config.kafka_config import KafkaConfig
+_NO_OTHER_BROKERS: Final = "there are no other brokers to replicate with"
+_NO_TIERS: Final = "there is no tiered storage"
+_FORMAT_2: Final = "records are always kept in format 2"
+_NO_PLUGINS: Final = "it is for a plug-in, and there is no Java to load one"
 
 _BY_REASON: Final = (
     (
         "it belongs to KRaft's metadata quorum",
         """
-        broker.heartbeat.interval.ms broker.session.timeout.ms controller.listener.names
+        broker.heartbeat.interval.ms broker.session.timeout.ms
         controller.quorum.append.linger.ms controller.quorum.bootstrap.servers
         controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
         controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
@@ -33,9 +40,9 @@ _BY_REASON: Final = (
     (
         "there is no ZooKeeper",
         """
-        zookeeper.clientCnxnSocket zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
-        zookeeper.session.timeout.ms zookeeper.set.acl zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable
-        zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
+        zookeeper.clientCnxnSocket zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
+        zookeeper.session.timeout.ms zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
+        zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
         zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type
         zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
         zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
@@ -65,34 +72,27 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there are no TLS, SASL and authorizers yet",
+        "there are no TLS and SASL yet",
         """
-        authorizer.class.name connections.max.reauth.ms delegation.token.expiry.check.interval.ms
-        delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms
-        delegation.token.secret.key password.encoder.cipher.algorithm password.encoder.iterations
-        password.encoder.key.length password.encoder.keyfactory.algorithm password.encoder.old.secret
-        password.encoder.secret principal.builder.class sasl.client.callback.handler.class sasl.enabled.mechanisms
-        sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
-        sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
+        password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
+        password.encoder.keyfactory.algorithm sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
+        sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.ticket.renew.jitter
         sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
         sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
         sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
-        sasl.mechanism.inter.broker.protocol sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
-        sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
+        sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.jwks.endpoint.refresh.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
-        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
-        sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class sasl.server.max.receive.size
-        ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
-        ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
-        ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
-        ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation
-        ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
-        ssl.truststore.type
+        sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+        sasl.server.max.receive.size ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites
+        ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.key.password ssl.keymanager.algorithm
+        ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
+        ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.password ssl.truststore.type
         """,
     ),
     (
-        "there is no tiered storage",
+        _NO_TIERS,
         """
         log.local.retention.bytes log.local.retention.ms remote.fetch.max.wait.ms
         remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
@@ -110,39 +110,73 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "one broker has nobody to replicate with",
+        _NO_OTHER_BROKERS,
         """
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-        inter.broker.protocol.version num.replica.alter.log.dirs.threads num.replica.fetchers
-        replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
-        replica.fetch.wait.max.ms replica.selector.class replica.socket.receive.buffer.bytes
-        replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds
-        unclean.leader.election.interval.ms
+        inter.broker.protocol.version num.replica.alter.log.dirs.threads num.replica.fetchers replica.fetch.backoff.ms
+        replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
+        replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+        replication.quota.window.num replication.quota.window.size.seconds unclean.leader.election.interval.ms
         """,
     ),
     (
         "there is no Java to load it",
         """
-        alter.config.policy.class.name alter.config.policy.kraft.compatibility.enable auto.include.jmx.reporter
-        client.quota.callback.class create.topic.policy.class.name kafka.metrics.polling.interval.secs
+        alter.config.policy.kraft.compatibility.enable auto.include.jmx.reporter kafka.metrics.polling.interval.secs
         kafka.metrics.reporters metric.reporters metrics.recording.level security.providers
         """,
     ),
-    ("records are always kept in format 2", "log.message.format.version"),
-    ("nobody receives clients' metrics", "telemetry.max.bytes"),
+    (_FORMAT_2, "log.message.format.version"),
+    ("no part receives the metrics of clients", "telemetry.max.bytes"),
     ("nothing in development is offered", "unstable.api.versions.enable unstable.feature.versions.enable"),
 )
 
-KEPT_KEYS: Final[Mapping[str, str]] = {name: why for why, names in _BY_REASON for name in names.split()}
-"""Name -> why nothing acts on it."""
+KEPT_KEYS: Final[Mapping[str, str]] = {
+    **{name: why for why, names in _BY_REASON for name in names.split()},
+    **dict.fromkeys(DYNAMIC_ONLY_KEYS, _NO_OTHER_BROKERS),
+}
+"""Name of a broker's setting -> why nothing acts on it."""
+
+KEPT_TOPIC_KEYS: Final[Mapping[str, str]] = {
+    "follower.replication.throttled.replicas": _NO_OTHER_BROKERS,
+    "leader.replication.throttled.replicas": _NO_OTHER_BROKERS,
+    "local.retention.bytes": _NO_TIERS,
+    "local.retention.ms": _NO_TIERS,
+    "message.format.version": _FORMAT_2,
+    "remote.log.copy.disable": _NO_TIERS,
+    "remote.log.delete.on.disable": _NO_TIERS,
+    "remote.storage.enable": _NO_TIERS,
+}
+"""Name of a topic's setting -> why nothing acts on it."""
 
 
-def kept_settings(config: KafkaConfig) -> list[str]:
-    """What was set of these, and to something else than it would be anyway."""
-    return sorted(
-        name
-        for name, text in config.originals.items()
-        if name in KEPT_KEYS
-        and config.value(name) != BROKER_CONFIG_KEYS[name].default
+def why_nothing_acts(name: str) -> str | None:
+    """Return why nothing acts on a broker's setting, also behind a listener's prefix; None if some part does."""
+    if is_of_plugin(name):
+        return _NO_PLUGINS
+    return KEPT_KEYS.get(base_name(name))
+
+
+def documentation_of(key: ConfigKey) -> str:
+    """Return the description of a broker's setting, which also says when nothing acts on it."""
+    why = why_nothing_acts(key.name)
+    return key.documentation if why is None else f"{key.documentation} Kept only: {why}."
+
+
+def kept_settings(config: KafkaConfig) -> dict[str, str]:
+    """Return the settings that were given, that change a default, and that nothing acts on: name -> why."""
+    return {
+        name: why
+        for name, text in sorted(config.originals.items())
+        if (why := why_nothing_acts(name)) is not None
+        and (is_of_plugin(name) or config.value(name) != BROKER_CONFIG_KEYS[base_name(name)].default)
         and SERVER_DEFAULTS.get(name) != text
-    )
+    }
+
+
+def by_reason(kept: Mapping[str, str]) -> str:
+    """Return settings that nothing acts on as a message lists them: name, name (why); name (why)."""
+    names_of: dict[str, list[str]] = {}
+    for name, why in kept.items():
+        names_of.setdefault(why, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({why})" for why, names in names_of.items())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
+from barnabas.config.setting import Settings, computed, setting
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -76,7 +77,7 @@ def parse_listeners(text: str, protocol_map: Mapping[str, str], name: str = "lis
 def listeners_of(config: ConfigValues) -> list[EndPoint]:
     """Where to listen, in the order of the file. Only port 0, or an IPv4 and an IPv6 address, may share a port."""
     text = config.string("listeners")
-    end_points = parse_listeners(text, protocol_map_of(config))
+    end_points = _without_controllers(config, parse_listeners(text, protocol_map_of(config)))
     if not end_points:
         raise ConfigError("listeners must name at least one listener", "listeners")
     by_port: dict[int, list[EndPoint]] = {}
@@ -100,6 +101,7 @@ def advertised_listeners_of(config: ConfigValues) -> list[EndPoint]:
     if not text:
         return listeners_of(config)
     advertised = parse_listeners(text, protocol_map_of(config), "advertised.listeners")
+    advertised = _without_controllers(config, advertised)
     listening = {end_point.listener_name for end_point in listeners_of(config)}
     for end_point in advertised:
         if end_point.host in ("0.0.0.0", "::"):
@@ -155,6 +157,31 @@ def early_start_listeners_of(config: ConfigValues) -> frozenset[str]:
             "early.start.listeners",
         )
     return names
+
+
+@dataclass(frozen=True, slots=True)
+class ListenersConfig(Settings):
+    """All listeners. listening: where. advertised: what clients are told. inter_broker: the name of the brokers' own.
+
+    protocols: listener name -> security protocol, also of listeners that are not in use.
+    """
+
+    listening: tuple[EndPoint, ...] = computed(
+        lambda config: tuple(listeners_of(config)), "listeners", "controller.listener.names"
+    )
+    advertised: tuple[EndPoint, ...] = computed(
+        lambda config: tuple(advertised_listeners_of(config)), "advertised.listeners"
+    )
+    protocols: Mapping[str, str] = setting("listener.security.protocol.map", parse_protocol_map)
+    inter_broker: str = computed(
+        inter_broker_listener_name_of, "inter.broker.listener.name", "security.inter.broker.protocol"
+    )
+
+
+def _without_controllers(config: ConfigValues, end_points: list[EndPoint]) -> list[EndPoint]:
+    """Leave out the listeners of a KRaft controller, which this process does not have. Kafka: dataPlaneListeners."""
+    names = {name.upper() for name in _entries(config.optional_string("controller.listener.names") or "")}
+    return [end_point for end_point in end_points if end_point.listener_name not in names]
 
 
 def _parse_end_point(entry: str, protocol_map: Mapping[str, str], name: str) -> EndPoint:

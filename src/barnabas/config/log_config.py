@@ -6,9 +6,9 @@ Kafka: org.apache.kafka.storage.internals.log.LogConfig; the messages are its ow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError, InvalidConfiguration
 from barnabas.config.config_key import ConfigValue
@@ -16,44 +16,77 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.bounds import LONG_MAX
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS, TopicConfigKey
 
+_DECLARATION: Final = "barnabas.topic setting"
+
+
+class _Declaration(NamedTuple):
+    """What a field is made of: the topic settings it depends on, and how their values become its own."""
+
+    names: tuple[str, ...]
+    read: Callable[[Mapping[str, Any]], Any]
+
+
+def topic_setting(name: str, convert: Callable[[Any], Any] | None = None) -> Any:
+    """Declare a field that holds one topic setting. convert: makes the field's value of the setting's.
+
+    Raises KeyError: the table has no topic setting of this name.
+    """
+    key = TOPIC_CONFIG_KEYS[name]
+    if convert is None:
+        return _field((key.name,), lambda values: values[name])
+    return _field((key.name,), lambda values: convert(values[name]))
+
+
+def _field(names: tuple[str, ...], read: Callable[[Mapping[str, Any]], Any]) -> Any:
+    return field(metadata={_DECLARATION: _Declaration(names, read)})
+
+
+def _limit(value: int) -> int:
+    return max(value, -1)  # any negative number is no limit
+
+
+def _timestamp_limit(name: str) -> Any:
+    """Declare one direction's limit: the older setting for both applies where the newer one is at its default."""
+    older = "message.timestamp.difference.max.ms"
+    return _field((name, older), lambda values: values[older] if values[name] == LONG_MAX else values[name])
+
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """One field per topic setting, its dots turned into underscores; units as in the names."""
+    """The settings of one topic's logs; units as in the names. The notation is that of `barnabas.config.setting`."""
 
-    segment_bytes: int
-    segment_ms: int
-    segment_jitter_ms: int
-    segment_index_bytes: int
-    flush_messages: int
-    flush_ms: int
-    retention_bytes: int
+    segment_bytes: int = topic_setting("segment.bytes")
+    segment_ms: int = topic_setting("segment.ms")
+    segment_jitter_ms: int = topic_setting("segment.jitter.ms")
+    segment_index_bytes: int = topic_setting("segment.index.bytes")
+    flush_messages: int = topic_setting("flush.messages")
+    flush_ms: int = topic_setting("flush.ms")
+    retention_bytes: int = topic_setting("retention.bytes", _limit)
     """-1 is no limit."""
-    retention_ms: int
+    retention_ms: int = topic_setting("retention.ms", _limit)
     """-1 is for ever."""
-    max_message_bytes: int
-    index_interval_bytes: int
-    delete_retention_ms: int
-    min_compaction_lag_ms: int
-    max_compaction_lag_ms: int
-    file_delete_delay_ms: int
-    min_cleanable_dirty_ratio: float
-    cleanup_policy: frozenset[str]
+    max_message_bytes: int = topic_setting("max.message.bytes")
+    index_interval_bytes: int = topic_setting("index.interval.bytes")
+    delete_retention_ms: int = topic_setting("delete.retention.ms")
+    min_compaction_lag_ms: int = topic_setting("min.compaction.lag.ms")
+    max_compaction_lag_ms: int = topic_setting("max.compaction.lag.ms")
+    file_delete_delay_ms: int = topic_setting("file.delete.delay.ms")
+    min_cleanable_dirty_ratio: float = topic_setting("min.cleanable.dirty.ratio")
+    cleanup_policy: frozenset[str] = topic_setting("cleanup.policy", frozenset)
     """Of "delete" and "compact"; may be empty."""
-    unclean_leader_election: bool
-    min_in_sync_replicas: int
-    compression_type: str
+    min_in_sync_replicas: int = topic_setting("min.insync.replicas")
+    compression_type: str = topic_setting("compression.type")
     """"producer", or a codec's name, or "uncompressed"."""
-    compression_gzip_level: int
-    compression_lz4_level: int
-    compression_zstd_level: int
-    preallocate: bool
-    message_timestamp_type: str
+    compression_gzip_level: int = topic_setting("compression.gzip.level")
+    compression_lz4_level: int = topic_setting("compression.lz4.level")
+    compression_zstd_level: int = topic_setting("compression.zstd.level")
+    preallocate: bool = topic_setting("preallocate")
+    message_timestamp_type: str = topic_setting("message.timestamp.type")
     """"CreateTime" or "LogAppendTime"."""
-    message_timestamp_before_max_ms: int
-    message_timestamp_after_max_ms: int
-    message_downconversion: bool
-    record_validation: str
+    message_timestamp_before_max_ms: int = _timestamp_limit("message.timestamp.before.max.ms")
+    message_timestamp_after_max_ms: int = _timestamp_limit("message.timestamp.after.max.ms")
+    message_downconversion: bool = topic_setting("message.downconversion.enable")
+    record_validation: str = topic_setting("record.validation")
     """"header", "framing" or "full"."""
 
     @property
@@ -68,30 +101,17 @@ class LogConfig:
 
     @classmethod
     def of(cls, broker: KafkaConfig, overrides: Mapping[str, str] | None = None) -> LogConfig:
-        """The broker's defaults and the topic's overrides; ConfigError for an override that does not fit."""
-        values: dict[str, Any] = topic_values(broker, overrides or {})
-        fields = {field_name(name): value for name, value in values.items()}
-        fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
-        for retention in ("retention_ms", "retention_bytes"):
-            fields[retention] = max(fields[retention], -1)  # any negative number is no limit
-        # The older setting applies to whichever direction the newer ones leave at their default.
-        difference_ms = fields["message_timestamp_difference_max_ms"]
-        for direction in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
-            if fields[direction] == LONG_MAX:
-                fields[direction] = difference_ms
-        return cls(**{name: fields[name] for name in cls.__dataclass_fields__})
+        """Return the broker's defaults with the topic's overrides on top.
 
+        Raises ConfigError: an override is unknown, or its value does not fit.
+        """
+        values = topic_values(broker, overrides or {})
+        return cls(**{each.name: each.metadata[_DECLARATION].read(values) for each in fields(cls)})
 
-_FIELD_NAMES = {
-    "message.downconversion.enable": "message_downconversion",
-    "min.insync.replicas": "min_in_sync_replicas",
-    "unclean.leader.election.enable": "unclean_leader_election",
-}
-
-
-def field_name(name: str) -> str:
-    """The LogConfig field that holds a topic setting."""
-    return _FIELD_NAMES.get(name, name.replace(".", "_"))
+    @classmethod
+    def names(cls) -> dict[str, tuple[str, ...]]:
+        """Return the topic settings that each field depends on."""
+        return {each.name: each.metadata[_DECLARATION].names for each in fields(cls)}
 
 
 def topic_values(broker: KafkaConfig, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:

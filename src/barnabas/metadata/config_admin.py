@@ -20,6 +20,7 @@ from barnabas.config.config_error import ConfigError, InvalidConfiguration
 from barnabas.config.config_key import ConfigKey, ConfigType
 from barnabas.config.dynamic_settings import is_password, usable_settings
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, by_reason
 from barnabas.config.log_config import validate_topic_config
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.metadata.config_repository import ALL_BROKERS, ConfigRepository
@@ -92,9 +93,19 @@ class ConfigAdmin:
                 self._check(topic, settings)
                 if not validate_only:
                     logger.info("Updating topic %s with new configuration : %s", topic, dict(settings))
+                    self._warn_of_kept(topic, settings)
                     self._repository.change_topic_config(topic, settings)
             except StoreUnavailableError as error:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _warn_of_kept(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Say which changes have no effect: the client is told that they succeeded, as by Kafka."""
+        kept = {name: why for name, why in KEPT_TOPIC_KEYS.items() if name in settings}
+        if kept:
+            before = self._repository.topic_overrides(topic)
+            kept = {name: why for name, why in kept.items() if before.get(name) != settings[name]}
+        if kept:
+            logger.warning("Settings of topic %s are kept, and nothing acts on them: %s", topic, by_reason(kept))
 
     def _check(self, topic: str, settings: Mapping[str, str]) -> None:
         try:
@@ -151,11 +162,12 @@ class ConfigAdmin:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _refuse_passwords(self, settings: Mapping[str, str], broker: str) -> None:
-        """They would lie in the store for everybody to read: INVALID_CONFIG, as where Kafka cannot encode them."""
+        """Refuse secrets, which every reader of the store could see: no broker here has a secret to encode them with.
+
+        Raises ApiError: INVALID_CONFIG, as Kafka without `password.encoder.secret` does.
+        """
         if any(is_password(name) for name in settings):
             reason = "Password encoder secret not configured"
-            if self._broker.current.optional_string("password.encoder.secret"):
-                reason = "Passwords are not kept in the store yet, where they would have to be encoded"
             resource = f"ConfigResource(type=BROKER, name='{broker}')"
             message = f"Invalid config value for resource {resource}: {reason}"
             raise ApiError(ErrorCode.INVALID_CONFIG, message)

@@ -126,6 +126,19 @@ def test_a_host_that_is_not_known_any_more_does_not_end_the_start(caplog: pytest
     assert "gone.invalid is not known" in caplog.text
 
 
+def test_a_change_that_nothing_acts_on_is_said_to_be_one(
+    caplog: pytest.LogCaptureFixture, dynamic: DynamicBrokerConfig
+) -> None:
+    dynamic.entity_changed("7", {"num.replica.fetchers": "2", "follower.replication.throttled.rate": "9"})
+    kept = "follower.replication.throttled.rate, num.replica.fetchers (there are no other brokers to replicate with)"
+    assert f"nothing acts on their change: {kept}" in caplog.text
+    caplog.clear()
+    dynamic.entity_changed(
+        "7", {"num.replica.fetchers": "2", "follower.replication.throttled.rate": "9", "num.io.threads": "4"}
+    )
+    assert "nothing acts" not in caplog.text
+
+
 def test_secrets_are_not_logged(caplog: pytest.LogCaptureFixture, dynamic: DynamicBrokerConfig) -> None:
     caplog.set_level("INFO")
     name = "listener.name.plaintext.ssl.keystore.password"

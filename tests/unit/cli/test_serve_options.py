@@ -77,19 +77,3 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     for name, (_, help_line) in COMMANDS.items():
         assert f"  {name}" in result.output
         assert help_line in result.output
-
-
-def test_kafkas_shipped_file_for_zookeeper_is_read_once_told_where_metadata_live(tmp_path: Path) -> None:
-    file = tmp_path / "server.properties"
-    file.write_text(
-        "broker.id=0\nnum.network.threads=3\nnum.io.threads=8\nsocket.send.buffer.bytes=102400\n"
-        "socket.receive.buffer.bytes=102400\nsocket.request.max.bytes=104857600\nlog.dirs=/tmp/kafka-logs\n"
-        "num.partitions=1\nnum.recovery.threads.per.data.dir=1\noffsets.topic.replication.factor=1\n"
-        "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\nlog.retention.hours=168\n"
-        "log.retention.check.interval.ms=300000\nzookeeper.connect=localhost:2181\n"
-        "zookeeper.connection.timeout.ms=18000\ngroup.initial.rebalance.delay.ms=0\n"
-    )
-    with pytest.raises(ConfigError, match=r"metadata\.store=embedded"):
-        read_config(str(file), (), None, ())
-    config = read_config(str(file), ("metadata.store=embedded",), None, ())
-    assert config.integer("num.network.threads") == 3

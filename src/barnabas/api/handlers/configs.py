@@ -15,6 +15,7 @@ from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, Resou
 from barnabas.api.config_entries import ConfigEntry, Wanted, broker_entries, default_broker_entries, topic_entries
 from barnabas.api.request import Handler, Request
 from barnabas.config.broker_settings import BrokerSettings
+from barnabas.config.kept_settings import documentation_of
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.api_keys import ApiKey
@@ -161,5 +162,5 @@ def _result_entry(entry: ConfigEntry, request: Request[DescribeConfigsRequest]) 
         if body.include_synonyms
         else [],
         config_type=entry.key.type,
-        documentation=entry.key.documentation if body.include_documentation else None,
+        documentation=documentation_of(entry.key) if body.include_documentation else None,
     )

@@ -1,0 +1,125 @@
+"""Settings that promise protection which this version does not have: none of them may be given.
+
+A broker that starts with `authorizer.class.name` and lets every client do everything is worse than one that does not
+start: its operator believes that the data are protected. Each row names a setting, the values that make a promise, and
+what is missing. A default of Kafka's that is written out in a file promises nothing. Settings that only tune a
+protection (`ssl.cipher.suites`) or mean something beside another one (`super.users`) have no row: the setting that
+switches the protection on has one.
+
+Called by `cross_checks` for a file and for a change at run time alike; pure functions over an immutable table. Whoever
+makes a protection work takes its rows out. Kafka: no counterpart, since Kafka has all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, find_key
+from barnabas.config.config_error import ConfigError
+from barnabas.config.config_key import ConfigValue
+from barnabas.config.config_values import ConfigValues
+from barnabas.config.listeners import listeners_of
+
+
+class ProtectionMissing(ConfigError):
+    """Settings promise protection that this version does not have."""
+
+
+class Promise(NamedTuple):
+    """The promise of one setting. is_made: whether a value makes it. missing: what the broker would do instead."""
+
+    is_made: Callable[[ConfigValue], bool]
+    missing: str
+
+
+def _is_given(value: ConfigValue) -> bool:
+    return value not in (None, "", ())
+
+
+def _is_true(value: ConfigValue) -> bool:
+    return value is True
+
+
+def _is_positive(value: ConfigValue) -> bool:
+    return isinstance(value, int) and value > 0
+
+
+def _differs(name: str) -> Callable[[ConfigValue], bool]:
+    default = BROKER_CONFIG_KEYS[name].default
+    return lambda value: _is_given(value) and value != default
+
+
+_NO_AUTHORIZER: Final = "there is no authorizer, so every client may do everything"
+_NO_TLS: Final = "there is no TLS, so connections are not encrypted and certificates are not checked"
+_NO_SASL: Final = "there is no SASL, so clients are not authenticated"
+_NO_TOKENS: Final = "there are no delegation tokens, so none would be checked"
+_NO_PASSWORDS: Final = "there is no store for encrypted passwords"
+_NO_JAVA: Final = "there is no Java to load the class, so it would refuse nothing"
+
+PROMISES: Final[Mapping[str, Promise]] = {
+    "authorizer.class.name": Promise(_is_given, _NO_AUTHORIZER),
+    "principal.builder.class": Promise(
+        _differs("principal.builder.class"), "there is no Java to load the class, so every client is User:ANONYMOUS"
+    ),
+    "ssl.client.auth": Promise(_differs("ssl.client.auth"), _NO_TLS),
+    "ssl.keystore.location": Promise(_is_given, _NO_TLS),
+    "ssl.keystore.key": Promise(_is_given, _NO_TLS),
+    "ssl.keystore.certificate.chain": Promise(_is_given, _NO_TLS),
+    "ssl.truststore.location": Promise(_is_given, _NO_TLS),
+    "ssl.truststore.certificates": Promise(_is_given, _NO_TLS),
+    "ssl.engine.factory.class": Promise(_is_given, _NO_TLS),
+    "security.inter.broker.protocol": Promise(
+        _differs("security.inter.broker.protocol"), "there is no TLS or SASL between brokers"
+    ),
+    "sasl.enabled.mechanisms": Promise(_differs("sasl.enabled.mechanisms"), _NO_SASL),
+    "sasl.jaas.config": Promise(_is_given, _NO_SASL),
+    "sasl.server.callback.handler.class": Promise(_is_given, _NO_SASL),
+    "sasl.mechanism.inter.broker.protocol": Promise(
+        _differs("sasl.mechanism.inter.broker.protocol"), "there is no SASL between brokers"
+    ),
+    "sasl.kerberos.service.name": Promise(_is_given, _NO_SASL),
+    "sasl.oauthbearer.jwks.endpoint.url": Promise(_is_given, _NO_SASL),
+    "sasl.oauthbearer.expected.audience": Promise(_is_given, _NO_SASL),
+    "sasl.oauthbearer.expected.issuer": Promise(_is_given, _NO_SASL),
+    "connections.max.reauth.ms": Promise(_is_positive, _NO_SASL),
+    "delegation.token.secret.key": Promise(_is_given, _NO_TOKENS),
+    "delegation.token.master.key": Promise(_is_given, _NO_TOKENS),
+    "password.encoder.secret": Promise(_is_given, _NO_PASSWORDS),
+    "password.encoder.old.secret": Promise(_is_given, _NO_PASSWORDS),
+    "zookeeper.set.acl": Promise(_is_true, "the embedded metadata store has no access control lists"),
+    "create.topic.policy.class.name": Promise(_is_given, _NO_JAVA),
+    "alter.config.policy.class.name": Promise(_is_given, _NO_JAVA),
+    "client.quota.callback.class": Promise(_is_given, "there is no Java to load the class, so it would limit nobody"),
+}
+"""Name -> promise."""
+
+
+def check_protection(config: ConfigValues) -> None:
+    """Check that no setting, for all listeners or for one, makes a promise that is not kept.
+
+    Raises ProtectionMissing: settings do. The message names all of them, their values and what is missing.
+    """
+    broken = {name: missing for name in sorted(config.originals) if (missing := _broken_promise(config, name))}
+    for end_point in listeners_of(config):
+        if end_point.security_protocol != "PLAINTEXT":
+            missing = f"{end_point.listener_name} uses {end_point.security_protocol}, and "
+            broken["listeners"] = missing + "this version has PLAINTEXT listeners only"
+    if broken:
+        reasons = "; ".join(f"{name}={_shown(config, name)}: {missing}" for name, missing in broken.items())
+        raise ProtectionMissing(
+            f"Settings promise protection that this version does not have. {reasons}. "
+            "Remove them if every client that reaches this broker may do everything, unencrypted",
+            next(iter(broken)),
+        )
+
+
+def _broken_promise(config: ConfigValues, name: str) -> str | None:
+    key = find_key(name)
+    promise = PROMISES.get(key.name) if key is not None else None
+    return promise.missing if promise is not None and promise.is_made(config.value(name)) else None
+
+
+def _shown(config: ConfigValues, name: str) -> str:
+    key = find_key(name)
+    return "[hidden]" if key is None or key.is_sensitive else config.originals.get(name) or config.text(name) or ""

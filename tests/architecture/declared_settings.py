@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 from collections.abc import Iterator
 from unittest.mock import MagicMock
 
@@ -64,7 +63,7 @@ def acted_on() -> dict[str, str]:
 
 def followed() -> frozenset[str]:
     """The settings that some part of a broker takes over while it runs."""
-    dynamic = MagicMock()
-    parts = [MagicMock() for _ in inspect.signature(add_reconfigurable_parts).parameters]
-    add_reconfigurable_parts(dynamic, *parts[1:])
-    return frozenset().union(*(call.args[0].settings for call in dynamic.add_reconfigurable.call_args_list))
+    stages = MagicMock()
+    add_reconfigurable_parts(stages, MagicMock(), MagicMock())
+    calls = stages.foundations.dynamic.add_reconfigurable.call_args_list
+    return frozenset().union(*(call.args[0].settings for call in calls))

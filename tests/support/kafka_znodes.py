@@ -15,16 +15,11 @@ from kazoo.client import KazooClient
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import uuid_from_string
+from barnabas.zk.broker_zk_data import BrokerIdZNode, ClusterIdZNode
+from barnabas.zk.config_zk_data import ConfigEntityType, ConfigEntityZNode
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.zk_data import (
-    BrokerIdZNode,
-    ClusterIdZNode,
-    ConfigEntityZNode,
-    ConfigType,
-    TopicPartitionStateZNode,
-    TopicZNode,
-)
+from barnabas.zk.topic_zk_data import TopicPartitionStateZNode, TopicZNode
 from tests.support.apache_kafka import ZooKeeper
 
 BROKER_ID = 0
@@ -61,7 +56,7 @@ class KafkaZnodes:
         topic_id = _topic_id(directories[0])
         replicas = {TopicPartition(topic, number): ReplicaAssignment((BROKER_ID,)) for number in directories}
         self._client.create(
-            ConfigEntityZNode.path(ConfigType.TOPIC, topic), ConfigEntityZNode.encode(config), makepath=True
+            ConfigEntityZNode.path(ConfigEntityType.TOPIC, topic), ConfigEntityZNode.encode(config), makepath=True
         )
         self._client.create(TopicZNode.path(topic), TopicZNode.encode(topic_id, replicas), makepath=True)
         for number, directory in directories.items():

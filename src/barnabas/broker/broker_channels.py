@@ -28,7 +28,7 @@ from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
 from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
 from barnabas.transport.selector import Selector
-from barnabas.zk.zk_data import BrokerInfo
+from barnabas.zk.broker_zk_data import BrokerInfo
 
 NEVER_IDLE: Final = -1
 SYSTEM_BUFFER_SIZE: Final = -1

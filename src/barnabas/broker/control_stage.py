@@ -18,7 +18,7 @@ from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.controller.controller import Controller
 from barnabas.controller.controller_config import ControllerConfig, ElectionConfig
 from barnabas.controller.controller_metrics import register_controller_metrics
-from barnabas.zk.zk_data import ConfigType
+from barnabas.zk.config_zk_data import ConfigEntityType
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,6 @@ def build_control(foundations: Foundations, storage: StorageStage) -> ControlSta
     )
     register_controller_metrics(foundations.metrics, controller)
     storage.config_changes.register(
-        ConfigType.TOPIC, on_unclean_election_allowed(controller.enable_unclean_leader_election)
+        ConfigEntityType.TOPIC, on_unclean_election_allowed(controller.enable_unclean_leader_election)
     )
     return ControlStage(connections, controller, ready)

@@ -14,7 +14,7 @@ from barnabas.broker.server_config import ServerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import EndPoint, advertised_listeners_of
 from barnabas.network.host_name import canonical_host_name
-from barnabas.zk.zk_data import BrokerInfo
+from barnabas.zk.broker_zk_data import BrokerInfo
 
 UNROUTABLE_HOSTS = ("", "0.0.0.0", "::")
 

@@ -27,9 +27,9 @@ from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.zk_data import ConfigType
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     lifecycle.on_stop("logs", lambda: log_manager.shutdown(registration.epoch))
     _load_logs(foundations, zk_client, log_manager, topic_configs)
     config_changes = ConfigChangeListener(zk_client, foundations.scheduler, foundations.clock)
-    config_changes.register(ConfigType.TOPIC, topic_configs.updater(log_manager.update_log_config))
-    config_changes.register(ConfigType.BROKER, foundations.dynamic.entity_changed)
+    config_changes.register(ConfigEntityType.TOPIC, topic_configs.updater(log_manager.update_log_config))
+    config_changes.register(ConfigEntityType.BROKER, foundations.dynamic.entity_changed)
     config_changes.start()
     lifecycle.on_stop("settings", config_changes.stop)
     return StorageStage(

@@ -33,9 +33,9 @@ from barnabas.protocol.messages.inter_broker import (
 )
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.zk_data import BrokerInfo
 
 _logger = logging.getLogger(__name__)
 _state_logger = logging.getLogger("state.change.logger")  # Kafka's name: an operator's settings for it keep working

@@ -20,7 +20,7 @@ from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.leader_and_isr import LeaderAndIsr
-from barnabas.zk.zk_data import TopicIdReplicaAssignment
+from barnabas.zk.topic_zk_data import TopicIdReplicaAssignment
 
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")

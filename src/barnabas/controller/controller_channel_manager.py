@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from barnabas.controller.broker_channel import BrokerChannel
-from barnabas.zk.zk_data import BrokerInfo
+from barnabas.zk.broker_zk_data import BrokerInfo
 
 ChannelFactory = Callable[[BrokerInfo], BrokerChannel]
 

@@ -20,8 +20,8 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.broker_zk_data import ProducerIdsBlock
 from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.zk_data import ProducerIdsBlock
 
 
 class ElectionTrigger(enum.Enum):

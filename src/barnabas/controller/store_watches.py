@@ -21,14 +21,11 @@ from barnabas.controller.controller_events import (
 )
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.broker_zk_data import BrokerIdsZNode, BrokerIdZNode, ControllerZNode, LogDirEventNotificationZNode
 from barnabas.zk.store import WatchEventType
-from barnabas.zk.zk_data import (
-    BrokerIdsZNode,
-    BrokerIdZNode,
-    ControllerZNode,
+from barnabas.zk.topic_zk_data import (
     DeleteTopicsZNode,
     IsrChangeNotificationZNode,
-    LogDirEventNotificationZNode,
     PreferredReplicaElectionZNode,
     TopicPartitionStateZNode,
     TopicsZNode,

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from barnabas.config.config_error import ConfigError
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
+from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.zk_data import BrokerInfo
 
 NOT_REGISTERED = -1
 

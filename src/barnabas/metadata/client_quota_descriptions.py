@@ -22,7 +22,7 @@ from barnabas.metadata.client_quotas import (
 )
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.quota_entity import QuotaEntity
-from barnabas.zk.zk_data import ConfigType
+from barnabas.zk.config_zk_data import ConfigEntityType
 
 
 class MatchType(IntEnum):
@@ -91,7 +91,7 @@ class ClientQuotaDescriptions:
     def _addresses(self, address: QuotaFilter | None) -> Iterator[DescribedQuotas]:
         wanted = _wanted(address)
         for name in self._store.addresses() if wanted is None else (wanted,):
-            quotas = _quotas(self._store.settings(QuotaPath(ConfigType.IP, name)), IP_QUOTAS)
+            quotas = _quotas(self._store.settings(QuotaPath(ConfigEntityType.IP, name)), IP_QUOTAS)
             if quotas:
                 yield DescribedQuotas({IP: desanitized(name)}, quotas)
 

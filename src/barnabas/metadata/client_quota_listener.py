@@ -17,7 +17,7 @@ from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.quota.quota_entity import IP_CONNECTION_RATE
 from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.quota.sanitizer import DEFAULT_NAME, desanitize
-from barnabas.zk.zk_data import ConfigType
+from barnabas.zk.config_zk_data import ConfigEntityType
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +43,13 @@ class ClientQuotaListener:
 
     def start(self, changes: ConfigChangeListener) -> None:
         """Listen, then apply what there is."""
-        changes.register(ConfigType.USER, lambda name, settings: self._changed(ConfigType.USER, name, settings))
-        changes.register(ConfigType.CLIENT, lambda name, settings: self._changed(ConfigType.CLIENT, name, settings))
-        changes.register(ConfigType.IP, self._address_changed)
+        changes.register(
+            ConfigEntityType.USER, lambda name, settings: self._changed(ConfigEntityType.USER, name, settings)
+        )
+        changes.register(
+            ConfigEntityType.CLIENT, lambda name, settings: self._changed(ConfigEntityType.CLIENT, name, settings)
+        )
+        changes.register(ConfigEntityType.IP, self._address_changed)
         self.load()
 
     def load(self) -> None:
@@ -54,7 +58,7 @@ class ClientQuotaListener:
             for entity in self._store.entities():
                 self._quotas.update(entity, self._store.settings(QuotaPath.of(entity)))
             for name in self._store.addresses():
-                self._apply_address(name, self._store.settings(QuotaPath(ConfigType.IP, name)))
+                self._apply_address(name, self._store.settings(QuotaPath(ConfigEntityType.IP, name)))
 
     def _changed(self, entity_type: str, name: str, settings: Mapping[str, str]) -> None:
         with self._lock:

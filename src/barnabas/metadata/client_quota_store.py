@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from barnabas.quota.quota_entity import QuotaEntity
+from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.zk_data import ConfigType
 
 
 class QuotaPath(NamedTuple):
@@ -25,20 +25,20 @@ class QuotaPath(NamedTuple):
     def of(cls, entity: QuotaEntity) -> QuotaPath:
         """The path of a user, a client id, or both."""
         if entity.user is None:
-            return cls(ConfigType.CLIENT, entity.client_id or "")
+            return cls(ConfigEntityType.CLIENT, entity.client_id or "")
         if entity.client_id is None:
-            return cls(ConfigType.USER, entity.user)
-        return cls(ConfigType.USER, f"{entity.user}/{ConfigType.CLIENT}/{entity.client_id}")
+            return cls(ConfigEntityType.USER, entity.user)
+        return cls(ConfigEntityType.USER, f"{entity.user}/{ConfigEntityType.CLIENT}/{entity.client_id}")
 
     @property
     def entity(self) -> QuotaEntity:
         """Whose quotas they are. Raises ValueError for what is no such path."""
-        if self.entity_type == ConfigType.CLIENT:
+        if self.entity_type == ConfigEntityType.CLIENT:
             return QuotaEntity(None, self.name)
         match self.name.split("/"):
             case [user]:
                 return QuotaEntity(user, None)
-            case [user, ConfigType.CLIENT, client_id]:
+            case [user, ConfigEntityType.CLIENT, client_id]:
                 return QuotaEntity(user, client_id)
         raise ValueError(f"Invalid quota entity path: {self.name}")
 
@@ -55,16 +55,16 @@ class ClientQuotaStore:
 
     def entities(self) -> Iterator[QuotaEntity]:
         """Every user, client id, and client of a user that has settings."""
-        for user in self._configs.entities(ConfigType.USER):
+        for user in self._configs.entities(ConfigEntityType.USER):
             yield QuotaEntity(user, None)
-            for client_id in self._configs.entities(f"{ConfigType.USER}/{user}/{ConfigType.CLIENT}"):
+            for client_id in self._configs.entities(f"{ConfigEntityType.USER}/{user}/{ConfigEntityType.CLIENT}"):
                 yield QuotaEntity(user, client_id)
-        for client_id in self._configs.entities(ConfigType.CLIENT):
+        for client_id in self._configs.entities(ConfigEntityType.CLIENT):
             yield QuotaEntity(None, client_id)
 
     def addresses(self) -> list[str]:
         """Every IP address that has settings."""
-        return self._configs.entities(ConfigType.IP)
+        return self._configs.entities(ConfigEntityType.IP)
 
     def change(self, path: QuotaPath, settings: Mapping[str, str]) -> None:
         """Replace an entity's settings and tell every broker; an entity without settings leaves no znode behind."""
@@ -75,7 +75,7 @@ class ClientQuotaStore:
         user, slash, _ = name.partition("/")
         znodes = [f"{entity_type}/{name}"]
         if slash:
-            znodes.append(f"{entity_type}/{user}/{ConfigType.CLIENT}")
+            znodes.append(f"{entity_type}/{user}/{ConfigEntityType.CLIENT}")
             if not self.settings(QuotaPath(entity_type, user)):
                 znodes.append(f"{entity_type}/{user}")
         is_gone, *_ = self._configs.remove(entity_type, name, znodes)

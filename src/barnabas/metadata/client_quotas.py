@@ -27,8 +27,8 @@ from barnabas.quota.quota_entity import (
     QuotaEntity,
 )
 from barnabas.quota.sanitizer import DEFAULT_NAME, desanitize, sanitize
+from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.errors import StoreUnavailableError
-from barnabas.zk.zk_data import ConfigType
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class ClientQuotaAdmin:
         address = entity[IP]
         if address is not None and not self._is_address(address):
             raise _invalid(f"{address} is not a valid IP or resolvable host.")
-        return QuotaPath(ConfigType.IP, sanitized(address)), IP_QUOTAS
+        return QuotaPath(ConfigEntityType.IP, sanitized(address)), IP_QUOTAS
 
 
 def sanitized(name: str | None) -> str:

@@ -33,7 +33,7 @@ from barnabas.zk.errors import StoreUnavailableError
 logger = logging.getLogger(__name__)
 
 
-class ConfigChange(NamedTuple):
+class AlterConfigOp(NamedTuple):
     """One setting of an incremental change. value: None only for DELETE."""
 
     name: str
@@ -70,7 +70,7 @@ class ConfigAdmin:
         """
         self._change(topic, lambda: settings, validate_only=validate_only)
 
-    def change_topic_config(self, topic: str, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> None:
+    def change_topic_config(self, topic: str, changes: Sequence[AlterConfigOp], *, validate_only: bool = False) -> None:
         """Change some settings of a topic, in the order of `changes`; the others stay. Raises as replacing does."""
 
         def changed() -> Mapping[str, str]:
@@ -129,7 +129,7 @@ class ConfigAdmin:
         self._change_broker(broker, lambda _entity: settings, validate_only=validate_only)
 
     def change_broker_config(
-        self, broker: int | None, changes: Sequence[ConfigChange], *, validate_only: bool = False
+        self, broker: int | None, changes: Sequence[AlterConfigOp], *, validate_only: bool = False
     ) -> None:
         """Change some settings of a broker, in the order of `changes`; the others stay. Raises as replacing does."""
 
@@ -176,7 +176,7 @@ class ConfigAdmin:
 _TOPIC_KEYS: Mapping[str, ConfigKey] = {name: topic_key.key for name, topic_key in TOPIC_CONFIG_KEYS.items()}
 
 
-def _apply(change: ConfigChange, settings: dict[str, str], keys: Mapping[str, ConfigKey]) -> None:
+def _apply(change: AlterConfigOp, settings: dict[str, str], keys: Mapping[str, ConfigKey]) -> None:
     """Change `settings` of what `keys` names. Lists are taken apart at their commas and put together as they are."""
     name, value = change.name, change.value or ""
     match change.operation:

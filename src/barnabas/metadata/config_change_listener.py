@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
-from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.store import ANY_VERSION
-from barnabas.zk.zk_data import (
+from barnabas.zk.config_zk_data import (
     ConfigEntityChangeNotificationSequenceZNode,
     ConfigEntityChangeNotificationZNode,
     ConfigEntityZNode,
-    ZnodeFormatError,
 )
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.store import ANY_VERSION
+from barnabas.zk.znode_json import ZnodeFormatError
 
 logger = logging.getLogger(__name__)
 

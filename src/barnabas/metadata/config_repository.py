@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.zk_data import ConfigType
 
 ALL_BROKERS: Final = "<default>"
 """The name under which the store has the settings of all brokers."""
@@ -26,22 +26,22 @@ class ConfigRepository:
 
     def topic_overrides(self, topic: str) -> dict[str, str]:
         """A topic's own settings."""
-        return self._zk.configs.entity(ConfigType.TOPIC, topic)
+        return self._zk.configs.entity(ConfigEntityType.TOPIC, topic)
 
     def all_topic_overrides(self) -> dict[str, dict[str, str]]:
         """The settings of all topics that have some, read in one batch (at start)."""
-        return self._zk.configs.topics(self._zk.configs.entities(ConfigType.TOPIC))
+        return self._zk.configs.topics(self._zk.configs.entities(ConfigEntityType.TOPIC))
 
     def broker_overrides(self, broker: str) -> dict[str, str]:
         """Settings of a broker, by its id in digits; of all of them for ALL_BROKERS."""
-        return self._zk.configs.entity(ConfigType.BROKER, broker)
+        return self._zk.configs.entity(ConfigEntityType.BROKER, broker)
 
     def change_broker_config(self, broker: str, overrides: Mapping[str, str]) -> None:
         """Replace a broker's settings, or those of ALL_BROKERS, and tell every broker."""
-        self._zk.configs.change(ConfigType.BROKER, broker, overrides)
+        self._zk.configs.change(ConfigEntityType.BROKER, broker, overrides)
 
     def change_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Replace a topic's settings and tell every broker. UNKNOWN_TOPIC_OR_PARTITION if there is no such topic."""
         if not self._zk.topics.exists(topic):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
-        self._zk.configs.change(ConfigType.TOPIC, topic, overrides)
+        self._zk.configs.change(ConfigEntityType.TOPIC, topic, overrides)

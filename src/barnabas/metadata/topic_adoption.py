@@ -14,11 +14,13 @@ from typing import NamedTuple
 from barnabas.metadata.producer_ids import BLOCK_SIZE
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
+from barnabas.zk.broker_zk_data import ProducerIdsBlock
+from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
 from barnabas.zk.store import ANY_VERSION
-from barnabas.zk.zk_data import ConfigType, ProducerIdsBlock, TopicIdReplicaAssignment
+from barnabas.zk.topic_zk_data import TopicIdReplicaAssignment
 
 PARTITIONS_PER_BATCH = 1000
 
@@ -94,7 +96,7 @@ class TopicAdoption:
             else:
                 self._grow(topic, change.new_partitions)
                 if change.configs is not None:
-                    self._zk.configs.set_or_create(ConfigType.TOPIC, topic.name, change.configs)
+                    self._zk.configs.set_or_create(ConfigEntityType.TOPIC, topic.name, change.configs)
         latest = {
             TopicPartition(change.topic.name, number): change.topic.latest_epochs[number]
             for change in changes
@@ -125,7 +127,7 @@ class TopicAdoption:
                 raise TopicConflict(f"the metadata give {key} to the brokers {list(assignment.replicas)}")
 
     def _changed_configs(self, topic: AdoptedTopic) -> Mapping[str, str] | None:
-        present = self._zk.configs.entity(ConfigType.TOPIC, topic.name)
+        present = self._zk.configs.entity(ConfigEntityType.TOPIC, topic.name)
         wanted = {**present, **topic.configs}
         return wanted if wanted != present else None
 

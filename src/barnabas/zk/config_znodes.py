@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from barnabas.zk.errors import NodeExistsError, NoNodeError, NotEmptyError, StoreError
-from barnabas.zk.store import Create, Created, Delete, Outcome, SetData, value_of
-from barnabas.zk.zk_data import (
+from barnabas.zk.config_zk_data import (
     ConfigEntityChangeNotificationSequenceZNode,
     ConfigEntityChangeNotificationZNode,
+    ConfigEntityType,
     ConfigEntityTypeZNode,
     ConfigEntityZNode,
-    ConfigType,
 )
+from barnabas.zk.errors import NodeExistsError, NoNodeError, NotEmptyError, StoreError
+from barnabas.zk.store import Create, Created, Delete, Outcome, SetData, value_of
 from barnabas.zk.znode_access import ZnodeAccess, creations_with_parents
 
 _Notification = ConfigEntityChangeNotificationSequenceZNode
@@ -36,7 +36,7 @@ class ConfigZnodes:
     def topics(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """The settings of topics; empty for those that have none."""
         names = list(topics)
-        nodes = self._access.get_many([ConfigEntityZNode.path(ConfigType.TOPIC, topic) for topic in names])
+        nodes = self._access.get_many([ConfigEntityZNode.path(ConfigEntityType.TOPIC, topic) for topic in names])
         return {
             topic: {} if node is None else ConfigEntityZNode.decode(node.data)
             for topic, node in zip(names, nodes, strict=True)

@@ -16,9 +16,24 @@ from typing import TypeVar
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
+from barnabas.zk.broker_zk_data import (
+    BrokerIdsZNode,
+    BrokerIdZNode,
+    BrokerInfo,
+    BrokerSequenceIdZNode,
+    ClusterIdZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+    FeatureZNode,
+    FinalizedFeatures,
+    LogDirEventNotificationZNode,
+    ProducerIdBlockZNode,
+    ProducerIdsBlock,
+)
 from barnabas.zk.config_znodes import ConfigZnodes
 from barnabas.zk.consumer_offset_znodes import ConsumerOffsetZnodes
 from barnabas.zk.errors import BadVersionError, ControllerMovedError, NodeExistsError, StoreError
+from barnabas.zk.persistent_paths import PERSISTENT_PATHS
 from barnabas.zk.store import (
     ANY_VERSION,
     Create,
@@ -31,23 +46,8 @@ from barnabas.zk.store import (
     Store,
     value_of,
 )
+from barnabas.zk.topic_zk_data import IsrChangeNotificationZNode
 from barnabas.zk.topic_znodes import TopicZnodes
-from barnabas.zk.zk_data import (
-    PERSISTENT_PATHS,
-    BrokerIdsZNode,
-    BrokerIdZNode,
-    BrokerInfo,
-    BrokerSequenceIdZNode,
-    ClusterIdZNode,
-    ControllerEpochZNode,
-    ControllerZNode,
-    FeatureZNode,
-    FinalizedFeatures,
-    IsrChangeNotificationZNode,
-    LogDirEventNotificationZNode,
-    ProducerIdBlockZNode,
-    ProducerIdsBlock,
-)
 from barnabas.zk.znode_access import ZnodeAccess
 
 logger = logging.getLogger(__name__)

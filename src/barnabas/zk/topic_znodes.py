@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
+from barnabas.zk.config_zk_data import ConfigEntityType, ConfigEntityZNode
 from barnabas.zk.errors import BadVersionError, NodeExistsError, NoNodeError, StoreError
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
 from barnabas.zk.store import ANY_VERSION, Create, Created, SetData, Stat, value_of
-from barnabas.zk.zk_data import (
-    ConfigEntityZNode,
-    ConfigType,
+from barnabas.zk.topic_zk_data import (
     DeleteTopicsTopicZNode,
     DeleteTopicsZNode,
     PreferredReplicaElectionZNode,
@@ -74,7 +73,7 @@ class TopicZnodes:
 
         Kafka: AdminZkClient.createTopicWithAssignment (setOrCreateEntityConfigs, createTopicAssignment).
         """
-        config_path = ConfigEntityZNode.path(ConfigType.TOPIC, topic)
+        config_path = ConfigEntityZNode.path(ConfigEntityType.TOPIC, topic)
         config_data = ConfigEntityZNode.encode(config)
         replicas = {TopicPartition(topic, p): ReplicaAssignment(tuple(r)) for p, r in assignment.items()}
         set_config, create_config, created = self._access.store.batch(
@@ -125,7 +124,7 @@ class TopicZnodes:
     def delete(self, topic: str, expected_controller_epoch_version: int) -> None:
         """Remove everything a deleted topic left: its znodes, its settings, the wish to delete it. Fenced."""
         self._access.delete_recursive(TopicZNode.path(topic), expected_controller_epoch_version)
-        config_parent, _, name = ConfigEntityZNode.path(ConfigType.TOPIC, topic).rpartition("/")
+        config_parent, _, name = ConfigEntityZNode.path(ConfigEntityType.TOPIC, topic).rpartition("/")
         self._access.delete_children(config_parent, [name], expected_controller_epoch_version)
         self.remove_deletions([topic], expected_controller_epoch_version)
 

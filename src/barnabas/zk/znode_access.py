@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from barnabas.zk.broker_zk_data import ControllerEpochZNode
 from barnabas.zk.errors import BadVersionError, ControllerMovedError, NodeExistsError, NoNodeError, StoreError
 from barnabas.zk.store import (
     ANY_VERSION,
@@ -35,7 +36,6 @@ from barnabas.zk.store import (
     value_of,
     value_or_none,
 )
-from barnabas.zk.zk_data import ControllerEpochZNode
 
 ZnodeChangeHandler = Callable[[WatchEventType], None]  # CREATED, DELETED or DATA_CHANGED
 ZnodeChildChangeHandler = Callable[[], None]

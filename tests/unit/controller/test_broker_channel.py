@@ -33,9 +33,9 @@ from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
+from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.zk_data import BrokerInfo
 from tests.support.in_process_broker_channel import InProcessBrokerChannel
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler

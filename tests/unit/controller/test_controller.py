@@ -20,17 +20,12 @@ from barnabas.protocol.messages.inter_broker import (
 )
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
+from barnabas.zk.broker_zk_data import BrokerInfo, ControllerEpochZNode, FinalizedFeatures
+from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.zk_data import (
-    BrokerInfo,
-    ConfigType,
-    ControllerEpochZNode,
-    FinalizedFeatures,
-    PreferredReplicaElectionZNode,
-    TopicZNode,
-)
+from barnabas.zk.topic_zk_data import PreferredReplicaElectionZNode, TopicZNode
 from tests.support.controller_cluster import LISTENER, Cluster, RecordingBroker
 
 
@@ -157,7 +152,7 @@ def test_deleting_a_topic() -> None:
     assert set(broker.cache.image.topics) == {"kept"}
     assert broker.zk.topics.all_topics() == {"kept"}
     assert broker.zk.topics.deletions() == set()
-    assert broker.zk.configs.entities(ConfigType.TOPIC) == ["kept"]
+    assert broker.zk.configs.entities(ConfigEntityType.TOPIC) == ["kept"]
 
     second_id = cluster.create_topic("orders", {0: [0]})
     assert second_id != first_id

@@ -16,8 +16,8 @@ from barnabas.quota.client_quota_manager import QuotaWindows
 from barnabas.quota.quota_entity import QuotaEntity
 from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.quota.sampled_total import SampleWindow
+from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.zk_data import ConfigType
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
@@ -72,11 +72,11 @@ def test_paths_and_settings_are_kafkas(cluster: Cluster) -> None:
     cluster.alter({"user": "a b", "client-id": "c/d"}, producer_byte_rate=5e6, request_percentage=12.5)
     cluster.alter({"client-id": None}, consumer_byte_rate=7)
     entity = cluster.zk.configs.entity
-    assert entity(ConfigType.USER, "a%20b/clients/c%2Fd") == {
+    assert entity(ConfigEntityType.USER, "a%20b/clients/c%2Fd") == {
         "producer_byte_rate": "5000000",
         "request_percentage": "12.5",
     }
-    assert entity(ConfigType.CLIENT, D) == {"consumer_byte_rate": "7"}
+    assert entity(ConfigEntityType.CLIENT, D) == {"consumer_byte_rate": "7"}
     assert cluster.limit_of("a%20b", "c%2Fd") == 5e6
     assert cluster.quotas.fetch.limits.of(QuotaEntity(None, D)) == 7
     # Another broker, or this one after a restart, knows the same.
@@ -98,12 +98,12 @@ def test_what_is_taken_away_leaves_no_znode(cluster: Cluster) -> None:
     assert children("/config/users") == []
     assert cluster.limit_of("u", "d") is None
     # A user who has settings of another kind stays.
-    cluster.zk.configs.change(ConfigType.USER, "u", {"SCRAM-SHA-256": "salt=.."})
+    cluster.zk.configs.change(ConfigEntityType.USER, "u", {"SCRAM-SHA-256": "salt=.."})
     cluster.alter({"user": "u", "client-id": "c"}, producer_byte_rate=2)
     cluster.alter({"user": "u", "client-id": "c"}, producer_byte_rate=None)
     cluster.alter({"user": "u"}, producer_byte_rate=2)
     cluster.alter({"user": "u"}, producer_byte_rate=None)
-    assert cluster.zk.configs.entity(ConfigType.USER, "u") == {"SCRAM-SHA-256": "salt=.."}
+    assert cluster.zk.configs.entity(ConfigEntityType.USER, "u") == {"SCRAM-SHA-256": "salt=.."}
     assert ClientQuotaDescriptions(cluster.quota_store).describe([], strict=False) == []
 
 
@@ -114,7 +114,7 @@ def test_addresses(cluster: Cluster) -> None:
     cluster.alter({"ip": "localhost"}, connection_creation_rate=None)
     assert cluster.addresses == [("127.0.0.1", 5), (None, 9), ("::1", 2), ("127.0.0.1", None)]
     cluster.addresses.clear()
-    cluster.zk.configs.change(ConfigType.IP, "nowhere", {"connection_creation_rate": "1"})
+    cluster.zk.configs.change(ConfigEntityType.IP, "nowhere", {"connection_creation_rate": "1"})
     cluster.start_broker()
     assert cluster.addresses == [("::1", 2), (None, 9)]
 

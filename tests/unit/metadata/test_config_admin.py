@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.metadata.config_admin import ConfigAdmin, ConfigChange
+from barnabas.metadata.config_admin import AlterConfigOp, ConfigAdmin
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.config_codes import ConfigOperation
@@ -41,7 +41,7 @@ class Fixture:
         self.admin = ConfigAdmin(self.repository, metadata, DynamicBrokerConfig(config))
 
     def change(self, *changes: tuple[str, ConfigOperation, str | None]) -> dict[str, str]:
-        self.admin.change_topic_config("orders", [ConfigChange(*each) for each in changes])
+        self.admin.change_topic_config("orders", [AlterConfigOp(*each) for each in changes])
         return self.settings()
 
     def settings(self) -> dict[str, str]:
@@ -125,7 +125,7 @@ def test_changes_at_once_lose_nothing() -> None:
     def change(name: str) -> None:
         start.wait()
         for value in range(100, 130):
-            fixture.admin.change_topic_config("orders", [ConfigChange(name, SET, str(value))])
+            fixture.admin.change_topic_config("orders", [AlterConfigOp(name, SET, str(value))])
 
     threads = [threading.Thread(target=change, args=(name,)) for name in names]
     for thread in threads:

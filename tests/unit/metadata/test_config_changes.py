@@ -9,8 +9,8 @@ from barnabas.metadata.config_change_listener import NOTICE_LIFETIME_MS, ConfigC
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.uuid import random_uuid
+from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.zk_data import ConfigType
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
@@ -29,7 +29,7 @@ class Fixture:
 
     def new_listener(self) -> ConfigChangeListener:
         listener = ConfigChangeListener(self.zk, self.scheduler, self.clock)
-        listener.register(ConfigType.TOPIC, lambda entity, settings: self.heard.append((entity, settings)))
+        listener.register(ConfigEntityType.TOPIC, lambda entity, settings: self.heard.append((entity, settings)))
         return listener
 
     def settle(self) -> list[tuple[str, dict[str, str]]]:
@@ -52,8 +52,8 @@ def test_changes_are_heard_in_order(fixture: Fixture) -> None:
     fixture.repository.change_topic_config("orders", {"retention.ms": "2"})
     assert fixture.settle() == [("orders", {"retention.ms": "2"})]
     fixture.repository.change_topic_config("orders", {"retention.ms": "3"})
-    fixture.zk.configs.change(ConfigType.USER, "alice", {"producer_byte_rate": "1"})  # nobody's business here
-    fixture.zk.configs.change(ConfigType.TOPIC, "other", {})
+    fixture.zk.configs.change(ConfigEntityType.USER, "alice", {"producer_byte_rate": "1"})  # nobody's business here
+    fixture.zk.configs.change(ConfigEntityType.TOPIC, "other", {})
     assert fixture.settle() == [("orders", {"retention.ms": "3"}), ("other", {})]
     assert fixture.repository.topic_overrides("orders") == {"retention.ms": "3"}
     fixture.listener.stop()
@@ -62,8 +62,8 @@ def test_changes_are_heard_in_order(fixture: Fixture) -> None:
 
 
 def test_the_start_tells_what_is_there_and_skips_old_notices(fixture: Fixture) -> None:
-    fixture.zk.configs.change(ConfigType.TOPIC, "orders", {"retention.ms": "2"})
-    fixture.listener.start(initial_types=[ConfigType.TOPIC])
+    fixture.zk.configs.change(ConfigEntityType.TOPIC, "orders", {"retention.ms": "2"})
+    fixture.listener.start(initial_types=[ConfigEntityType.TOPIC])
     assert fixture.settle() == [("orders", {"retention.ms": "2"})]
     fixture.new_listener().start()
     assert fixture.settle() == []
@@ -76,8 +76,8 @@ def test_one_that_fails_and_a_notice_of_nonsense_stop_nobody(
         raise ValueError("on purpose")
 
     listener = ConfigChangeListener(fixture.zk, fixture.scheduler, fixture.clock)
-    listener.register(ConfigType.TOPIC, fails)
-    listener.register(ConfigType.TOPIC, lambda entity, settings: fixture.heard.append((entity, settings)))
+    listener.register(ConfigEntityType.TOPIC, fails)
+    listener.register(ConfigEntityType.TOPIC, lambda entity, settings: fixture.heard.append((entity, settings)))
     listener.start()
     fixture.zk.access.store.create("/config/changes/config_change_", b"nonsense", sequential=True)
     fixture.repository.change_topic_config("orders", {})
@@ -109,7 +109,7 @@ def test_who_registers_late_hears_of_later_changes(fixture: Fixture) -> None:
     late: list[str] = []
     fixture.repository.change_topic_config("orders", {"retention.ms": "2"})
     fixture.settle()
-    fixture.listener.register(ConfigType.TOPIC, lambda entity, settings: late.append(settings["retention.ms"]))
+    fixture.listener.register(ConfigEntityType.TOPIC, lambda entity, settings: late.append(settings["retention.ms"]))
     fixture.repository.change_topic_config("orders", {"retention.ms": "3"})
     fixture.settle()
     assert late == ["3"]

@@ -16,9 +16,10 @@ from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
 from barnabas.quota.controller_mutation_quota import UnboundedControllerMutationQuota
+from barnabas.zk.broker_zk_data import BrokerInfo
+from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.zk_data import BrokerInfo, ConfigType
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 
@@ -73,7 +74,7 @@ def test_creation_writes_the_assignment_the_id_and_the_settings(three: Fixture) 
     (stored,) = three.zk.topics.assignments(["orders"])
     assert stored.topic_id == result.topic_id != ZERO_UUID
     assert sorted(tp.partition for tp in stored.assignment) == [0, 1, 2]
-    assert three.zk.configs.entity(ConfigType.TOPIC, "orders") == {"retention.ms": "1000"}
+    assert three.zk.configs.entity(ConfigEntityType.TOPIC, "orders") == {"retention.ms": "1000"}
 
 
 def test_defaults_and_manual_assignments(three: Fixture) -> None:

@@ -7,12 +7,14 @@ import pytest
 from barnabas.config.listeners import EndPoint
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
+from barnabas.zk.broker_zk_data import BrokerInfo, ProducerIdsBlock
+from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.errors import ControllerMovedError, NodeExistsError, NoNodeError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.persistent_paths import PERSISTENT_PATHS
 from barnabas.zk.replica_assignment import ReplicaAssignment
 from barnabas.zk.store import ANY_VERSION, WatchEventType
-from barnabas.zk.zk_data import PERSISTENT_PATHS, BrokerInfo, ConfigType, ProducerIdsBlock
 from tests.support.inline_store import InlineSession, InlineStore
 from tests.support.mock_clock import MockClock
 
@@ -180,7 +182,7 @@ def test_topics(zk: KafkaZkClient) -> None:
     zk.topics.create_partition_states({TP: LeaderIsrAndControllerEpoch(LeaderAndIsr.initial(0, [0]), 1)}, ANY_VERSION)
     zk.topics.delete("orders", ANY_VERSION)
     assert zk.topics.all_topics() == zk.topics.deletions() == set()
-    assert zk.configs.entities(ConfigType.TOPIC) == []
+    assert zk.configs.entities(ConfigEntityType.TOPIC) == []
     zk.topics.delete("orders", ANY_VERSION)  # a deletion that was interrupted is done again
 
 
@@ -189,8 +191,8 @@ def test_settings_and_notices(store: InlineStore, zk: KafkaZkClient) -> None:
     zk.access.register_child_change_handler("/config/changes", lambda: heard.append("changed"))
     assert zk.configs.notifications() == []
     other = client_of(store.new_session())
-    other.configs.change(ConfigType.TOPIC, "orders", {"retention.ms": "1"})
-    other.configs.change(ConfigType.USER, "alice/clients/app", {"producer_byte_rate": "7"})
+    other.configs.change(ConfigEntityType.TOPIC, "orders", {"retention.ms": "1"})
+    other.configs.change(ConfigEntityType.USER, "alice/clients/app", {"producer_byte_rate": "7"})
     store.deliver()
     assert heard == ["changed"]  # once: it wasn't read in between
     names = zk.configs.notifications()
@@ -199,14 +201,14 @@ def test_settings_and_notices(store: InlineStore, zk: KafkaZkClient) -> None:
         ("topics/orders", MockClock().milliseconds()),
         ("users/alice/clients/app", MockClock().milliseconds()),
     ]
-    assert zk.configs.entity(ConfigType.TOPIC, "orders") == {"retention.ms": "1"}
-    assert zk.configs.entity(ConfigType.USER, "alice/clients/app") == {"producer_byte_rate": "7"}
+    assert zk.configs.entity(ConfigEntityType.TOPIC, "orders") == {"retention.ms": "1"}
+    assert zk.configs.entity(ConfigEntityType.USER, "alice/clients/app") == {"producer_byte_rate": "7"}
     assert zk.configs.topics(["orders", "nothing"]) == {"orders": {"retention.ms": "1"}, "nothing": {}}
     zk.configs.delete_notifications(names, ANY_VERSION)
     store.deliver()
     assert heard == ["changed", "changed"]
-    zk.configs.set_or_create(ConfigType.TOPIC, "orders", {})
-    assert zk.configs.entity(ConfigType.TOPIC, "orders") == {}
+    zk.configs.set_or_create(ConfigEntityType.TOPIC, "orders", {})
+    assert zk.configs.entity(ConfigEntityType.TOPIC, "orders") == {}
 
 
 def test_handlers_hear_of_changes_after_each_reading(store: InlineStore, zk: KafkaZkClient) -> None:

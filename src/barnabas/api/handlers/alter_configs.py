@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.broker_loggers import alter_logger_levels
 from barnabas.api.request import Handler, Request
-from barnabas.metadata.config_admin import ConfigAdmin, ConfigChange
+from barnabas.metadata.config_admin import AlterConfigOp, ConfigAdmin
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -86,7 +86,7 @@ class AlterConfigsApi:
             if kind is ConfigResourceType.BROKER_LOGGER:
                 alter_logger_levels(resource.configs, validate_only=body.validate_only)
                 return
-            changes = [ConfigChange(c.name, _operation(c.config_operation), c.value) for c in resource.configs]
+            changes = [AlterConfigOp(c.name, _operation(c.config_operation), c.value) for c in resource.configs]
             if kind is ConfigResourceType.BROKER:
                 self._config_admin.change_broker_config(broker, changes, validate_only=body.validate_only)
             else:

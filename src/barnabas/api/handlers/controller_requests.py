@@ -24,7 +24,7 @@ from barnabas.protocol.messages.inter_broker import (
     ControlledShutdownResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.zk_data import ProducerIdsBlock
+from barnabas.zk.broker_zk_data import ProducerIdsBlock
 
 RemainingPartition = ControlledShutdownResponse.RemainingPartition
 

@@ -1,0 +1,84 @@
+"""The znodes of settings and of notices that settings changed: where each is kept and what its JSON looks like.
+
+Written as Apache Kafka 3.9 writes them, as `broker_zk_data` says. Used by `config_znodes` on any thread; stateless, so
+no lock.
+
+Kafka: kafka.zk.ZkData, one object a znode, same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.zk.znode_json import ZnodeFormatError, decode_json, encode_json
+
+
+class ConfigEntityType:
+    """What can have settings in the store. Kafka: org.apache.kafka.server.config.ConfigType."""
+
+    TOPIC = "topics"
+    CLIENT = "clients"
+    USER = "users"
+    BROKER = "brokers"
+    IP = "ips"
+    ALL = (TOPIC, CLIENT, USER, BROKER, IP)
+
+
+class ConfigEntityTypeZNode:
+    """All entities of a type that have settings."""
+
+    @staticmethod
+    def path(entity_type: str) -> str:
+        """Their parent."""
+        return f"/config/{entity_type}"
+
+
+class ConfigEntityZNode:
+    """An entity's settings: those that differ from the defaults."""
+
+    @staticmethod
+    def path(entity_type: str, entity_name: str) -> str:
+        """Where they are kept."""
+        return f"{ConfigEntityTypeZNode.path(entity_type)}/{entity_name}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        """Version 1."""
+        return encode_json({"version": 1, "config": dict(config)})
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, str]:
+        """The settings; none for an empty znode."""
+        if not data:
+            return {}
+        config = decode_json(data, "settings").get("config")
+        return {name: str(value) for name, value in config.items()} if isinstance(config, dict) else {}
+
+
+class ConfigEntityChangeNotificationZNode:
+    """The parent of notices that settings changed."""
+
+    path = "/config/changes"
+
+
+class ConfigEntityChangeNotificationSequenceZNode:
+    """One notice: read the settings of this entity again."""
+
+    prefix = "config_change_"
+    create_path = f"{ConfigEntityChangeNotificationZNode.path}/{prefix}"
+
+    @staticmethod
+    def encode(entity_path: str) -> bytes:
+        """Version 2; `entity_path` is such as `topics/orders`."""
+        return encode_json({"version": 2, "entity_path": entity_path})
+
+    @staticmethod
+    def decode(data: bytes) -> str:
+        """The entity path. Version 1 named the type and the entity apart."""
+        value = decode_json(data, "a notice of changed settings")
+        version = value.get("version")
+        if version == 1:
+            return f"{value['entity_type']}/{value['entity_name']}"
+        if version != 2 or not isinstance(value.get("entity_path"), str):
+            raise ZnodeFormatError(f"Unsupported notice of changed settings: {data[:200]!r}")
+        return str(value["entity_path"])

@@ -1,15 +1,19 @@
 """How many connections there are, and whether one more is allowed: per listener, per IP address, in all.
 
-`increment` is called by Acceptors (and may make one wait), `decrement` by Processors, `reconfigure` where settings
-change; one lock guards everything, and a condition on it wakes waiting Acceptors. Kafka: ConnectionQuotas.
+`increment` is called by Acceptors, and may make one wait; `decrement` by Processors; `reconfigure` by the thread that
+changes settings. One lock guards everything, and a condition on it wakes waiting Acceptors. Kafka: ConnectionQuotas.
 
-- `max.connections.per.ip`, or the address's own limit: one more is closed without a word.
-- `max.connections` of the listener: its Acceptor waits.
-- `max.connections` of the broker: Acceptors wait, but for protected listeners; while these lead to more connections
-  than that, the Processors of others give up those that have been idle longest. Protected is the inter-broker
-  listener, if it is not the only one; and (Kafka forgets it) the control plane's.
-- `max.connection.creation.rate` of the broker (protected listeners do not count there) and of the listener: the
-  Acceptor waits until the rate has come down. That of an address: the connection is closed after such a delay.
+| limit | what happens to one connection more |
+|---|---|
+| `max.connections.per.ip`, or the address's own | it is closed without an answer |
+| `max.connections` of the listener | the listener's Acceptor waits |
+| `max.connections` of the broker | Acceptors wait, but for those of protected listeners |
+| `max.connection.creation.rate` of the broker or listener | the Acceptor waits until the rate has come down |
+| the rate of an address (a client quota) | it is closed after such a delay |
+
+Protected listeners go beyond the broker's limit, and do not count for its rate; the Processors of other listeners then
+close the connections that have been idle longest. Protected are the inter-broker listener, if it is not the only one,
+and the control plane's (which Kafka forgets).
 """
 
 from __future__ import annotations
@@ -28,11 +32,11 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 logger = logging.getLogger(__name__)
 
 WAIT_SECONDS: Final = 0.5
-"""A waiting Acceptor looks this often whether it is to stop."""
+"""How often a waiting Acceptor looks whether it is to stop."""
 
 
 class TooManyConnections(Exception):
-    """An IP address has as many connections as it may; the new one is closed without a word."""
+    """An IP address has as many connections as it may; the new one is closed without an answer."""
 
     def __init__(self, address: str, limit: int) -> None:
         super().__init__(f"Too many connections from {address} (maximum = {limit})")
@@ -65,7 +69,8 @@ class ConnectionQuotas:
     def add_listener(self, listener: str, config: ListenerConfig) -> None:
         """Count the connections of `listener` by themselves; before its acceptor exists. Again changes nothing.
 
-        One that was removed before takes over the connections it still has: they close when their requests are done.
+        A listener that was removed before keeps counting the connections it still has: they close when their requests
+        are done.
         """
         with self._changed:
             if listener not in self._listener_limits:
@@ -82,10 +87,10 @@ class ConnectionQuotas:
             self._changed.notify_all()
 
     def increment(self, listener: str, address: str) -> int:
-        """Count a new connection, having waited for room; the nanoseconds waited.
+        """Wait for room, then count a new connection. Returns the nanoseconds waited.
 
-        Raises TooManyConnections (and counts nothing) if its address has too many, ConnectionThrottled if it makes
-        too many a second.
+        Raises TooManyConnections when its address has too many, ConnectionThrottled when its address makes too many a
+        second; neither is counted.
         """
         with self._changed:
             waited_ns = self._wait_for_slot(listener)
@@ -97,7 +102,7 @@ class ConnectionQuotas:
             return waited_ns
 
     def decrement(self, listener: str, address: str) -> None:
-        """A connection that was counted is closed. Raises ValueError for one that was not."""
+        """Count a connection no more: it is closed. Raises ValueError when none of its kind was counted."""
         with self._changed:
             count = self._by_address.get(address, 0)
             listener_count = self._by_listener.get(listener, 0)
@@ -121,9 +126,9 @@ class ConnectionQuotas:
             self._changed.notify_all()
 
     def update_ip_connection_rate_quota(self, ip: str | None, rate: int | None) -> None:
-        """Connections a second that an address may make, or (ip None) each without a limit of its own; None: any.
+        """Set how many connections a second an address may make, or with None each that has no limit of its own.
 
-        Raises ValueError if `ip` is no address.
+        A rate of None takes the limit away. Raises ValueError when `ip` is no address.
         """
         address = None if ip is None else canonical_address(ip)
         with self._changed:
@@ -132,12 +137,12 @@ class ConnectionQuotas:
         logger.info("Updated %s to %s", what, "none" if rate is None else rate)
 
     def connection_rate_for_ip(self, ip: str) -> int:
-        """Connections a second that an address may make."""
+        """Return how many connections a second an address may make. Raises ValueError when `ip` is no address."""
         with self._changed:
             return self._rates.address_limit(canonical_address(ip))
 
     def rate_samples(self) -> list[RateSample]:
-        """The metrics of connections made a second, and of delays."""
+        """Return the metrics of connections made a second, and of delays."""
         with self._changed:
             return list(self._rates.samples(self._now_ms()))
 
@@ -146,35 +151,38 @@ class ConnectionQuotas:
         return self._total > self._max_connections and not self._is_protected(listener)
 
     def count(self, address: str) -> int:
-        """Open connections of one address."""
+        """Return the number of open connections of one address."""
         with self._changed:
             return self._by_address.get(address, 0)
 
     def listener_count(self, listener: str) -> int:
-        """Open connections of one listener."""
+        """Return the number of open connections of one listener."""
         with self._changed:
             return self._by_listener.get(listener, 0)
 
     @property
     def total(self) -> int:
-        """Open connections in all."""
+        """The number of open connections in all."""
         return self._total
 
     def stop(self) -> None:
-        """No acceptor waits any more."""
+        """Let no Acceptor wait any more: the broker stops."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def starting(self, is_starting: bool) -> None:
-        """While the broker starts no address is refused: with a limit of 0 its own controller could not reach it, and
-        nobody could ever raise the limit again. Clients wait for the end of the start anyway."""
+        """Say whether the broker starts. No address is refused then; clients wait for the end of the start anyway.
+
+        With a limit of 0 the broker's own controller could not reach it, and no client could raise the limit again.
+        """
         with self._changed:
             self._is_starting = is_starting
 
     # -- under the lock ----------------------------------------------------------------------------------------------
 
     def _check_address(self, listener: str, address: str) -> None:
+        """Raises TooManyConnections or ConnectionThrottled, as `increment` says."""
         self._rates.check_address(listener, address, not self._is_protected(listener), self._now_ms())
         limit = self._config.max_connections_per_ip_overrides.get(address, self._config.max_connections_per_ip)
         if self._by_address.get(address, 0) >= limit:

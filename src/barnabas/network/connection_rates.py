@@ -1,12 +1,12 @@
 """How many connections are made a second, and how long one more has to wait: for the broker, a listener, an address.
 
-Owned by ConnectionQuotas and used under its lock; milliseconds of a clock that doesn't go back come with each call.
-Each rate is Kafka's sampled one (`quota.rate`). Kafka: the sensors of ConnectionQuotas, ListenerConnectionQuota,
+Owned by ConnectionQuotas and used under its lock; milliseconds of a clock that does not go back come with each call.
+Each rate is Kafka's sampled one (`quota.rate`). Kafka: ConnectionQuotas (its sensors), ListenerConnectionQuota,
 ConnectionQuotaEntity.
 
-A connection that makes the broker's or its listener's rate too high is let in after a delay, in which the Acceptor
-takes no other: at most one sample's length. One that makes its address's rate too high is closed after a delay, and
-counts for nobody's rate.
+A connection that makes the broker's or its listener's rate too high is let in after a delay of one sample's length at
+most, in which the Acceptor takes no other. A connection that makes its address's rate too high is closed after a delay,
+and counts for no rate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.quota.sampled_total import SampleWindow
 from barnabas.quota.throttle_time import throttle_time_ms
 
 FEW_ADDRESSES: Final = 1000
-"""Addresses whose rate is kept before it is looked which of them have not connected for a whole window."""
+"""How many addresses' rates are kept before those are forgotten that have not connected for a whole window."""
 
 
 class ConnectionThrottled(Exception):
@@ -33,7 +33,7 @@ class ConnectionThrottled(Exception):
 
 
 class RateSample(NamedTuple):
-    """A metric of this layer by Kafka's name, with its tag, for whoever publishes it."""
+    """A metric of this layer by Kafka's name, with its tag, for the registry to publish."""
 
     name: str
     tags: tuple[tuple[str, str], ...]
@@ -41,7 +41,7 @@ class RateSample(NamedTuple):
 
 
 class _ListenerRates:
-    """What is measured of one listener: connections a second, and the mean of the delays that were not nothing."""
+    """The measurements of one listener: connections a second, and the mean of the delays above zero."""
 
     __slots__ = ("accepted", "address_delays", "delays")
 
@@ -80,7 +80,10 @@ class ConnectionRates:
         self._listeners.pop(listener, None)
 
     def limit_address(self, address: str | None, rate: int | None) -> None:
-        """Connections a second of an address, or (None) of each that has no limit of its own; None: no limit."""
+        """Limit the connections a second of an address, or with None of each without a limit of its own.
+
+        A rate of None takes the limit away.
+        """
         if address is None:
             self._address_limit = UNLIMITED if rate is None else rate
         elif rate is None:
@@ -91,11 +94,14 @@ class ConnectionRates:
             self._addresses.clear()
 
     def address_limit(self, address: str) -> int:
-        """Connections a second that an address may make."""
+        """Return how many connections a second an address may make."""
         return self._address_limits.get(address, self._address_limit)
 
     def delay_ms(self, listener: str, broker_limit: int | None, listener_limit: int, now_ms: int) -> int:
-        """Count a connection of `listener`, and how long it has to wait. None: it does not count for the broker."""
+        """Count a connection of `listener` and return how long it has to wait.
+
+        A `broker_limit` of None: the connection does not count for the broker.
+        """
         delay_ms = 0
         if broker_limit is not None:
             delay_ms = self._record(self._broker, broker_limit, now_ms)
@@ -108,7 +114,10 @@ class ConnectionRates:
         return delay_ms
 
     def check_address(self, listener: str, address: str, counts_for_broker: bool, now_ms: int) -> None:
-        """Count a connection of `address`. Raises ConnectionThrottled, with nothing counted, if it makes too many."""
+        """Count a connection of `address`.
+
+        Raises ConnectionThrottled when the address makes too many a second; nothing is counted then.
+        """
         limit = self.address_limit(address)
         if limit == UNLIMITED:
             return
@@ -126,7 +135,7 @@ class ConnectionRates:
         raise ConnectionThrottled(address, delay_ms)
 
     def samples(self, now_ms: int) -> Iterator[RateSample]:
-        """Every rate and mean delay now, by the names of Kafka's group socket-server-metrics."""
+        """Yield every rate and mean delay of now, by the names of Kafka's group socket-server-metrics."""
         yield RateSample("broker-connection-accept-rate", (), self._broker.measure(now_ms))
         for listener, rates in self._listeners.items():
             tags = (("listener", listener),)
@@ -155,7 +164,7 @@ class ConnectionRates:
         return known.accepted
 
     def _forget_idle(self, now_ms: int) -> None:
-        """A rate that nothing was added to for a whole window is none."""
+        """Forget the rates to which nothing was added for a whole window: they are zero."""
         oldest_ms = now_ms - self._window.duration_ms
         self._addresses = {key: rate for key, rate in self._addresses.items() if rate.last_ms > oldest_ms}
         self._look_again_at = max(FEW_ADDRESSES, 2 * len(self._addresses))

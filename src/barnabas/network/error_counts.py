@@ -1,7 +1,7 @@
 """Which errors an answer carries: a function per answer class and version, written when first asked for.
 
-Called by `request_metrics` on Processors' threads. `_counters` is filled by single assignments; two threads that write
-the same function at once do no harm. Kafka: AbstractResponse.errorCounts, which counts NONE too.
+Called by `request_metrics` on Processors' threads. No lock: `_counters` is filled by single assignments, and two
+threads that write the same function at once do no harm. Kafka: AbstractResponse.errorCounts, which counts NONE too.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ LARGEST_ERROR_CODE: Final = 255
 """Beyond any code of Kafka's, of which there are 133."""
 
 _COUNTED_AT_TOP_ONLY: Final = frozenset({"DeleteAclsResponse"})
-"""Answers whose filters' errors count, and not those of what each filter matched."""
+"""Answers of which only the errors of filters count, not those of the items that each filter matched."""
 
 _counters: dict[tuple[type[Message], int], ErrorCounter] = {}
 
 
 def new_error_counts() -> list[int]:
-    """Zeros for an ErrorCounter to add to."""
+    """Make the zeros that an ErrorCounter adds to."""
     return [0] * (LARGEST_ERROR_CODE + 2)
 
 
 def count_nothing(answer: object, errors: list[int]) -> None:
-    """An ErrorCounter for what is no message."""
+    """Count nothing: the ErrorCounter of an answer that is no message."""
 
 
 def error_counter(answer: type[Message], version: int) -> ErrorCounter:
-    """The function for answers of a class in a version."""
+    """Return the function for answers of a class in a version."""
     counter = _counters.get((answer, version))
     if counter is None:
         lines = _lines(answer, version, "answer", 1, most_loops=1 if answer.__name__ in _COUNTED_AT_TOP_ONLY else 9)
@@ -45,7 +45,7 @@ def error_counter(answer: type[Message], version: int) -> ErrorCounter:
 
 
 def _lines(struct: type[Struct], version: int, variable: str, depth: int, most_loops: int) -> list[str]:
-    """Statements that count the errors of a struct held by a variable, indented `depth` times."""
+    """Write the statements that count the errors of a struct held by a variable, indented `depth` times."""
     indent = "    " * depth
     lines = []
     for field in struct.field_schemas():

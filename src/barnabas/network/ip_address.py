@@ -1,7 +1,7 @@
 """One way to write each IP address, so that a limit finds the connections it is meant for.
 
-Used by the settings of this layer and by ConnectionQuotas; a name is looked up, which may block. Kafka:
-InetAddress.getByName.
+Used by the settings of this layer and by ConnectionQuotas; a name is looked up, which may block. No state.
+Kafka: InetAddress.getByName.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ MAPPED_IPV4: Final = "::ffff:"
 
 
 def canonical_address(text: str) -> str:
-    """An address as accepted connections show it. Raises ValueError if it is none."""
+    """Return an address as accepted connections show it. Raises ValueError when `text` is no address."""
     import ipaddress  # noqa: PLC0415 - only brokers that limit addresses need it
 
     return str(ipaddress.ip_address(text.strip().removeprefix(MAPPED_IPV4)))
 
 
 def addresses_of(host: str) -> list[str]:
-    """The addresses of a host, which may be one already. Raises OSError for a name that nobody knows."""
+    """Return the addresses of a host, which may be an address already. Raises OSError for an unknown name."""
     try:
         return [canonical_address(host)]
     except ValueError:

@@ -1,7 +1,15 @@
 """Why a connection is not read: a request of it is being handled, or it is throttled, or both. A pure table.
 
-Applied by the Processor to each connection on its own thread. Kafka: KafkaChannel.ChannelMuteState and
-ChannelMuteEvent. That a channel is muted while its request is in progress is what keeps answers in order.
+Applied by each Connection on its Processor's thread; no lock. Kafka: KafkaChannel.ChannelMuteState, ChannelMuteEvent.
+
+A connection is muted while its request is in progress: that alone keeps its answers in order. Example, a produce above
+its quota:
+
+    event               state after it
+    REQUEST_RECEIVED    MUTED_AND_RESPONSE_PENDING
+    THROTTLE_STARTED    MUTED_AND_THROTTLED_AND_RESPONSE_PENDING    the handler charges the client, then answers
+    RESPONSE_SENT       MUTED_AND_THROTTLED                         the answer has left, the next request is not read
+    THROTTLE_ENDED      MUTED, and at once NOT_MUTED                nothing keeps it muted any more: it is read again
 """
 
 from __future__ import annotations
@@ -10,7 +18,7 @@ from enum import IntEnum
 
 
 class MuteState(IntEnum):
-    """Whether a connection may be read, and if not, what it waits for."""
+    """Whether a connection may be read, and if not, why."""
 
     NOT_MUTED = 0
     MUTED = 1
@@ -20,7 +28,7 @@ class MuteState(IntEnum):
 
 
 class MuteEvent(IntEnum):
-    """What happens to a connection; after RESPONSE_SENT and THROTTLE_ENDED it is tried whether it can be unmuted."""
+    """Events of a connection; after RESPONSE_SENT and THROTTLE_ENDED it is unmuted if nothing else keeps it muted."""
 
     REQUEST_RECEIVED = 0
     RESPONSE_SENT = 1
@@ -29,7 +37,7 @@ class MuteEvent(IntEnum):
 
 
 class IllegalMuteTransition(RuntimeError):
-    """An event in a state that cannot have it: a bug of ours. The connection closes."""
+    """An event in a state that cannot have it: a defect of the broker. The connection closes."""
 
 
 TRANSITIONS: dict[tuple[MuteState, MuteEvent], MuteState] = {
@@ -45,8 +53,6 @@ TRANSITIONS: dict[tuple[MuteState, MuteEvent], MuteState] = {
     ),
 }
 
-EVENTS_BEFORE_UNMUTE = frozenset((MuteEvent.RESPONSE_SENT, MuteEvent.THROTTLE_ENDED))
-
 
 def mute(state: MuteState) -> MuteState:
     """Stop reading; a connection that is muted already stays as it is."""
@@ -54,7 +60,7 @@ def mute(state: MuteState) -> MuteState:
 
 
 def after(state: MuteState, event: MuteEvent) -> MuteState:
-    """The next state. Raises IllegalMuteTransition for an event that the state cannot have."""
+    """Return the next state. Raises IllegalMuteTransition for an event that the state cannot have."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

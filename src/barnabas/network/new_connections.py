@@ -1,8 +1,8 @@
 """The accepted connections that wait until their Processor configures them: at most 20.
 
-The Acceptor puts in, and may wait for room; the Processor takes out, or whoever removes that Processor: one connection
-is taken by one of them, because a deque pops once. No lock but that of the semaphore that counts the room. Kafka:
-newConnections of SocketServer.Processor.
+The Acceptor puts them in, and may wait for room; the Processor takes them out, and so does the thread that removes this
+Processor. Each connection is taken by one of the two, because a deque pops once. No lock but that of the semaphore that
+counts the room. Kafka: SocketServer.Processor (newConnections).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from barnabas.transport.transport_layer import StreamSocket
 
 CONNECTION_QUEUE_SIZE: Final = 20
-"""New connections that may wait for a Processor, and that it configures in one turn."""
+"""How many new connections may wait for a Processor, and how many it configures in one turn."""
 
 
 class NewConnection(NamedTuple):
@@ -26,7 +26,7 @@ class NewConnection(NamedTuple):
 
 
 class NewConnections:
-    """A bounded queue. `waiting` is falsy while it is empty, which is what the Processor asks in every turn."""
+    """A bounded queue. `waiting` is falsy while it is empty: the Processor asks that in every turn."""
 
     __slots__ = ("_room", "waiting")
 
@@ -42,7 +42,7 @@ class NewConnections:
         return has_room
 
     def take(self) -> NewConnection | None:
-        """The first connection; None if none waits (any more)."""
+        """Take the first connection; None if none waits (any more)."""
         try:
             connection = self.waiting.popleft()
         except IndexError:
@@ -51,7 +51,7 @@ class NewConnections:
         return connection
 
     def take_all(self) -> list[NewConnection]:
-        """Every connection that waits."""
+        """Take every connection that waits."""
         taken = []
         while (connection := self.take()) is not None:
             taken.append(connection)

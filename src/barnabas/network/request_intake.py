@@ -14,13 +14,14 @@ from typing import Any, Final
 
 from barnabas.api.request import Request
 from barnabas.network.connection import Connection
-from barnabas.network.mute_states import MuteState
+from barnabas.network.mute_states import MuteEvent, MuteState, after, mute
 from barnabas.network.request_path import RequestPath
 from barnabas.network.request_turn import RequestTurn
 from barnabas.transport.kafka_channel import KafkaChannel
 
 _NOT_MUTED: Final = MuteState.NOT_MUTED
-_PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
+_REQUEST_TAKEN: Final = after(mute(MuteState.NOT_MUTED), MuteEvent.REQUEST_RECEIVED)
+"""The state of every connection whose request was taken: only connections that are not muted are read."""
 
 
 class RequestIntake:
@@ -84,7 +85,7 @@ class RequestIntake:
                 self.postponed.append(channel)
                 return
             self._last_began_ns = received_ns
-            connection.mute_state = _PENDING  # mute, and REQUEST_RECEIVED
+            connection.mute_state = _REQUEST_TAKEN
             request = self._parse(
                 frame,
                 connection.context,

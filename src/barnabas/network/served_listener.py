@@ -1,8 +1,7 @@
-"""What every connection of one listener has in common, and which plane it belongs to. Immutable.
+"""What every connection of one listener has in common, and which plane the listener belongs to. Immutable.
 
-Made by SocketServer for each listener, kept by its Acceptor and Processors, which put it into the context of every
-connection they serve. Kafka: the constructor arguments of SocketServer.Acceptor and Processor; DataPlaneAcceptor and
-ControlPlaneAcceptor with their prefixes.
+Made by the ListenerFactory for each listener, kept by its Acceptor and Processors, which put it into the context of
+every connection they serve. Kafka: DataPlaneAcceptor and ControlPlaneAcceptor (their prefixes and listener names).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ CONTROL_PLANE: Final = "control-plane"
 
 
 class ServedListener(NamedTuple):
-    """A listener as its threads see it. `plane` begins their names."""
+    """A listener as its threads see it. Their names begin with `plane`."""
 
     name: str
     security_protocol: str
@@ -23,5 +22,5 @@ class ServedListener(NamedTuple):
     plane: str = DATA_PLANE
 
     def __str__(self) -> str:
-        """As in the names of threads."""
+        """Return the listener as the names of threads have it."""
         return f"ListenerName({self.name})-{self.security_protocol}"

@@ -14,7 +14,7 @@ from collections.abc import Callable
 logger = logging.getLogger(__name__)
 
 FatalHandler = Callable[[BaseException], None]
-"""Stops the broker; given in by `broker/`, the only one to end the process."""
+"""Stops the broker; comes from `broker/`, which alone may end the process."""
 
 
 class AbstractServerThread(ABC):
@@ -43,7 +43,7 @@ class AbstractServerThread(ABC):
         self.wakeup()
 
     def await_shutdown(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until the loop has ended and let go of everything; at once if it never ran."""
+        """Wait until the loop has ended and closed everything. A loop that never ran is closed here, at once."""
         if self._thread.ident is None:
             self.close()
             return True
@@ -51,7 +51,7 @@ class AbstractServerThread(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """The loop."""
+        """Loop until `is_running` is false."""
 
     @abstractmethod
     def wakeup(self) -> None:
@@ -59,7 +59,7 @@ class AbstractServerThread(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of sockets and the poller, when the loop has ended; a second call is harmless."""
+        """Close sockets and the poller, when the loop has ended; a second call is harmless."""
 
     def _main(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Who is at the other end: what a channel asks before it is ready. `security` implements SASL on it.
+"""Finding out the peer's principal: what a channel asks before it is ready. `security` implements SASL on it.
 
 Called by the thread that owns the channel. Kafka: Authenticator, PlaintextChannelBuilder.PlaintextAuthenticator.
 """
@@ -12,10 +12,10 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 class Conversation(Protocol):
-    """The channel's frames, while it is not ready. What the peer sends behind its last word stays for the Selector."""
+    """The channel's frames while it is not ready. What the peer sends behind the last one stays for the Selector."""
 
     def receive_frame(self) -> bytes | memoryview | None:
-        """The next whole frame, without its size prefix; None: it has not come yet, so return and wait to be called.
+        """Return the next whole frame, without its size prefix; None: it has not come yet, so return and wait.
 
         Raises InvalidReceive for an impossible length, OSError when the connection is gone.
         """
@@ -31,7 +31,7 @@ class Authenticator(Protocol):
     principal: str
 
     def authenticate(self, conversation: Conversation) -> None:
-        """Go on as far as possible without waiting; raises AuthenticationFailed when the peer is refused."""
+        """Go on as far as possible without waiting. Raises AuthenticationFailed when the peer is refused."""
 
     def close(self) -> None:
         """Forget what was learnt of the peer."""
@@ -51,7 +51,7 @@ class AuthenticationFailed(Exception):
 
 
 class PlaintextAuthenticator:
-    """Everybody is ANONYMOUS, at once."""
+    """Every peer is ANONYMOUS, at once."""
 
     __slots__ = ("complete", "principal")
 
@@ -60,7 +60,7 @@ class PlaintextAuthenticator:
         self.principal = ANONYMOUS
 
     def authenticate(self, conversation: Conversation) -> None:
-        """Nothing to ask."""
+        """Do nothing: there is nothing to ask."""
 
     def close(self) -> None:
-        """Nothing to forget."""
+        """Do nothing: nothing was learnt."""

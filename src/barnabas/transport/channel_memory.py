@@ -1,8 +1,9 @@
-"""What one channel holds of a limited MemoryPool, and how fast it moves. There is none where there is no limit.
+"""What one channel holds of a limited MemoryPool, and how fast it moves. No channel has this where memory is unlimited.
 
-Owned by the thread of the channel's Selector; no lock. Made by its `MemoryKeeper`. Kafka knows the frame being
-received only (NetworkReceive's buffer); here everything a client can make us keep counts, but for the first
-`FREE_BYTES`, so that a pool used up by others keeps nobody from asking something small.
+Made by the `MemoryKeeper` of the channel's Selector; called by the channel's FrameReader, the Selector and the
+Processor, all on the Selector's thread. No lock. Kafka: NetworkReceive, which counts only the frame being received.
+Here everything counts that a client can make the broker keep, but for the first `FREE_BYTES`: so a client can ask
+something small however much memory the others have used up.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
 FREE_BYTES: Final = 32 * 1024
-"""Of each channel: not charged."""
+"""What each channel keeps without being charged."""
 
 
 class ReceivingHalf(Protocol):
@@ -81,7 +82,7 @@ class Keeper(Protocol[C]):
 
 
 class ChannelMemory(Generic[C]):
-    """Bytes: `charged` to the pool beyond the free ones, and the lease of the frame that is being received."""
+    """The account of one channel. Bytes: `charged` beyond the free ones, and the lease of the frame being received."""
 
     __slots__ = (
         "channel",
@@ -97,21 +98,24 @@ class ChannelMemory(Generic[C]):
     def __init__(self, keeper: Keeper[C]) -> None:
         self.keeper = keeper
         self.channel: C | None = None
-        """None before it is made, and once it is closed."""
+        """None before the channel is made, and once it is closed."""
         self.charged = 0
         self.granted: MemoryLease | None = None
-        """What it waited for, until its reader comes for it."""
+        """The lease that the channel waited for, until its reader takes it."""
         self.leased = 0
-        """For the frame that is being received."""
+        """The size of the lease of the frame being received; 0: it has none."""
         self.request_bytes = 0
-        """Of a small request that waits for a handler, or is being handled by one; see `request_waits`."""
+        """What a small request takes that waits for a handler, or is being handled by one."""
         self.mark_ns = 0
         self.mark_moved = 0
 
     # -- called by the FrameReader -----------------------------------------------------------------------------------
 
     def reserve(self, size: int, *, is_small: bool = False) -> MemoryLease | None:
-        """Memory for a whole frame; None: wait, the Selector reads on when there is some. Raises ValueError."""
+        """Return a lease for a whole frame; None: wait, the Selector reads on when there is memory.
+
+        Raises ValueError for a size that the pool never gives.
+        """
         lease = self.granted
         if lease is not None:
             self.granted = None
@@ -125,20 +129,20 @@ class ChannelMemory(Generic[C]):
         return lease
 
     def pass_on(self) -> None:
-        """The frame is whole: its lease belongs to the request now."""
+        """Let go of the lease: the frame is whole, and the lease belongs to its request now."""
         self.leased = 0
         if not self.charged:
             self.keeper.holds_nothing(self)
 
     def give_back(self, lease: MemoryLease) -> None:
-        """The frame will never be whole."""
+        """Release the lease of a frame that will never be whole."""
         self.pass_on()
         self.keeper.pool.release(lease)
 
     # -- called by the Selector and the Processor --------------------------------------------------------------------
 
     def request_waits(self, size: int) -> None:
-        """A request whose frame of `size` bytes has no lease is going to wait for a handler. Told by the Processor."""
+        """Count a request whose frame of `size` bytes has no lease, and which is going to wait for a handler."""
         self.request_bytes = size * self.keeper.pool.request_expansion
 
     def update(self) -> None:
@@ -159,7 +163,7 @@ class ChannelMemory(Generic[C]):
             self.keeper.holds_nothing(self)
 
     def close(self) -> None:
-        """The channel is closed, its reader and its answers have been dropped."""
+        """Give everything back: the channel is closed, its reader and its answers have been dropped."""
         self.channel = None
         self.request_bytes = 0
         self.update()
@@ -169,7 +173,7 @@ class ChannelMemory(Generic[C]):
 
     @property
     def waits_for_peer(self) -> bool:
-        """Whether it is the peer's turn: to take its answer, or to go on with a frame that we would read."""
+        """Whether it is the peer's turn: to take its answer, or to go on with a frame that would be read."""
         channel = self.channel
         return channel is not None and bool(channel.outgoing.unsent or not (channel.muted or channel.reader.waiting))
 
@@ -180,12 +184,12 @@ class ChannelMemory(Generic[C]):
         return 0 if channel is None else channel.reader.received + channel.outgoing.sent
 
     def mark(self, now_ns: int) -> None:
-        """Look from here on how fast it moves."""
+        """Measure the channel's pace from here on."""
         self.mark_ns = now_ns
         self.mark_moved = self.moved
 
     def seconds_left(self, now_ns: int) -> float:
-        """How long it will hold what it holds, at the pace since the mark; infinite if nothing has moved."""
+        """How long the channel will hold its memory at the pace since the mark; infinite if nothing has moved."""
         channel = self.channel
         if channel is None:
             return 0.0

@@ -1,6 +1,6 @@
 """How far a channel has come, and how it ended: what a NetworkClient needs to know of a disconnect.
 
-Written by the Selector's thread only. Kafka: ChannelState.
+Written by the Selector's thread only; no lock. Kafka: ChannelState.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from enum import Enum
 class ChannelState(Enum):
     """Where a channel stands; for one that is gone, where it stood.
 
-    A channel that is closing, because its peer has finished or was refused, and has an answer to send first, keeps
-    the state in which closing began (`KafkaChannel.closing` says that it is).
+    A channel that is closing (`OpenChannels.is_closing`), because its peer has finished or was refused and there is an
+    answer to send first, keeps the state in which closing began.
     """
 
     NOT_CONNECTED = "not connected"
@@ -23,4 +23,4 @@ class ChannelState(Enum):
     AUTHENTICATION_FAILED = "authentication failed"
     LOCAL_CLOSE = "local close"
     OUT_OF_MEMORY = "out of memory"
-    """Given up because others needed the memory it held, and it was the slowest."""
+    """Given up because other channels needed the memory it held, and it was the slowest."""

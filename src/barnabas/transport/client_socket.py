@@ -1,6 +1,6 @@
-"""The sockets that a Selector opens itself: their addresses and options (Kafka: Selector.connect, configureSocket).
+"""The sockets that a Selector opens itself: their addresses and options.
 
-Called by the Selector's thread; no state.
+Called by the Selector's thread; no state. Kafka: Selector (connect, configureSocketChannel).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ USE_DEFAULT_BUFFER_SIZE: Final = -1
 
 
 def open_socket(family: int) -> socket.socket:
-    """A non-blocking socket that is going to connect."""
+    """Make a non-blocking socket that is going to connect. Raises OSError when there are too many open files."""
     stream_socket = socket.socket(family, socket.SOCK_STREAM)
     stream_socket.setblocking(False)
     return stream_socket
@@ -31,7 +31,10 @@ def set_options(stream_socket: StreamSocket, send_buffer_bytes: int, receive_buf
 
 
 def resolve(address: tuple[str, int]) -> tuple[int, Any]:
-    """Address family and first address of (host, port); blocks for a host name. Raises OSError."""
+    """Return the address family and the first address of (host, port). Blocks for a host name.
+
+    Raises OSError when the name is unknown.
+    """
     host, port = address
     family, _, _, _, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     return family, resolved

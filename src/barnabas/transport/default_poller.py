@@ -11,7 +11,7 @@ from barnabas.transport.poller import Poller
 
 
 def default_poller(*, portable: bool = False) -> Poller:
-    """EpollPoller on Linux; SelectorsPoller elsewhere, or when `portable` asks for it (tests)."""
+    """Make an EpollPoller on Linux; a SelectorsPoller elsewhere, or when `portable` asks for it (tests)."""
     if hasattr(select, "epoll") and not portable:
         from barnabas.transport.epoll_poller import EpollPoller  # noqa: PLC0415 - select.epoll exists on Linux only
 

@@ -1,11 +1,12 @@
 """Recycled receive buffers for frames of 64 KiB and more.
 
-A fresh `bytearray(1 MB)` per frame costs more than everything else that happens to it: its pages are faulted in and
-zeroed each time (a factor of three at 100 KB and more). So a buffer is used again, the warmest first.
+A fresh `bytearray(1 MB)` per frame costs more than everything else that happens to the frame: its pages are faulted in
+and zeroed each time (a factor of three at 100 KB and more). So a buffer is used again, the warmest first.
 
-One pool per Selector, or one for all of them where memory is limited. `take` is called by a Selector's thread,
-`give_back` by whichever thread has finished with a frame; a lock guards the list (taken once per large frame).
-Which frame may have a buffer at all is the MemoryPool's business.
+Each Selector has a pool, or all of them share one where memory is limited. `take` is called by a Selector's thread,
+`give_back` by the thread that has finished with a frame; a lock guards the list, taken once per large frame. Whether a
+frame may have a buffer at all is decided by the MemoryPool. Kafka: BufferPool of the producer comes nearest; its broker
+allocates a buffer for every frame.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FIRST_BYTES = 128 * 1024
 
 
 class FrameBufferPool:
-    """Idle buffers, last in first out, bounded in bytes. Larger ones than `largest_bytes` are not kept at all."""
+    """Idle buffers, last in first out, bounded in bytes. A buffer larger than `largest_bytes` is not kept at all."""
 
     __slots__ = (
         "_idle",
@@ -51,11 +52,11 @@ class FrameBufferPool:
         self.recycled = 0
         self._idle: list[bytearray] = []
         self._idle_bytes = 0
-        self._unused = 0  # so many of the coldest have not been needed since the last look
+        self._unused = 0  # how many of the coldest were not needed since the last `drop_unused`
         self._lock = threading.Lock()
 
     def take(self) -> bytearray:
-        """The buffer used last, or a new one of `FIRST_BYTES`."""
+        """Return the buffer used last, or a new one of `FIRST_BYTES`."""
         with self._lock:
             if self._idle:
                 buffer = self._idle.pop()
@@ -68,9 +69,9 @@ class FrameBufferPool:
     def give_back(self, buffer: bytearray) -> None:
         """Keep `buffer` for another frame.
 
-        Proves first that nobody still has a view of it: a bytearray with views cannot be resized. Taking one byte
-        off and putting it back moves nothing, so the proof is made always; `fail_on_leak` (tests) raises BufferError,
-        otherwise the buffer is left to the garbage collector and counted, for its frame must not be overwritten.
+        Proves first that no view of it is left: a bytearray with views cannot be resized. Taking one byte off and
+        putting it back moves nothing, so the proof is always made. A buffer with views is left to the garbage collector
+        and counted, for its frame must not be overwritten. Raises BufferError for one only with `fail_on_leak` (tests).
         """
         try:
             last = buffer.pop()
@@ -79,7 +80,7 @@ class FrameBufferPool:
             self.leaked += 1
             if self.fail_on_leak:
                 raise
-            if self.leaked == 1:  # one line tells of the bug; the counter, how often
+            if self.leaked == 1:  # one line reports the bug; the counter says how often
                 logger.warning("A receive buffer still has views after its release: not recycled, here and from now on")
             return
         size = len(buffer)
@@ -92,11 +93,11 @@ class FrameBufferPool:
 
     @property
     def idle_bytes(self) -> int:
-        """What is kept for the next frames."""
+        """The bytes kept for the next frames."""
         return self._idle_bytes
 
     def drop_unused(self) -> None:
-        """Let those go that were not needed since the last call: a burst's buffers are not kept for ever."""
+        """Free the buffers that were not needed since the last call, so that a burst's are not kept for ever."""
         with self._lock:
             for buffer in self._idle[: self._unused]:
                 self._idle_bytes -= len(buffer)
@@ -104,7 +105,7 @@ class FrameBufferPool:
             self._unused = len(self._idle)
 
     def trim(self, keep_bytes: int) -> None:
-        """Let the coldest idle buffers go until at most so many bytes are kept: the memory is needed elsewhere."""
+        """Free the coldest idle buffers until at most so many bytes are kept: the memory is needed elsewhere."""
         with self._lock:
             while self._idle and self._idle_bytes > keep_bytes:
                 self._idle_bytes -= len(self._idle.pop(0))
@@ -124,7 +125,7 @@ class PooledFrame:
         lease: MemoryLease | None = None,
         memory: MemoryPool | None = None,
     ) -> None:
-        """lease: of `memory`, for the frame."""
+        """lease: the frame's lease of `memory`; None where memory is not limited."""
         self._pool = pool
         self._buffer: bytearray | None = buffer
         self._lease = lease
@@ -136,7 +137,7 @@ class PooledFrame:
         buffer = self._buffer
         if buffer is not None:
             self._buffer = None
-            with contextlib.suppress(BufferError):  # somebody exports it: the pool finds out
+            with contextlib.suppress(BufferError):  # a slice of it is still in use: the pool finds out
                 self.view.release()
             self._pool.give_back(buffer)
             lease, self._lease = self._lease, None

@@ -1,8 +1,8 @@
 """Size-prefixed frames out of a stream of bytes: the receiving half of a channel.
 
-Owned by the thread of the channel's Selector; no lock. Kafka: NetworkReceive, with two differences: one `recv` of up
-to 64 KiB may hold many pipelined frames, which wait here as raw bytes until the frame before them has been dealt
-with; and nothing is allocated because of a length prefix.
+Owned by the thread of the channel's Selector; no lock. Kafka: NetworkReceive. Two differences: one `recv` of up to
+64 KiB may hold many pipelined frames, which wait here as raw bytes until the frame before them has been handled; and
+nothing is allocated because of a length prefix.
 
 - Frames of less than 64 KiB are cut out of what `recv` returned, as `bytes`. A frame in several pieces waits in a
   list, joined when it is whole (and now and then before, so that a peer sending single bytes costs little more
@@ -30,14 +30,14 @@ LARGE_FRAME_BYTES: Final = 65536
 _LARGE_RECEIVE_BYTES: Final = 1 << 20  # at most so much of one channel at a time
 _PIECES_BEFORE_JOIN: Final = 64
 LEASED_FRAME_BYTES: Final = 8 * 1024
-"""From this size on a frame needs a lease, where memory is limited. It is asked for when so much of the frame is here:
-a prefix alone keeps none from others."""
+"""From this size on a frame needs a lease, where memory is limited. The lease is asked for when so many bytes of the
+frame are there: a client that sends length prefixes alone takes no memory from others."""
 
 Frame = bytes | memoryview
 
 
 class InvalidReceive(Exception):
-    """A length prefix that no frame of ours can have (Kafka: InvalidReceiveException). Its channel closes."""
+    """A length prefix that no frame may have (Kafka: InvalidReceiveException). Its channel closes."""
 
 
 class LeasedFrame:
@@ -50,7 +50,7 @@ class LeasedFrame:
         self._pool = pool
 
     def release(self) -> None:
-        """A second call is harmless."""
+        """Give the lease back. A second call is harmless."""
         lease, self._lease = self._lease, None
         if lease is not None:
             self._pool.release(lease)
@@ -90,7 +90,7 @@ class FrameReader:
         max_bytes: int,
         memory: ChannelMemory[Any] | None = None,
     ) -> None:
-        """memory: where the lease of a large frame comes from; None: memory is not limited."""
+        """memory: the channel's account, which gives leases; None: memory is not limited."""
         self._recv = recv
         self._recv_into = recv_into
         self._pool = pool
@@ -101,7 +101,7 @@ class FrameReader:
         # At most so much, when it is one frame, is returned as it is.
         self._whole_bytes = _PREFIX_BYTES + (max_bytes if memory is None else min(max_bytes, LEASED_FRAME_BYTES - 1))
         self.buffered = b""
-        """Received and not cut yet: at most `RECEIVE_BYTES` and one small frame. Empty: `next_frame` has nothing."""
+        """Bytes received and not cut yet, `RECEIVE_BYTES` and one small frame at most. Empty: no frame is buffered."""
         self._position = 0
         # The beginning of a small frame, and how many bytes it lacks at least.
         self._pieces: list[bytes] = []
@@ -112,11 +112,11 @@ class FrameReader:
         self._filled = 0
         self._lease: MemoryLease | None = None
         self.waiting = False
-        """A large frame has begun, and there is no memory for it: do not read."""
+        """A frame has begun, and there is no memory for it: do not read."""
         self.received = 0
-        """Bytes in all."""
+        """Bytes received in all."""
         self.drained = False
-        """The last receive took all there was: wait for the Poller before the next one."""
+        """The last receive took all there was: wait for the Poller's event before the next receive."""
         self.ended = False
         """The peer has finished sending."""
         self.release: Callable[[], None] | None = None
@@ -129,7 +129,7 @@ class FrameReader:
 
     @property
     def bytes_kept(self) -> int:
-        """Memory they take, but for that of a frame which has its lease."""
+        """Memory of what was received and not returned, unless the frame in progress has a lease."""
         return 0 if self._lease is not None else len(self.buffered) + sum(map(len, self._pieces))
 
     @property
@@ -204,7 +204,10 @@ class FrameReader:
         return None
 
     def _next_leased_frame(self, memory: ChannelMemory[Any], start: int, end: int) -> Frame | None:
-        """`next_frame`, for a frame that needs a lease, and has it already if some of it was received before."""
+        """Do as `next_frame` for a frame that needs a lease; its lease is there if some of it was received before.
+
+        Raises InvalidReceive for a frame that is larger than the pool ever gives.
+        """
         data = self.buffered
         size = end - start
         is_whole = end <= len(data)
@@ -235,7 +238,7 @@ class FrameReader:
         return data[start:end]
 
     def close(self) -> None:
-        """Forget what was received; a buffer of the pool goes back."""
+        """Forget what was received, and give buffer and lease back."""
         self.buffered = b""
         self._position = 0
         self._pieces.clear()

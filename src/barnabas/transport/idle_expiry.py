@@ -1,9 +1,10 @@
-"""Which channel has been idle longest (Kafka: Selector.IdleExpiryManager), without work per request.
+"""Which channel has been idle longest, without work per request.
 
-Owned by the Selector's thread; no lock. Kafka moves a channel to the end of a map at every event. Here an event only
-stores the time in the channel; a heap holds the time each was last looked at, and since that is never later than the
-true one, the top of the heap, put back until its entry is true, is the oldest. A closed channel stays in the heap until
-closed ones are the majority; then all of them are taken out, so that short-lived connections cost no memory.
+Owned by the Selector's thread; no lock. Kafka: Selector.IdleExpiryManager, which moves a channel to the end of a map at
+every event. Here an event only stores its time in the channel. A heap holds, for each channel, the time of its last
+event as it was when the heap looked. That time is never later than the true one, so the oldest channel is found by
+correcting the top of the heap until its entry is true. A closed channel stays in the heap until closed ones are the
+majority; then all of them are taken out, so that short-lived connections cost no memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import itertools
 from barnabas.transport.kafka_channel import KafkaChannel
 
 SWEEP_AT_LEAST = 64
-"""Closed channels that may stay; below that a sweep is not worth it."""
+"""How many closed channels may stay; for fewer a sweep is not worth it."""
 
 
 class IdleExpiry:
@@ -36,7 +37,7 @@ class IdleExpiry:
         heapq.heappush(self._heap, (channel.last_active_ns, next(self._order), channel))
 
     def closed(self) -> None:
-        """A channel that was watched has been closed. Constant time, spread over the calls."""
+        """Count a watched channel that was closed. Takes constant time, spread over the calls."""
         self._closed += 1
         if self._closed > SWEEP_AT_LEAST and self._closed * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if not entry[2].closed]
@@ -44,7 +45,7 @@ class IdleExpiry:
             self._closed = 0
 
     def oldest(self) -> KafkaChannel | None:
-        """The open channel that has been idle longest."""
+        """Return the open channel that has been idle longest."""
         heap = self._heap
         while heap:
             seen_ns, _, channel = heap[0]
@@ -58,7 +59,7 @@ class IdleExpiry:
         return None
 
     def expired(self, now_ns: int) -> KafkaChannel | None:
-        """The oldest channel if it has been idle for too long; the caller closes it and asks again."""
+        """Return the oldest channel if it has been idle for too long; the caller closes it and asks again."""
         channel = self.oldest()
         if channel is None:
             self.next_check_ns = now_ns + self._max_idle_ns

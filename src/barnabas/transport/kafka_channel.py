@@ -1,11 +1,13 @@
 """One connection as its Selector sees it: a receiving half, a sending half, and the reasons not to read.
 
-Owned by the thread of its Selector; nobody else touches it, so no lock. Kafka: KafkaChannel. What a layer above wants
-to remember of a connection hangs on `attachment`, so that no look-up by connection id is needed per request.
+Owned by the thread of its Selector; no other thread touches it, so no lock. Kafka: KafkaChannel. What a layer above
+remembers of a connection hangs on `attachment`, so that no look-up by connection id is needed per request.
 
 The stages: NOT_CONNECTED (a client's connect is under way) -> AUTHENTICATE (transport handshake, then the
-authenticator) -> READY -> closed; `state` then says how it ended. Between the last two a channel may be `closing`: what
-it received is handled, what it has to say leaves, and nothing more is read.
+authenticator) -> READY -> closed; `state` then says how the channel ended. Between the last two a channel may be
+closing (`OpenChannels.begin_closing`): what it received is handled, its answers leave, and nothing more is read.
+
+`ChannelIO` writes the marks `readable`, `in_ready_list` and `in_write_list`, and explains them.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class KafkaChannel:
         now_ns: int,
         memory: ChannelMemory[KafkaChannel] | None = None,
     ) -> None:
-        """memory: what it holds of a limited MemoryPool; None: there is no limit."""
+        """memory: the channel's account in a limited MemoryPool; None: memory is not limited."""
         self.connection_id = connection_id
         self.transport = transport
         self.authenticator = authenticator
@@ -79,9 +81,9 @@ class KafkaChannel:
         self.receive: Frame | None = None
         self.muted = False
         self.readable = False
-        """The kernel may hold bytes for us: set by the Poller's event, cleared by a receive that drained it."""
+        """The kernel may hold received bytes: set by the Poller's event, cleared by a receive that took them all."""
         self.hangup = False
-        """The peer has finished or is gone: read until the stream says so, however short a read is."""
+        """The peer has finished or is gone: read until the stream says so, however few bytes a receive brings."""
         self.conversed = False
         """The authenticator has sent something: bytes that answer no request."""
         self.in_ready_list = False
@@ -89,13 +91,13 @@ class KafkaChannel:
         self.closed = False
         self.last_active_ns = now_ns
         self.network_ns = -1
-        """Time spent receiving and sending since it was last asked for; -1: it is not measured."""
+        """Time spent receiving and sending since it was last charged; -1: it is not measured."""
         self.attachment: Any = None
 
     def measure_network_time(self, now: Callable[[], int]) -> None:
         """Sum up the time of `read` and `write` in `network_ns` from now on. `now`: nanoseconds.
 
-        For request quotas (Kafka: recordTimePerConnection); what nobody is charged for is not measured.
+        For request quotas (Kafka: recordTimePerConnection); time that no client is charged for is not measured.
         """
         read, write = self.reader.read, self.outgoing.write
         self.network_ns = 0
@@ -145,7 +147,7 @@ class KafkaChannel:
         """Take the completed receive; when there is none, the next frame that is buffered already.
 
         A frame is `bytes`, or from 64 KiB on a memoryview of a recycled buffer, which goes back to its pool by
-        `reader.release()`. Raises InvalidReceive.
+        `reader.release()`. Raises InvalidReceive when an impossible length lies behind the last frame.
         """
         frame = self.receive
         if frame is None:
@@ -155,7 +157,7 @@ class KafkaChannel:
 
     @property
     def principal(self) -> str:
-        """Who the authenticator says is at the other end."""
+        """The peer's principal, as the authenticator says."""
         return self.authenticator.principal
 
     def prepare(self) -> None:
@@ -180,12 +182,15 @@ class KafkaChannel:
     # As the authenticator's Conversation:
 
     def send(self, frame: Sequence[Any]) -> None:
-        """See Conversation; the Selector writes it when the authenticator returns."""
+        """Send a frame of the authenticator's. The Selector writes it when the authenticator returns."""
         self.conversed = True
         self.outgoing.add(frame)
 
     def receive_frame(self) -> Frame | None:
-        """The next whole frame, however many receives it takes; None when the socket has no more for now."""
+        """Return the next whole frame, however many receives it takes; None when the socket has no more for now.
+
+        Raises ConnectionResetError when the peer has finished, InvalidReceive for an impossible length.
+        """
         reader = self.reader
         while True:
             received = reader.received
@@ -198,7 +203,7 @@ class KafkaChannel:
                 return None
 
     def discard_unread(self) -> None:
-        """Receive once and forget it: a socket closed with unread bytes is reset, and the last answer lost."""
+        """Receive once and drop the bytes: a socket closed with unread bytes is reset, and the last answer lost."""
         with suppress(OSError):
             self.transport.recv(RECEIVE_BYTES)
 
@@ -210,12 +215,12 @@ class KafkaChannel:
         self.ready = False
         if state is not None:
             self.state = state
-        if self.network_ns >= 0:  # what measures refers to this channel: no cycle shall be left behind
+        if self.network_ns >= 0:  # the measuring functions refer to this channel: no cycle shall be left behind
             self.read, self.write = self.reader.read, self.outgoing.write
         if self.receive is not None:
             self.receive = None
             if self.reader.release is not None:
-                self.reader.release()  # a whole frame that nobody took
+                self.reader.release()  # a whole frame that was not taken
         self.outgoing.discard()
         self.reader.close()
         if self.memory is not None:

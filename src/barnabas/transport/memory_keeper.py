@@ -1,10 +1,28 @@
-"""The memory of one Selector's channels, where it is limited: who holds some, who waits for some, who is given up.
+"""The memory of one Selector's channels, where it is limited: which hold some, which wait, which are given up.
 
-Owned by the Selector's thread; the MemoryPool below it is shared by all Selectors, and its wake-up is the only call
-from elsewhere. Kafka: the memory check of Selector.poll and KafkaChannel's mute for lack of memory. Two things Kafka
-does not do: those who wait are served in order; and when there is not enough, and channels that hold some make no use
-of it, the slowest are given up. Otherwise frames that were half received, and answers that nobody reads, could hold
-all the memory for good.
+Called by the Selector in every poll, and by the `ChannelMemory` of each channel. Owned by the Selector's thread; no
+lock. The MemoryPool below it is shared by all Selectors and has its own lock; its wake-up is the only call that comes
+from another thread. Kafka: Selector (its memory check in poll, and KafkaChannel.maybeUnmute).
+
+Kafka lets any channel have the memory that comes back, and never takes memory from a channel. Here channels that wait
+are served in order; and while memory is short, channels that hold some and make no use of it are given up, the slowest
+first. Otherwise frames that were half received, and answers that no client reads, could hold all the memory for good.
+
+Example, with a pool of 100 MB, of which a frame above 1/16 is large (6.25 MB):
+
+    time     event                                    left     what follows
+    0 s      A begins a frame of 90 MB: 8 KiB come    10 MB    A has a lease for all of it
+    0.1 s    B begins a frame of 20 MB                10 MB    large frames share half the pool, and A's alone is more:
+                                                               B waits, among the large ones, and is not received
+    0.1 s    C sends a frame of 5 MB                   5 MB    not large: C passes B, and has its lease
+    0.2 s    C's request has been handled             10 MB    its lease comes back
+    0.5 s    A has sent nothing for half a second    100 MB    A holds what B waits for: A is given up (OUT_OF_MEMORY)
+    0.5 s    the next poll                            80 MB    B has its lease, and is received again
+    0.7 s    D does not read an answer of 85 MB       -5 MB    a charge cannot be refused: the pool is overdrawn
+    1.2 s    D has taken nothing for half a second    80 MB    D is given up, though no frame waits: the limit holds
+
+While memory is not short D may keep its answer for as long as it likes. A channel is never given up while its request
+is being handled, or while it waits for memory itself: then its peer is not the slow side.
 """
 
 from __future__ import annotations
@@ -19,8 +37,8 @@ from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
 SILENCE_NS: Final = 500_000_000
-"""How long a channel that holds memory may move nothing at all, while others wait for some. (Longer than any round
-trip.)"""
+"""How long a channel that holds memory may move nothing at all while others wait for some. No round trip takes as
+long."""
 PATIENCE_NS: Final = 1_000_000_000
 """How long a channel that moves is watched before it can be called slow."""
 SLOW_SECONDS: Final = 10.0
@@ -47,7 +65,7 @@ class MemoryKeeper:
         self.pool = pool
         self._buffers = buffers
         self._wake = wake
-        # In order of arrival; bytes. Large frames wait apart, so that those who want little pass them.
+        # In order of arrival; bytes. Large frames wait apart, so that frames that need little pass them.
         self._waiting: dict[_Memory, int] = {}
         self._waiting_for_much: dict[_Memory, int] = {}
         self._holders: dict[_Memory, None] = {}
@@ -61,8 +79,9 @@ class MemoryKeeper:
     # -- called for a channel ----------------------------------------------------------------------------------------
 
     def allocate(self, memory: _Memory, size: int) -> MemoryLease | None:
-        """A lease, or a place in the queue. Raises ValueError for a size that the pool never gives."""
+        """Return a lease, or put the channel into the queue. Raises ValueError for a size that the pool never gives."""
         waiting = self._waiting_for_much if self.pool.is_large(size) else self._waiting
+        # A new frame may not overtake those that wait, even if it would fit: a large one would never have its turn.
         if not waiting:
             lease = self.pool.try_allocate(size)
             if lease is not None:
@@ -73,17 +92,17 @@ class MemoryKeeper:
         return None
 
     def holds(self, memory: _Memory) -> None:
-        """It holds some memory of the pool."""
+        """Note that a channel holds memory of the pool, and begin to watch how fast it moves."""
         if memory not in self._holders:
             self._holders[memory] = None
             memory.mark(self._now_ns)
 
     def holds_nothing(self, memory: _Memory) -> None:
-        """It holds none any more."""
+        """Note that a channel holds none any more."""
         self._holders.pop(memory, None)
 
     def forget(self, memory: _Memory) -> None:
-        """Its channel is closed."""
+        """Take back what a closed channel was given, and its place in the queue."""
         for waiting in (self._waiting, self._waiting_for_much):
             size = waiting.pop(memory, None)
             if size is not None:
@@ -96,8 +115,9 @@ class MemoryKeeper:
     # -- called once a poll ------------------------------------------------------------------------------------------
 
     def granted(self, now_ns: int) -> list[KafkaChannel]:
-        """Channels that have got what they waited for, and are to be read again. Keeps idle buffers within bounds."""
+        """Return the channels that have their lease now and are to be read again. Keeps idle buffers within bounds."""
         self._now_ns = now_ns
+        # Idle receive buffers are memory too, though no channel is charged for them.
         spare = self.pool.available_memory
         if self._buffers.idle_bytes > spare:
             self._buffers.trim(max(spare, 0))
@@ -120,15 +140,15 @@ class MemoryKeeper:
                 channels.append(memory.channel)
 
     def too_slow(self, now_ns: int) -> list[KafkaChannel]:
-        """Whom to give up, the slowest first, while the pool is short: each if it still `would_help`.
+        """Return the channels to give up, the slowest first, while memory is short; each only if it `would_help` still.
 
-        To be called when what has arrived has been received: we may be the slow ones.
+        Call this after reading: until what has arrived is received, the slow side may be this thread.
         """
         pool = self.pool
         if not (pool.shortage or pool.large_shortage) or not self._holders:
             return []
         if pool.available_memory < -(pool.size // OVERDRAFT_SHARE):
-            unread = self._longest_silent()
+            unread = self._unread_longest_first()
             if unread:
                 return unread
         if now_ns < self._next_look_ns:
@@ -151,7 +171,7 @@ class MemoryKeeper:
         return [channel for _, channel in slow]
 
     def would_help(self, channel: KafkaChannel) -> bool:
-        """Whether others get memory now if this channel is given up."""
+        """Whether another channel gets memory now if this one is given up."""
         return channel.memory is not None and self._would_help(channel.memory)
 
     def _would_help(self, memory: _Memory) -> bool:
@@ -159,7 +179,8 @@ class MemoryKeeper:
         # Large frames may be short of the part that is theirs while there is enough for all others.
         return bool(pool.shortage or (pool.large_shortage and pool.is_large(memory.leased)))
 
-    def _longest_silent(self) -> list[KafkaChannel]:
+    def _unread_longest_first(self) -> list[KafkaChannel]:
+        # Far beyond the limit there is no time to watch: charges are answers, so it is their readers that are slow.
         unread = [
             memory.channel
             for memory in self._holders

@@ -1,7 +1,8 @@
 """Interrupts a Selector's wait from any thread, with a system call only if there is a wait to interrupt.
 
-`wake` is called by anybody, the rest by the Selector's thread. Its lock is a test-and-set: held while the Selector is
-awake. A sleeper lets go before it polls, so the first waker gets it, and writes to the descriptor.
+`wake` may be called by any thread, the rest by the Selector's. The lock is a test-and-set, held while the Selector is
+awake: the Selector releases it before it waits, so the first waker gets it, and writes to the descriptor; later wakers
+find it held and write nothing. Kafka: Selector.wakeup, which is java.nio's.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class PollWakeup:
             return self._poll(timeout)
         finally:
             self._requested = False
-            # Failing means that a waker has it: its write wakes the next poll for nothing, which is harmless.
+            # If this fails, a waker has the lock: its write wakes the next poll for nothing, which is harmless.
             self._awake.acquire(False)
 
     def drain(self, fd: int) -> None:
-        """An event of a descriptor that is no connection's: the waker's write, if it is ours."""
+        """Take an event of a descriptor that is no connection's: read what a waker has written."""
         if fd == self._wakeup.fileno():
             self._wakeup.drain()
             if self._poller.needs_rearm:

@@ -1,7 +1,7 @@
 """Readiness of descriptors, as the Selector needs it: registered once, told about changes only.
 
-Called by the thread that owns the Selector, except nothing: another thread wakes it through a registered `Wakeup`.
-No lock. The constants are Linux's poll bits; portable pollers translate to them.
+Called only by the thread that owns the Selector; other threads wake it through a registered `Wakeup`. No lock. The
+constants are Linux's poll bits; portable pollers translate to them. Kafka: none; Selector uses java.nio's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Poller(Protocol):
     """Edge-triggered readiness: an event is reported once, and again only after its caller has used it up.
 
     "Used up" is a call that would have blocked, or one that moved fewer bytes than asked for. A level-triggered
-    implementation (`needs_rearm`) wants to be told of that by `rearm`; for epoll the kernel knows.
+    implementation (`needs_rearm`) is told of that by `rearm`; for epoll the kernel knows.
     """
 
     needs_rearm: bool
     poll: Callable[[float], list[tuple[int, int]]]
-    """Wait at most so many seconds; `(descriptor, bits)` pairs."""
+    """Wait at most so many seconds; return `(descriptor, bits)` pairs."""
 
     def register(self, fd: int) -> None:
         """Report both directions of `fd` from now on."""
@@ -35,7 +35,7 @@ class Poller(Protocol):
         """Forget `fd`; it is still open."""
 
     def rearm(self, fd: int, events: int) -> None:
-        """The caller has used up these directions of `fd`: report them again when they come back."""
+        """Report these directions of `fd` again when they come back: the caller has used them up."""
 
     def close(self) -> None:
-        """Give up the kernel's object."""
+        """Close the kernel's object."""

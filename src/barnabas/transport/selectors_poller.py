@@ -1,7 +1,7 @@
 """The portable Poller: the standard library's `selectors` (kqueue, poll, select), made to look edge-triggered.
 
-Owned by the thread of the Selector it serves. A reported direction is disarmed until `rearm`, otherwise a
-level-triggered call would report a muted channel for ever. Costs system calls per request; Linux uses EpollPoller.
+Owned by the thread of the Selector it serves; no lock. A reported direction is disarmed until `rearm`, otherwise a
+level-triggered call would report a muted channel for ever. This costs system calls per request; Linux uses EpollPoller.
 """
 
 from __future__ import annotations

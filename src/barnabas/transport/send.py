@@ -1,8 +1,17 @@
 """What a channel has still to send: the pieces of one response or of several, in order.
 
 Owned by the thread of the channel's Selector; no lock. One gathering write takes everything that is bytes; a range of
-a file goes by `sendfile` (or, when small, is read and joins the write). Kafka: Send, NetworkSend, DefaultRecordsSend;
-there a Send is one response, here the answers of a turn of the loop leave together.
+a file goes by `sendfile` (or, when small, is read and joins the write). Kafka: Send, NetworkSend, DefaultRecordsSend.
+There a Send is one response; here the answers of a turn of the loop leave together.
+
+Example: two answers wait, a Metadata of 200 bytes and a Fetch with a header of 80 bytes and 3 MB of a segment:
+
+    pieces               200 bytes | 80 bytes | file range of 3 MB      unsent = 3 MB + 280
+    sendmsg with MORE    the first two; MORE has the kernel wait for the file, so they leave in one segment with it
+    sendfile             1 MB (`FILE_BYTES_PER_TURN`); then `write` returns False, and `writable` is still True:
+                         the Selector goes on in its next turn, after the other channels
+    sendfile             another turn: the socket's buffer takes 300 KB, then would block: `writable` is False, and
+                         the Poller says when there is room
 """
 
 from __future__ import annotations
@@ -25,19 +34,19 @@ READ_INSTEAD_BYTES: Final = 16 * 1024
 per range, read / sendfile: 4 KiB 5.1 / 5.5 us, 16 KiB 7.5 / 5.7, 64 KiB 23 / 16, 256 KiB 101 / 63."""
 
 CONVERSION_STEPS_PER_TURN: Final = 2
-"""Of records for old clients, for one channel before the others have their turn: about a millisecond."""
+"""How many conversions of records for old clients one channel gets a turn: about a millisecond."""
 
 _HOLDING_FILES: frozenset[Any] = frozenset({FileRecords, LazyDownConversionRecords})
 
 _READ_BYTES_PER_WRITE: Final = 256 * 1024
-"""Of small ranges that are read: no more are in memory, when the socket does not take them."""
+"""How much of small file ranges is read for one write: no more is in memory if the socket does not take it."""
 
 _CONVERSION_BYTES: Final = READ_BYTES
-"""What a conversion holds of its file, at least."""
+"""What a conversion holds of its file in memory, at least."""
 
 FILE_BYTES_PER_TURN: Final = 1 << 20
-"""At most so much of files for one channel before the others have their turn: one `sendfile` of 50 MB was slower
-than Kafka's pieces, and would hold up everybody else."""
+"""How much of files one channel may send a turn: one `sendfile` of 50 MB was slower than Kafka's pieces, and would
+hold up every other channel."""
 
 
 class Send:
@@ -59,7 +68,7 @@ class Send:
     )
 
     def __init__(self, transport: TransportLayer, keep_bytes: int = 1 << 62) -> None:
-        """keep_bytes: of file ranges that were read in advance; what is behind so much is read again in its turn."""
+        """keep_bytes: a small file range that was read in advance is kept if it ends within so many unsent bytes."""
         self._keep_bytes = keep_bytes
         self._send_bytes = transport.send
         self._send_pieces = transport.sendmsg
@@ -72,7 +81,7 @@ class Send:
         self._added = 0
         self.unsent = 0
         self.writable = True
-        """The last write took everything it was given; otherwise wait for the Poller."""
+        """The last write took everything it was given; False: wait for the Poller."""
 
     def add(self, frame: Iterable[Any]) -> int:
         """Append the pieces of a frame: bytes-like objects and FileRecords. Returns their size in bytes."""
@@ -91,16 +100,16 @@ class Send:
 
     @property
     def sent(self) -> int:
-        """Bytes that have left, in all."""
+        """The bytes that have left, in all."""
         return self._added - self.unsent
 
     @property
     def memory_bytes(self) -> int:
-        """What is unsent and in memory: all but ranges of files."""
+        """The bytes that are unsent and in memory: all but ranges of files."""
         return self.unsent - self._file_bytes + self._conversions * _CONVERSION_BYTES
 
     def _add_file(self, piece: Any, length: int, end: int) -> None:
-        """`end`: where it ends in its frame."""
+        """`end`: where the piece ends in its frame."""
         if length == 0:
             piece.release()
             return
@@ -139,7 +148,7 @@ class Send:
         return False
 
     def discard(self) -> None:
-        """The channel is closed: give the files back."""
+        """Give the files back: the channel is closed."""
         for piece in self._pieces:
             if piece.__class__ in _HOLDING_FILES:
                 piece.release()
@@ -192,7 +201,7 @@ class Send:
         return written
 
     def _convert_some(self, records: LazyDownConversionRecords) -> None:
-        """One step of a conversion: what it made goes before what is left of it."""
+        """Take one step of a conversion: its result goes before what is left to convert."""
         piece = records.next_piece()
         self._file_bytes -= len(piece)
         if not len(records):
@@ -204,9 +213,9 @@ class Send:
             self._pieces.insert(0, piece)
 
     def _write_buffers(self) -> int:
-        """One write of the pieces up to the next large file range; small ranges among them are read now.
+        """Write the pieces up to the next large file range at once; small ranges among them are read now.
 
-        Returns how many bytes of files were read.
+        Returns how many bytes of files were read. Raises TruncatedFile when a file is shorter than its range.
         """
         pieces = self._pieces
         count = 0
@@ -250,7 +259,7 @@ class Send:
         return data
 
     def _drop(self, written: int) -> None:
-        """Take `written` bytes off the front; there are only bytes-like pieces so far."""
+        """Take `written` bytes off the front, where there are only bytes-like pieces."""
         pieces = self._pieces
         whole = 0
         for piece in pieces:

@@ -18,7 +18,7 @@ MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class StreamSocket(Protocol):
-    """What is used of a connected socket; `socket.socket` has it, and so have the sockets in memory of the tests.
+    """The part of a connected socket that is used: `socket.socket` has it, and so have the tests' sockets in memory.
 
     All calls are non-blocking and raise BlockingIOError when they would wait, OSError when the connection is gone.
     """
@@ -27,10 +27,10 @@ class StreamSocket(Protocol):
         """The descriptor, as registered with the Poller."""
 
     def recv(self, bufsize: int, flags: int = ..., /) -> bytes:
-        """Receive up to `bufsize` bytes; none at all means the peer has finished."""
+        """Receive up to `bufsize` bytes; an empty result means that the peer has finished."""
 
     def recv_into(self, buffer: Any, nbytes: int = ..., flags: int = ..., /) -> int:
-        """Receive into `buffer`; 0 means the peer has finished."""
+        """Receive into `buffer`; 0 means that the peer has finished."""
 
     def send(self, data: Any, flags: int = ..., /) -> int:
         """Send what fits of one buffer."""
@@ -39,7 +39,7 @@ class StreamSocket(Protocol):
         """Send what fits of several buffers."""
 
     def connect_ex(self, address: Any, /) -> int:
-        """Start connecting; 0, or an errno such as EINPROGRESS."""
+        """Start connecting; return 0, or an errno such as EINPROGRESS."""
 
     def getsockopt(self, level: int, optname: int, /) -> int:
         """Read an option, SO_ERROR after a connect."""
@@ -48,10 +48,10 @@ class StreamSocket(Protocol):
         """Set an option."""
 
     def getsockname(self) -> Any:
-        """Our address."""
+        """Return the local address."""
 
     def getpeername(self) -> Any:
-        """The peer's address."""
+        """Return the peer's address."""
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -71,23 +71,26 @@ class TransportLayer(Protocol):
         """The descriptor, as registered with the Poller."""
 
     def handshake(self) -> None:
-        """Go on with the handshake as far as possible without waiting."""
+        """Go on with the handshake as far as possible without waiting.
+
+        Raises AuthenticationFailed when the peer cannot be trusted, OSError when the connection is gone.
+        """
 
     def finish_connect(self) -> None:
-        """The socket has become writable: raise OSError if connecting has failed."""
+        """Finish a connect whose socket has become writable. Raises OSError when connecting has failed."""
 
     def send_file(self, file_fd: int, position: int, count: int) -> int:
         """Send up to `count` bytes of a file; 0 means that the file ends before `position`."""
 
     def has_unread(self) -> bool:
-        """Whether the peer left bytes that nobody has received yet (asked of a broken connection only)."""
+        """Whether the peer left bytes that have not been received (asked of a broken connection only)."""
 
     def close(self) -> None:
         """Close the socket."""
 
 
 class PlaintextTransportLayer:
-    """The socket's own calls, bound once: a receive or a send costs no Python frame of ours."""
+    """The socket's own calls, bound once: a receive or a send costs no Python frame."""
 
     __slots__ = ("_socket", "ready", "recv", "recv_into", "send", "send_file", "sendmsg")
 
@@ -108,16 +111,16 @@ class PlaintextTransportLayer:
         return self._socket.fileno()
 
     def handshake(self) -> None:
-        """Plaintext shakes no hands."""
+        """Do nothing: plaintext has no handshake."""
 
     def finish_connect(self) -> None:
-        """Raise what the connect has run into, if anything."""
+        """Raises OSError when the connect has failed."""
         error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, os.strerror(error))
 
     def has_unread(self) -> bool:
-        """Peek; a reset connection may still hold requests that were sent before it."""
+        """Peek: a reset connection may still hold requests that were sent before the reset."""
         try:
             return bool(self._socket.recv(1, socket.MSG_PEEK))
         except OSError:

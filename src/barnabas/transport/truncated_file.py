@@ -1,4 +1,7 @@
-"""The error of a Send whose file is shorter than the range it promised. Apart, because Send is compiled."""
+"""The error of a Send whose file is shorter than the range it promised.
+
+Raised on the Selector's thread. In a module of its own because Send's is compiled: mypyc does not compile an OSError.
+"""
 
 from __future__ import annotations
 

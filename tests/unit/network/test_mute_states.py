@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from barnabas.network.mute_states import (
     AFTER_RESPONSE,
-    EVENTS_BEFORE_UNMUTE,
     TRANSITIONS,
     IllegalMuteTransition,
     MuteEvent,
@@ -62,7 +61,7 @@ def test_the_table_is_the_model(events: list[MuteEvent | None]) -> None:
         else:
             state = after(state, event)
             model.apply(event)
-            if event in EVENTS_BEFORE_UNMUTE:
+            if event in (MuteEvent.RESPONSE_SENT, MuteEvent.THROTTLE_ENDED):
                 state = try_unmute(state)
                 model.muted = model.pending or model.throttled
         assert state is model.state

@@ -185,8 +185,10 @@ class GroupLife:
         if loaded is None:
             assert not known.members
             return
-        for name in ("members", "static_members", "target", "target_owners", "group_epoch", "assignment_epoch"):
+        for name in ("members", "static_members", "group_epoch", "assignment_epoch"):
             assert getattr(loaded, name) == getattr(known, name), name
+        for name in ("by_member", "owners", "size"):
+            assert getattr(loaded.target, name) == getattr(known.target, name), name
         assert loaded.topics.names() == known.topics.names()
         self.coordinator.group = loaded
 
@@ -254,9 +256,11 @@ class GroupLife:
                         assert (key, number) not in held, "assigned twice"
                         held.add((key, number))
                         assert group.partition_epoch(key, number) == member.member_epoch
-        targets = [(key, n) for target in group.target.values() for key, found in target.items() for n in found]
+        targets = [
+            (key, n) for target in group.target.by_member.values() for key, found in target.items() for n in found
+        ]
         assert len(targets) == len(set(targets))
-        assert set(group.target) <= set(group.members)
+        assert set(group.target.by_member) <= set(group.members)
 
     def settle(self) -> None:
         """Nothing happens any more: those who fell silent are sent away, everybody does what he is told."""

@@ -9,8 +9,8 @@ from barnabas.coordinator.group.assignors.built_in import assignors_named
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, leave
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
+from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome
 from barnabas.coordinator.group.consumer.replay import replay
-from barnabas.coordinator.group.consumer.terms import Outcome
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
@@ -46,7 +46,7 @@ class ConsumerGroupCoordinator:
         self.now_ms = 1_000_000
         self.newest_topics_version = 0
         self.log: dict[bytes, bytes] = {}
-        self.last: Outcome[Any] | None = None
+        self.last: ConsumerOutcome[Any] | None = None
         self._hashes = TopicHashes()
 
     def context(self, check_regex: Callable[[str], None] = lambda regex: None) -> UpdateContext:
@@ -81,7 +81,7 @@ class ConsumerGroupCoordinator:
         )
         self.carry_out(update.outcome(None))
 
-    def carry_out(self, outcome: Outcome[Any]) -> None:
+    def carry_out(self, outcome: ConsumerOutcome[Any]) -> None:
         for key, value in outcome.records:
             replay(self.group, key, value)
             if value is None:

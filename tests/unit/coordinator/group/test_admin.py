@@ -181,7 +181,7 @@ def test_describe_what_is_no_classic_group_here(broker: Broker) -> None:
 
 def test_describe_a_consumer_group(broker: Broker) -> None:
     group = broker.add_consumer_group("new")
-    group.group_epoch, group.assignment_epoch = 7, 6
+    group.group_epoch, group.target.epoch = 7, 6
     group.put_member(
         ConsumerGroupMember(
             "m",
@@ -197,7 +197,7 @@ def test_describe_a_consumer_group(broker: Broker) -> None:
         )
     )
     group.put_member(ConsumerGroupMember("old", classic=ClassicMetadata(6000, ())))
-    group.put_target("m", {ORDERS: [2, 1]})
+    group.target.put("m", {ORDERS: [2, 1]})
     described = broker.describe_consumer("new")
     assert (described.error_code, described.group_state, described.group_epoch, described.assignment_epoch) == (
         ErrorCode.NONE,

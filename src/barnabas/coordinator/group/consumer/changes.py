@@ -1,19 +1,25 @@
-"""Carries out what requests to consumer groups come to: records into the log, then into the group; timers, answers.
+"""Carries out what requests to consumer groups decide: records into the log, then into the group; timers, answers.
 
-Used by `ConsumerGroupService` and `ConsumerGroupClassicMembers`. `write` is called under the group's lock, so that a
-group's records lie in the order of its changes; what the local log refuses has not happened. `finish` is called without
-it: answers wait for the replicas. Owns no state. Kafka: CoordinatorRuntime's write events.
+Used by `ConsumerGroupService` and `ConsumerGroupClassicMembers`, in the same three steps as `ClassicGroupChanges`:
+
+1. decide, under the group's lock: the pure modules read the group, and return a `ConsumerOutcome`;
+2. `write`, under the same lock: the records are appended, so that they lie in the log in the order of the changes, and
+   then replayed into the group. If the local log refuses them, nothing has happened;
+3. `finish`, without any lock: classic groups are told of a change of protocol, the answer waits for the replicas.
+
+The difference to a classic group: a consumer group does not change before its records are in the log. Owns no state.
+Kafka: CoordinatorRuntime's write events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T
 from barnabas.coordinator.group.consumer.replay import replay
-from barnabas.coordinator.group.consumer.terms import Outcome, T
 from barnabas.coordinator.group.consumer.timers import ConsumerGroupTimers
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
@@ -24,30 +30,31 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 
 class ClassicSuccession(Protocol):
-    """Of the service of classic groups: what it does when groups change their protocol. Both without any lock."""
+    """The service of classic groups, for groups that change their protocol. Called without any lock."""
 
     def replaced(self, group: Group, old: ClassicGroup) -> None:
-        """The group was `old`, and is a consumer group now."""
+        """Have the members of `old` join again: the group is a consumer group now."""
 
     def adopted(self, group: Group, reason: str | None) -> None:
-        """The group was a consumer group, and is a classic one now; reason: why it has to rebalance, if it has to."""
+        """Serve a consumer group that is a classic one now. reason: why it must rebalance; None: it need not."""
 
 
-class Written:
-    """What `write` leaves to `finish`. old: the classic group whose place was taken."""
+class ConsumerFollowUp(NamedTuple):
+    """What `write` leaves to `finish`.
 
-    __slots__ = ("group", "old", "outcome_downgrades", "rebalance_reason", "stored")
+    stored: the records; None: there are none. replaced: the classic group that this one took the place of.
+    is_downgraded: the group is a classic one now. rebalance_reason: why that one must rebalance, if it must.
+    """
 
-    def __init__(self, group: Group, stored: StoredAppend | None) -> None:
-        self.group = group
-        self.stored = stored
-        self.old: ClassicGroup | None = None
-        self.outcome_downgrades = False
-        self.rebalance_reason: str | None = None
+    group: Group
+    stored: StoredAppend | None
+    replaced: ClassicGroup | None = None
+    is_downgraded: bool = False
+    rebalance_reason: str | None = None
 
 
 class ConsumerGroupChanges:
-    """See the module."""
+    """count_rebalance: called for each new target assignment."""
 
     def __init__(
         self,
@@ -61,24 +68,22 @@ class ConsumerGroupChanges:
         self._classic_groups = classic_groups
         self._count_rebalance = count_rebalance
 
-    def write(self, group: Group, outcome: Outcome[T]) -> Written:
-        """Append the outcome's records, and let it happen. Under the group's lock.
+    def write(self, group: Group, outcome: ConsumerOutcome[T]) -> ConsumerFollowUp:
+        """Append the outcome's records, and replay them into the group. The caller holds the group's lock.
 
-        Raises ApiError when the local log refuses: nothing has happened then.
+        Raises ApiError when the local log refuses the records: then nothing has happened.
         """
-        written = Written(group, self._append(group, outcome.records))
+        stored = self._append(group, outcome.records)
         if outcome.is_rebalance:
             self._count_rebalance()
         if outcome.downgraded is not None:
             self._timers.end_all(outcome.group)
             group.membership = outcome.downgraded
-            written.outcome_downgrades = True
-            written.rebalance_reason = outcome.rebalance_reason
-            return written
-        membership = outcome.group
+            return ConsumerFollowUp(group, stored, is_downgraded=True, rebalance_reason=outcome.rebalance_reason)
+        membership, replaced = outcome.group, None
         if outcome.is_new:
             if isinstance(group.membership, ClassicGroup):
-                written.old = group.membership
+                replaced = group.membership
             membership = group.membership = ConsumerGroup(group.group_id)
         for key, value in outcome.records:
             if version_of(key) != GROUP_KIND:
@@ -87,20 +92,21 @@ class ConsumerGroupChanges:
             self._timers.change(group, membership, change)
         if outcome.checked_image is not None:
             membership.checked_image = outcome.checked_image
-        return written
+        return ConsumerFollowUp(group, stored, replaced)
 
-    def finish(self, written: Written, on_done: Callable[[ErrorCode], None]) -> None:
-        """Tell the classic groups, and `on_done` when the replicas have the records. Without any lock."""
-        if written.old is not None:
-            self._classic_groups.replaced(written.group, written.old)
-        if written.outcome_downgrades:
-            self._classic_groups.adopted(written.group, written.rebalance_reason)
-        if written.stored is None:
+    def finish(self, follow_up: ConsumerFollowUp, on_done: Callable[[ErrorCode], None]) -> None:
+        """Tell the classic groups, and call `on_done` when the records are replicated. The caller holds no lock."""
+        if follow_up.replaced is not None:
+            self._classic_groups.replaced(follow_up.group, follow_up.replaced)
+        if follow_up.is_downgraded:
+            self._classic_groups.adopted(follow_up.group, follow_up.rebalance_reason)
+        if follow_up.stored is None:
             on_done(ErrorCode.NONE)
         else:
-            written.stored.when_replicated(on_done)
+            follow_up.stored.when_replicated(on_done)
 
     def _append(self, group: Group, records: list[GroupRecord]) -> StoredAppend | None:
+        """Raises ApiError when the local log refuses the records."""
         if not records:
             return None
         stored = self._environment.log.append(group.partition, records, StoredFor.CONSUMER_GROUP)

@@ -8,9 +8,9 @@ Kafka: GroupMetadataManager.classicGroupJoin and its siblings, the half about co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.service import ClassicProtocolRequests
 from barnabas.coordinator.group.classic.terms import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
@@ -20,42 +20,27 @@ from barnabas.coordinator.group.classic.terms import (
     SyncAnswer,
     SyncTerms,
 )
-from barnabas.coordinator.group.consumer.changes import Written
+from barnabas.coordinator.group.consumer.changes import ConsumerFollowUp
 from barnabas.coordinator.group.consumer.classic_requests import heartbeat, join, leave, sync
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T
 from barnabas.coordinator.group.consumer.service import ConsumerGroupService, new_member_id
-from barnabas.coordinator.group.consumer.terms import Outcome, T
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.log.writer import StoredFor
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 
-class ClassicRequests(Protocol):
-    """The service of classic groups, to which requests go back."""
-
-    def join_group(self, terms: JoinTerms, on_complete: Callable[[JoinAnswer], None]) -> None:
-        """See ClassicGroupService."""
-
-    def sync_group(self, terms: SyncTerms, on_complete: Callable[[SyncAnswer], None]) -> None:
-        """See ClassicGroupService."""
-
-    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """See ClassicGroupService."""
-
-    def leave_group(
-        self, group_id: str, members: Sequence[LeavingMember], on_complete: Callable[[LeaveAnswer], None]
-    ) -> None:
-        """See ClassicGroupService."""
-
-
 class ConsumerGroupClassicMembers:
-    """Implements ClassicMembersOfConsumerGroups."""
+    """Implements ClassicProtocolRequests for consumer groups.
+
+    classic_groups: the implementation for classic groups.
+    """
 
     def __init__(
         self,
         environment: GroupEnvironment,
         consumer_groups: ConsumerGroupService,
-        classic_groups: ClassicRequests,
+        classic_groups: ClassicProtocolRequests,
         *,
         make_member_id: Callable[[], str] = new_member_id,
     ) -> None:
@@ -69,7 +54,7 @@ class ConsumerGroupClassicMembers:
         """A classic member joins; answered when the replicas have what that changed."""
         environment, context, new_id = self._environment, self._consumer_groups.context(), self._make_member_id()
 
-        def change(membership: ConsumerGroup) -> Outcome[JoinAnswer] | None:
+        def change(membership: ConsumerGroup) -> ConsumerOutcome[JoinAnswer] | None:
             if not membership.has_members:
                 return None
             return join(membership, terms, context, environment.config, environment.clock, new_id)
@@ -158,8 +143,8 @@ class ConsumerGroupClassicMembers:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _change(
-        self, group_id: str, change: Callable[[ConsumerGroup], Outcome[T] | None]
-    ) -> tuple[Outcome[T], Written] | None:
+        self, group_id: str, change: Callable[[ConsumerGroup], ConsumerOutcome[T] | None]
+    ) -> tuple[ConsumerOutcome[T], ConsumerFollowUp] | None:
         """Let the request happen under the group's lock; None: it is not about a consumer group. Raises ApiError."""
         with self._environment.table.locked(group_id) as group:
             if group is None or not isinstance(group.membership, ConsumerGroup):

@@ -34,7 +34,7 @@ from barnabas.coordinator.group.consumer.migration import (
     downgraded,
     encode_partitions,
 )
-from barnabas.coordinator.group.consumer.terms import Outcome, T, TimerChange
+from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T, TimerChange
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
@@ -52,7 +52,7 @@ def join(
     config: GroupCoordinatorConfig,
     clock: Clock,
     new_id: str,
-) -> Outcome[JoinAnswer]:
+) -> ConsumerOutcome[JoinAnswer]:
     """A classic member joins, or joins again; new_id: for one that has no id yet. Raises ApiError."""
     if config.consumer.migration_policy == "disabled":
         raise ApiError(
@@ -66,7 +66,7 @@ def join(
     if not group.supports_classic_protocols(terms.protocol_type, [name for name, _ in terms.protocols]):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
     if not terms.member_id and terms.group_instance_id is None and terms.needs_known_member_id:
-        return Outcome(JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id), group)
+        return ConsumerOutcome(JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id), group)
     existing = group.static_member(terms.group_instance_id)
     member = _joining_member(update, terms, member_id)
     subscription = _subscription(terms)
@@ -88,7 +88,7 @@ def join(
     return update.outcome(_joined(after))
 
 
-def sync(group: ConsumerGroup, terms: SyncTerms, topics: ClusterTopics) -> Outcome[SyncAnswer]:
+def sync(group: ConsumerGroup, terms: SyncTerms, topics: ClusterTopics) -> ConsumerOutcome[SyncAnswer]:
     """A classic member asks for what it has joined for. Raises ApiError; but for the wish that it joins again."""
     member, classic = _classic_member(group, terms.member_id, terms.group_instance_id)
     _check_generation(member, terms.generation)
@@ -98,7 +98,7 @@ def sync(group: ConsumerGroup, terms: SyncTerms, topics: ClusterTopics) -> Outco
     if terms.protocol_name is not None and terms.protocol_name != name:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member.state is not ReconciliationState.UNREVOKED_PARTITIONS and _is_behind(group, member):
-        return Outcome(SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS), group, timers=[_join_deadline(member)])
+        return ConsumerOutcome(SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS), group, timers=[_join_deadline(member)])
     try:
         assignment = encode_partitions(member.assigned_partitions, metadata, topics)
     except DecodeError as error:
@@ -110,10 +110,12 @@ def sync(group: ConsumerGroup, terms: SyncTerms, topics: ClusterTopics) -> Outco
         TimerChange(TimerKind.SESSION, member.member_id, classic.session_timeout_ms),
     ]
     answer = SyncAnswer(ErrorCode.NONE, terms.protocol_type, terms.protocol_name, assignment)
-    return Outcome(answer, group, timers=timers)
+    return ConsumerOutcome(answer, group, timers=timers)
 
 
-def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Outcome[ErrorCode]:
+def heartbeat(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+) -> ConsumerOutcome[ErrorCode]:
     """A classic member lives; perhaps it shall join again. Raises ApiError."""
     member, classic = _classic_member(group, member_id, instance_id)
     _check_generation(member, generation)
@@ -121,8 +123,8 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
     is_free = member.state is ReconciliationState.UNRELEASED_PARTITIONS and not group.waits_for_partitions(member)
     if _is_behind(group, member) or member.state is ReconciliationState.UNREVOKED_PARTITIONS or is_free:
         timers.append(_join_deadline(member))
-        return Outcome(ErrorCode.REBALANCE_IN_PROGRESS, group, timers=timers)
-    return Outcome(ErrorCode.NONE, group, timers=timers)
+        return ConsumerOutcome(ErrorCode.REBALANCE_IN_PROGRESS, group, timers=timers)
+    return ConsumerOutcome(ErrorCode.NONE, group, timers=timers)
 
 
 def leave(
@@ -131,7 +133,7 @@ def leave(
     context: UpdateContext,
     config: GroupCoordinatorConfig,
     clock: Clock,
-) -> Outcome[LeaveAnswer]:
+) -> ConsumerOutcome[LeaveAnswer]:
     """Members go, or are sent away by an administrator, whichever protocol they speak."""
     answers: list[LeftMember] = []
     gone: dict[str, ConsumerGroupMember] = {}
@@ -163,14 +165,14 @@ def fence(
     context: UpdateContext,
     config: GroupCoordinatorConfig,
     clock: Clock,
-) -> Outcome[T]:
+) -> ConsumerOutcome[T]:
     """These members are out. The group goes on without them; perhaps as a classic one. Raises ApiError."""
     if not members:
-        return Outcome(answer, group)
+        return ConsumerOutcome(answer, group)
     if can_downgrade_without(group, members, config):
         classic, records = downgraded(group, members, None, clock, context.topics)
         reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
-        return Outcome(answer, group, records, downgraded=classic, rebalance_reason=reason)
+        return ConsumerOutcome(answer, group, records, downgraded=classic, rebalance_reason=reason)
     update = ConsumerGroupUpdate(group, context)
     update.fence_members(members)
     return update.outcome(answer)
@@ -183,7 +185,7 @@ def _downgrade(
     *,
     subscription_changed: bool,
     owned: Subscription,
-) -> Outcome[JoinAnswer]:
+) -> ConsumerOutcome[JoinAnswer]:
     """The last member that spoke the new protocol has come back by the classic one."""
     group, topics = update.group, update.context.topics
     reason = None
@@ -194,7 +196,9 @@ def _downgrade(
         by_id = topics.by_id(owned.owned_partitions)
         updated = update.reconcile(updated, target, subscription_changed=subscription_changed, owned=by_id)
     classic, records = downgraded(group, (), updated, clock, topics)
-    return Outcome(_joined(updated), group, [*update.records, *records], downgraded=classic, rebalance_reason=reason)
+    return ConsumerOutcome(
+        _joined(updated), group, [*update.records, *records], downgraded=classic, rebalance_reason=reason
+    )
 
 
 def _joining_member(update: ConsumerGroupUpdate, terms: JoinTerms, member_id: str) -> ConsumerGroupMember:

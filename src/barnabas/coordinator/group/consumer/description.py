@@ -52,7 +52,7 @@ def _described_member(
         subscribed_topic_names=sorted(member.subscribed_topic_names),
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_assignment(has, topic_names),
-        target_assignment=_assignment(group.target.get(member.member_id, {}), topic_names),
+        target_assignment=_assignment(group.target.of(member.member_id), topic_names),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 

@@ -20,7 +20,7 @@ from barnabas.coordinator.group.consumer.member import (
     ConsumerGroupMember,
 )
 from barnabas.coordinator.group.consumer.member_deadline import TimerKind
-from barnabas.coordinator.group.consumer.terms import Outcome, TimerChange
+from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, TimerChange
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -58,7 +58,7 @@ def is_leave(terms: HeartbeatTerms) -> bool:
     return terms.member_epoch in (LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH)
 
 
-def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContext) -> Outcome[HeartbeatAnswer]:
+def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContext) -> ConsumerOutcome[HeartbeatAnswer]:
     """A member joins or stays. Its id is known, or was made for it by the caller. Raises ApiError."""
     update = ConsumerGroupUpdate(group, context)
     update.check_size(terms.member_id)
@@ -91,7 +91,9 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
     return update.outcome(answer)
 
 
-def leave(group: ConsumerGroup, terms: HeartbeatTerms) -> tuple[ConsumerGroupMember, Outcome[HeartbeatAnswer] | None]:
+def leave(
+    group: ConsumerGroup, terms: HeartbeatTerms
+) -> tuple[ConsumerGroupMember, ConsumerOutcome[HeartbeatAnswer] | None]:
     """Who leaves; and the outcome, if it is a static member that will be back. Else it is to be fenced.
 
     Raises ApiError.
@@ -121,7 +123,7 @@ def leave(group: ConsumerGroup, terms: HeartbeatTerms) -> tuple[ConsumerGroupMem
         partitions_pending_revocation={},
     )
     answer = HeartbeatAnswer(ErrorCode.NONE, None, member.member_id, LEAVE_GROUP_STATIC_EPOCH)
-    return member, Outcome(answer, group, [leaving.assignment_record(group.group_id)])
+    return member, ConsumerOutcome(answer, group, [leaving.assignment_record(group.group_id)])
 
 
 def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerGroupMember:

@@ -67,11 +67,11 @@ def upgraded(
     if len(classic.members) > config.consumer.max_size:
         raise _not_upgradable(group_id, "the group size exceeds the consumer group maximum size")
     group = ConsumerGroup(group_id)
-    group.group_epoch = group.assignment_epoch = classic.generation
+    group.group_epoch = group.target.epoch = classic.generation
     try:
         for member in classic.members.by_id.values():
             consumer = _consumer_member(member, classic, topics)
-            group.put_target(consumer.member_id, consumer.assigned_partitions)
+            group.target.put(consumer.member_id, consumer.assigned_partitions)
             group.put_member(consumer)
     except (DecodeError, StopIteration) as error:
         logger.warning("Cannot upgrade classic group %s to consumer group: %s.", group_id, error)
@@ -122,16 +122,7 @@ def downgraded(
         classic.members.add(_classic_member(member, classic))
     classic.protocol_name = classic.members.select_protocol()
     classic.find_subscribed_topics()
-    try:
-        for classic_member in classic.members.by_id.values():
-            target = group.target_of(classic_member.member_id, classic_member.group_instance_id)
-            metadata = classic_member.metadata(classic.protocol_name)
-            classic_member.assignment = encode_partitions(target, metadata, topics)
-    except DecodeError as error:
-        logger.warning("Cannot downgrade the consumer group %s: %s.", group.group_id, error)
-        raise ApiError(
-            ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot downgrade the classic group {group.group_id}: {error}."
-        ) from error
+    _assign_targets(classic, group, topics)
     ids = [
         joining.member_id if joining is not None and member is replaced else member_id
         for member_id, member in group.members.items()
@@ -139,6 +130,20 @@ def downgraded(
     stored = classic.record({key: member.assignment for key, member in classic.members.by_id.items()})
     logger.info("[GroupId %s] Converted the consumer group to a classic group.", group.group_id)
     return classic, [*group.tombstones_of(ids), stored]
+
+
+def _assign_targets(classic: ClassicGroup, group: ConsumerGroup, topics: ClusterTopics) -> None:
+    """Give each member of the classic group its target. Raises ApiError: GROUP_ID_NOT_FOUND for unreadable metadata."""
+    try:
+        for member in classic.members.by_id.values():
+            target = group.target_of(member.member_id, member.group_instance_id)
+            metadata = member.metadata(classic.protocol_name or "")
+            member.assignment = encode_partitions(target, metadata, topics)
+    except DecodeError as error:
+        logger.warning("Cannot downgrade the consumer group %s: %s.", group.group_id, error)
+        raise ApiError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot downgrade the classic group {group.group_id}: {error}."
+        ) from error
 
 
 def encode_partitions(

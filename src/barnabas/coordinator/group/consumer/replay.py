@@ -11,8 +11,9 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from barnabas.coordinator.group.consumer.group import NO_EPOCH, ConsumerGroup
+from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.member import LEAVE_GROUP_EPOCH, ConsumerGroupMember
+from barnabas.coordinator.group.consumer.partition_epochs import NO_EPOCH
 from barnabas.coordinator.group.consumer.records import (
     AnyKey,
     AnyValue,
@@ -75,7 +76,7 @@ def _put(group: ConsumerGroup, key: AnyKey, value: AnyValue) -> None:
         member = group.members.get(key.member_id) or ConsumerGroupMember(key.member_id)
         group.put_member(member.with_assignment(value))
     elif isinstance(value, TargetAssignmentMemberValue) and isinstance(key, MemberKey):
-        group.put_target(key.member_id, {topic.topic_id: topic.partitions for topic in value.topic_partitions})
+        group.target.put(key.member_id, {topic.topic_id: topic.partitions for topic in value.topic_partitions})
     elif isinstance(value, RegularExpressionValue) and isinstance(key, RegularExpressionKey):
         found = ResolvedRegularExpression(frozenset(value.topics), value.version, value.timestamp)
         group.topics.resolve(key.regular_expression, found)
@@ -83,8 +84,8 @@ def _put(group: ConsumerGroup, key: AnyKey, value: AnyValue) -> None:
         group.group_epoch = value.epoch
         group.metadata_hash = value.metadata_hash
     elif isinstance(value, TargetAssignmentMetadataValue):
-        group.assignment_epoch = value.assignment_epoch
-        group.assignment_timestamp_ms = value.assignment_timestamp
+        group.target.epoch = value.assignment_epoch
+        group.target.timestamp_ms = value.assignment_timestamp
     else:
         group.has_partition_metadata = True
 
@@ -94,7 +95,7 @@ def _remove(group: ConsumerGroup, kind: ConsumerGroupKind, key: AnyKey) -> None:
         if kind is ConsumerGroupKind.MEMBER_METADATA:
             group.remove_member(key.member_id)
         elif kind is ConsumerGroupKind.TARGET_ASSIGNMENT_MEMBER:
-            group.remove_target(key.member_id)
+            group.target.remove(key.member_id)
         elif key.member_id in group.members:
             gone = replace(
                 group.members[key.member_id],
@@ -109,6 +110,6 @@ def _remove(group: ConsumerGroup, kind: ConsumerGroupKind, key: AnyKey) -> None:
     elif kind is ConsumerGroupKind.PARTITION_METADATA:
         group.has_partition_metadata = False
     elif kind is ConsumerGroupKind.TARGET_ASSIGNMENT_METADATA:
-        group.assignment_epoch = NO_EPOCH
-        group.assignment_timestamp_ms = 0
+        group.target.epoch = NO_EPOCH
+        group.target.timestamp_ms = 0
     # A tombstone of the group itself (kind 3) removes it from the table, which is the affair of who wrote it.

@@ -17,7 +17,7 @@ from typing import Final
 
 from barnabas.coordinator.group.assignors.assignor import ConsumerGroupPartitionAssignor
 from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.consumer.changes import ClassicSuccession, ConsumerGroupChanges, Written
+from barnabas.coordinator.group.consumer.changes import ClassicSuccession, ConsumerFollowUp, ConsumerGroupChanges
 from barnabas.coordinator.group.consumer.classic_requests import fence
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, is_leave, leave
@@ -25,7 +25,7 @@ from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer,
 from barnabas.coordinator.group.consumer.member import ReconciliationState
 from barnabas.coordinator.group.consumer.member_deadline import MemberDeadline, TimerKind
 from barnabas.coordinator.group.consumer.migration import upgraded
-from barnabas.coordinator.group.consumer.terms import Outcome, TimerChange
+from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, TimerChange
 from barnabas.coordinator.group.consumer.timers import RETRY_MS, ConsumerGroupTimers
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
@@ -127,7 +127,7 @@ class ConsumerGroupService:
         return not (is_quiet and is_current) and (
             len(membership.members) > MANY_MEMBERS
             or len(membership.topics.by_name) + len(membership.topics.by_regex) > MANY_TOPICS
-            or membership.target_size > MANY_PARTITIONS
+            or membership.target.size > MANY_PARTITIONS
         )
 
     def context(self) -> UpdateContext:
@@ -175,7 +175,7 @@ class ConsumerGroupService:
 
     # -- what a request comes to
 
-    def _change(self, terms: HeartbeatTerms) -> tuple[Outcome[HeartbeatAnswer], Written]:
+    def _change(self, terms: HeartbeatTerms) -> tuple[ConsumerOutcome[HeartbeatAnswer], ConsumerFollowUp]:
         table = self._environment.table
         joins = terms.member_epoch == 0
         with table.locked_or_new(terms.group_id) if joins else table.locked(terms.group_id) as group:
@@ -190,7 +190,7 @@ class ConsumerGroupService:
                     self._forget_if_new(group)
                 raise
 
-    def _outcome(self, group: Group, terms: HeartbeatTerms) -> Outcome[HeartbeatAnswer]:
+    def _outcome(self, group: Group, terms: HeartbeatTerms) -> ConsumerOutcome[HeartbeatAnswer]:
         context = self.context()
         membership = group.membership
         if isinstance(membership, ConsumerGroup):
@@ -217,7 +217,7 @@ class ConsumerGroupService:
 
     def _leave(
         self, membership: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContext
-    ) -> Outcome[HeartbeatAnswer]:
+    ) -> ConsumerOutcome[HeartbeatAnswer]:
         member, outcome = leave(membership, terms)
         if outcome is not None:
             return outcome

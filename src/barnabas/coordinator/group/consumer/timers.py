@@ -14,7 +14,7 @@ from typing import Final
 
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.member_deadline import MemberDeadline, TimerKind
-from barnabas.coordinator.group.consumer.terms import TimerChange
+from barnabas.coordinator.group.consumer.outcome import TimerChange
 from barnabas.coordinator.group.group import Group
 from barnabas.purgatory.timer import Timer
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock

@@ -26,6 +26,7 @@ from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.hash_order import hash_order
 from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, ReconciliationState
 from barnabas.coordinator.group.consumer.member_deadline import TimerKind
+from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T, TimerChange
 from barnabas.coordinator.group.consumer.reconciliation import Reconciliation
 from barnabas.coordinator.group.consumer.records import (
     ConsumerGroupKind,
@@ -39,7 +40,6 @@ from barnabas.coordinator.group.consumer.records import (
     target_partitions,
     tombstone,
 )
-from barnabas.coordinator.group.consumer.terms import Outcome, T, TimerChange
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression, SubscribedTopics
 from barnabas.coordinator.group.group_config import ConsumerGroupConfig
@@ -89,9 +89,9 @@ class ConsumerGroupUpdate:
         self.group_epoch = group.group_epoch
         self._subscription_type: GroupSubscriptionType | None = None
 
-    def outcome(self, answer: T) -> Outcome[T]:
+    def outcome(self, answer: T) -> ConsumerOutcome[T]:
         """What has been collected, with the answer."""
-        return Outcome(
+        return ConsumerOutcome(
             answer, self.group, self.records, self.timers, self.regexes, self._checked_image, self._is_rebalance
         )
 
@@ -268,7 +268,7 @@ class ConsumerGroupUpdate:
         for member_id in {**group.members, new.member_id: new}:
             if member_id == replaced:
                 continue
-            if (now := target.get(member_id, {})) != group.target.get(member_id):
+            if (now := target.get(member_id, {})) != group.target.by_member.get(member_id):
                 self.records.append(self._target_record(member_id, now))
         value = TargetAssignmentMetadataValue(
             assignment_epoch=self.group_epoch, assignment_timestamp=self.context.now_ms
@@ -299,7 +299,7 @@ class ConsumerGroupUpdate:
             target = group.target_of(replaced if member is new and replaced else member_id)
             specs[member_id] = MemberSpec(ids[names], target, member.instance_id, member.rack_id)
         kind = self._subscription_type or after.subscription_type(len(specs))
-        return GroupSpec(specs, kind, group.target_owners)
+        return GroupSpec(specs, kind, group.target.owners)
 
     def _replaced_by(self, member: ConsumerGroupMember) -> str | None:
         """The id that a static member had before it came back as `member`."""

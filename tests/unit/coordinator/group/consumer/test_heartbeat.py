@@ -145,9 +145,9 @@ def test_nobody_takes_the_place_of_two_members(coordinator: ConsumerGroupCoordin
 def test_a_group_without_members_keeps_no_metadata(coordinator: ConsumerGroupCoordinator) -> None:
     coordinator.join("a")
     group = coordinator.group
-    assert [group.checked_image, group.target_size] == [coordinator.image, 6]
+    assert [group.checked_image, group.target.size] == [coordinator.image, 6]
     coordinator.leave("a")
-    assert [group.checked_image, group.target_size] == [None, 0]
+    assert [group.checked_image, group.target.size] == [None, 0]
 
 
 def test_a_member_that_leaves_makes_room(coordinator: ConsumerGroupCoordinator) -> None:
@@ -160,7 +160,7 @@ def test_a_member_that_leaves_makes_room(coordinator: ConsumerGroupCoordinator) 
     assert coordinator.owned("b") == {"foo": set(range(6))}
     coordinator.leave("b")
     assert (coordinator.group.state_name, coordinator.group.has_members) == ("Empty", False)
-    assert not coordinator.group.target_owners
+    assert not coordinator.group.target.owners
 
 
 def test_topics_that_change_are_assigned(coordinator: ConsumerGroupCoordinator) -> None:
@@ -292,8 +292,10 @@ def test_a_loaded_group_is_the_group_that_was_stored() -> None:
     for order in (sorted(coordinator.log.items()), sorted(coordinator.log.items(), reverse=True)):
         *_, groups = restore_consumer_groups(order)
         loaded, stored = groups["group"], coordinator.group
-        for name in ("members", "static_members", "target", "target_owners", "group_epoch", "assignment_epoch"):
+        for name in ("members", "static_members", "group_epoch", "assignment_epoch"):
             assert getattr(loaded, name) == getattr(stored, name), name
+        for name in ("by_member", "owners", "size"):
+            assert getattr(loaded.target, name) == getattr(stored.target, name), name
         assert loaded.metadata_hash == stored.metadata_hash
         assert loaded.topics.names() == {"foo", "fox"}
         assert loaded.topics.resolved["f.*"].version == -1

@@ -1,7 +1,7 @@
-"""What the requests of a consumer group's members come to: an answer, and what is done besides (KIP-848).
+"""What a request to a consumer group has decided: an answer, and the changes to carry out (KIP-848).
 
-Made by `consumer.update` and its siblings; an `Outcome` belongs to the thread that carries it out.
-Kafka: CoordinatorResult.
+Made by `consumer.update` and the modules around it under the group's lock, carried out by `ConsumerGroupChanges`. Pure;
+an outcome belongs to the thread that made it. Kafka: CoordinatorResult.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ T = TypeVar("T")
 
 
 class TimerChange(NamedTuple):
-    """A timer to be set, or cancelled (delay_ms None).
+    """A deadline to set, or to cancel (delay_ms None).
 
-    only_if_absent: not if it runs already. member_epoch: the member is let off if it has left this epoch by then.
+    only_if_absent: leave a deadline that is set already. member_epoch: the deadline has no effect if the member has
+    left this epoch by then.
     """
 
     kind: TimerKind
@@ -31,13 +32,14 @@ class TimerChange(NamedTuple):
 
 
 @dataclass(slots=True)
-class Outcome(Generic[T]):
-    """What a request comes to, before anything has changed: records to be written, and then applied to `group`.
+class ConsumerOutcome(Generic[T]):
+    """The decision, before anything has changed: `records` are appended, and then replayed into `group`.
 
     timers: changed when the records are in the log. regexes: to be resolved. checked_image: the metadata image that the
-    group's topics were compared with, None if they were not. is_rebalance: it counts as one. is_new: `group` takes the
-    place of what was there, and is made by the records alone. downgraded: what the group becomes instead; then the
-    records are only written. rebalance_reason: why that has to rebalance, None if it need not.
+    group's topics were compared with, None if they were not. is_rebalance: there is a new target assignment. is_new:
+    `group` replaces the present membership, and is made by the records alone. downgraded: the classic group that
+    replaces the present membership; then the records are not replayed. rebalance_reason: why that group must rebalance,
+    None if it need not.
     """
 
     answer: T

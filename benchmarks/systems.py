@@ -23,6 +23,7 @@ BARNABAS_MODES: Mapping[str, Mapping[str, str]] = {
     "barnabas": {},
     "barnabas-queue": {"inline.requests.enable": "false"},
     "barnabas-header": {"record.validation": "header"},
+    "barnabas-framing": {"record.validation": "framing"},
     "barnabas-full": {"record.validation": "full"},
 }
 """Name -> what it sets besides the defaults. `barnabas` is what users get: brief requests at once, framing checked."""

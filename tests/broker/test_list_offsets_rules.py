@@ -158,17 +158,31 @@ def test_old_style_offsets(client: RawClient, topic: str) -> None:
     assert offsets(5, 100) == []
 
 
-@pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka decompresses what it is given, and stores no such batch")
-def test_a_stored_batch_that_does_not_decompress_spoils_only_its_own_answer(client: RawClient, topic: str) -> None:
-    client.create_topic(topic)
+def undecodable_batch() -> bytes:
+    """A batch whose header and checksum are right, and whose compressed records are not."""
     batch = bytearray(make_batch([b"value"], Codec.GZIP, STAMP))
     batch[70:] = b"\xff" * len(batch[70:])
     batch[17:21] = _crc(batch)
-    assert client.produce(topic, bytes(batch)).error_code == ErrorCode.NONE
+    return bytes(batch)
+
+
+def test_a_batch_that_does_not_decompress_is_refused(client: RawClient, topic: str) -> None:
+    """So that it keeps no consumer from what comes behind it. Kafka's error is an unexpected one."""
+    fill(client, topic)
+    expected = ErrorCode.UNKNOWN_SERVER_ERROR if AGAINST_KAFKA else ErrorCode.INVALID_RECORD
+    assert client.produce(topic, undecodable_batch()).error_code == expected
+    assert ask(client, topic, LATEST) == [(0, -1, 4, 0)]
+    assert ask(client, topic, STAMP) == [(0, STAMP, 0, 0)]
+
+
+@pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka stores no such batch")
+def test_a_stored_batch_that_does_not_decompress_spoils_only_its_own_answer(client: RawClient, topic: str) -> None:
+    """As `record.validation=framing` lets it through."""
+    client.create_topic(topic, configs={"record.validation": "framing"})
+    assert client.produce(topic, undecodable_batch()).error_code == ErrorCode.NONE
     assert ask(client, topic, STAMP) == [(ErrorCode.CORRUPT_MESSAGE, -1, -1, -1)]
     assert ask(client, topic, LATEST) == [(0, -1, 1, 0)]
 
 
 def _crc(batch: bytearray) -> bytes:
-
     return crc32c(batch[21:]).to_bytes(4, "big")

@@ -14,5 +14,9 @@ class UnsupportedCodec(Exception):
     """The target format cannot carry this codec: zstd in a message set (Kafka: UnsupportedCompressionTypeException)."""
 
 
+class InvalidMessageSet(CorruptRecord):
+    """A message set of magic 0 or 1 that can be read, and breaks a rule (Kafka: InvalidRecordException, code 87)."""
+
+
 class DecompressedTooLarge(CorruptRecord):
     """The data decompresses to more than the caller allows."""

@@ -21,12 +21,13 @@ from barnabas.records.compression import (
     decompress,
     decompress_lz4_magic_0,
 )
-from barnabas.records.errors import CorruptRecord, UnsupportedCodec
+from barnabas.records.errors import CorruptRecord, InvalidMessageSet, UnsupportedCodec
 from barnabas.records.record_batch import (
     CODEC_MASK,
     CREATE_TIME,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MAGIC_POSITION,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     is_whole_batch,
@@ -79,10 +80,14 @@ class LegacyBatch:
 
     @property
     def codec(self) -> Codec:
-        """The codec of the wrapped messages. Raises CorruptRecord for numbers a message set cannot have."""
+        """The codec of the wrapped messages.
+
+        Raises CorruptRecord for a number that no codec has, InvalidMessageSet for zstd, which the formats do not have.
+        """
         codec = self.attributes & CODEC_MASK
         if codec > Codec.LZ4:
-            raise CorruptRecord(f"unknown compression codec {codec} in a message of magic {self.magic}")
+            error = InvalidMessageSet if codec == Codec.ZSTD else CorruptRecord
+            raise error(f"unknown compression codec {codec} in a message of magic {self.magic}")
         return Codec(codec)
 
     @property
@@ -121,11 +126,12 @@ class LegacyBatch:
             raise CorruptRecord(f"the message at offset {self.last_offset} does not have checksum {self.crc:#010x}")
 
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
-        """The fields of this message itself. Raises CorruptRecord when they don't fill it exactly."""
+        """Return the fields of this message itself. Raises CorruptRecord when the message is shorter than they claim.
+
+        As in Kafka, any negative length stands for null, and the message may be longer than its fields.
+        """
         key, position = self._field(self.position + (18 if self.magic == 0 else 26))
-        value, position = self._field(position)
-        if position != self.end:
-            raise CorruptRecord(f"the message at offset {self.last_offset} is longer than its fields")
+        value, _ = self._field(position)
         return key, value
 
     def records(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
@@ -150,34 +156,49 @@ class LegacyBatch:
     def _inner_messages(self, limit_bytes: int) -> list[LegacyBatch]:
         value = self.key_and_value()[1]
         if value is None:
-            raise CorruptRecord(f"the compressed message at offset {self.last_offset} has no value")
+            raise InvalidMessageSet(f"the compressed message at offset {self.last_offset} has no value")
         if self.codec == Codec.LZ4 and self.magic == 0:
             body = decompress_lz4_magic_0(value, limit_bytes)
         else:
             body = decompress(self.codec, value, limit_bytes)
-        messages = []
+        positions = []
         position = 0
-        while position < len(body):
-            message = LegacyBatch(body, position)
-            if message.magic != self.magic:
-                raise CorruptRecord(f"a message of magic {message.magic} inside one of magic {self.magic}")
-            if message.attributes & CODEC_MASK:
-                raise CorruptRecord("a compressed message inside a compressed message")
-            message.check()
-            messages.append(message)
-            position += message.length
-        if not messages:
-            raise CorruptRecord(f"the compressed message at offset {self.last_offset} holds nothing")
-        return messages
+        # A message that is cut off by the end is left out, as Kafka does it here and for outer messages.
+        while position + LOG_OVERHEAD <= len(body):
+            size = int.from_bytes(body[position + 8 : position + LOG_OVERHEAD], "big", signed=True)
+            if size < MIN_MESSAGE_SIZE[0]:
+                raise CorruptRecord(f"a message claims a size of {size} bytes, less than its header")
+            if position + LOG_OVERHEAD + size > len(body):
+                break
+            positions.append(position)
+            position += LOG_OVERHEAD + size
+        if not positions:
+            raise InvalidMessageSet(f"the compressed message at offset {self.last_offset} holds nothing")
+        if self.magic and self.last_offset:
+            # Offset 0 is what some early clients left in the wrapper; Kafka takes any other at its word.
+            last = int.from_bytes(body[positions[-1] : positions[-1] + 8], "big", signed=True)
+            if self.last_offset < last:
+                raise InvalidMessageSet(f"the wrapper's offset {self.last_offset} is below that of a message, {last}")
+        return [self._inner_message(body, position) for position in positions]
+
+    def _inner_message(self, body: bytes, position: int) -> LegacyBatch:
+        magic = body[position + MAGIC_POSITION]
+        if magic != self.magic:
+            raise InvalidMessageSet(f"a message of magic {magic} inside one of magic {self.magic}")
+        message = LegacyBatch(body, position)
+        if message.attributes & CODEC_MASK:
+            raise InvalidMessageSet("a compressed message inside a compressed message")
+        message.check()
+        return message
 
     def _field(self, position: int) -> tuple[bytes | None, int]:
         if position + 4 > self.end:
             raise CorruptRecord(f"the message at offset {self.last_offset} is shorter than its fields")
         (length,) = _LENGTH.unpack_from(self.buffer, position)
         position += 4
-        if length == -1:
+        if length < 0:
             return None, position
-        if length < 0 or length > self.end - position:
+        if length > self.end - position:
             raise CorruptRecord(f"a field of the message at offset {self.last_offset} claims {length} bytes")
         return bytes(self.buffer[position : position + length]), position + length
 

@@ -48,7 +48,8 @@ MANY = 5000
 @pytest.mark.parametrize(
     ("settings", "produced", "is_long"),
     [
-        ({}, batch(MANY), False),
+        ({}, batch(MANY), True),
+        ({"record_validation": "framing"}, batch(MANY), False),
         ({"record_validation": "full"}, batch(MANY), True),
         ({"record_validation": "full"}, batch(100, size=LARGE_BYTES // 50), False),
         ({"cleanup_policy": "compact"}, batch(MANY), True),
@@ -65,7 +66,7 @@ MANY = 5000
             for codec in Codec
             if codec
         ],
-        ({"message_timestamp_type": "LogAppendTime"}, batch(MANY), False),
+        ({"message_timestamp_type": "LogAppendTime", "record_validation": "framing"}, batch(MANY), False),
     ],
 )
 def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: bytes, is_long: bool) -> None:

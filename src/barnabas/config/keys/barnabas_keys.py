@@ -40,9 +40,11 @@ BARNABAS_KEYS = (
     ConfigKey(
         "record.validation",
         ConfigType.STRING,
-        "framing",
-        "How closely records of a produced batch are looked at: its header; also the framing of uncompressed records; "
-        "or full, which decompresses and checks every field, as Kafka does.",
+        "full",
+        "How closely a produced batch is checked. full: every field of every record, decompressed, as Kafka does. "
+        "framing: the header, and the number of records in an uncompressed batch; lets through compressed bytes that "
+        "do not decompress, and fields that claim a wrong length. header: the header alone; lets through, moreover, a "
+        "count that the records do not have. What is let through can stop every consumer of the partition.",
         OneOf(("header", "framing", "full")),
     ),
     ConfigKey(

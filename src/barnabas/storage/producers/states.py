@@ -85,6 +85,12 @@ class ProducerStates:
         """
         entry = self.entries.get(producer_id)
         if entry is None:
+            if producer_epoch < NO_PRODUCER_EPOCH and origin is not _REPLICATION:
+                raise ApiError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"Epoch of producer {producer_id} at offset {offset} in {self._partition} is {producer_epoch},"
+                    f" which is smaller than the last seen epoch {NO_PRODUCER_EPOCH}",
+                )
             return None
         if origin is _CLIENT:
             if producer_epoch == entry.producer_epoch:

@@ -6,18 +6,24 @@ Kafka: LogValidator.convertAndAssignOffsetsNonCompressed, LogValidator.validateM
 
 from __future__ import annotations
 
-from barnabas.records.errors import CorruptRecord
-from barnabas.records.legacy_records import LegacyBatch, legacy_batches
+from collections.abc import Iterator
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.records.errors import CorruptRecord, InvalidMessageSet
+from barnabas.records.legacy_records import MIN_MESSAGE_SIZE, LegacyBatch, legacy_batches
 from barnabas.records.record_batch import (
     CREATE_TIME,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD,
     MAGIC_POSITION,
     NO_TIMESTAMP,
     is_whole_batch,
 )
 from barnabas.records.record_conversion import up_convert
+from barnabas.records.record_reader import Record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
+from barnabas.storage.log_append_info import InvalidRecords
 from barnabas.storage.validation.rebuild import TargetCompression, stored_anew
 from barnabas.storage.validation.record_rules import RecordRules
 from barnabas.storage.validation.rules import RecordCase, TopicTerms, corrupt, invalid, too_large
@@ -60,6 +66,8 @@ class LegacyValidator:
                 timestamp_type=LOG_APPEND_TIME if stamps else CREATE_TIME,
                 log_append_time=append_time,
             )
+        except InvalidMessageSet as error:
+            raise invalid(str(error), self._terms, "invalid_magic_number_records") from None
         except CorruptRecord as error:
             raise corrupt(str(error), self._terms) from None
         return stored_anew(data, append_time, self._terms, self._clock.nanoseconds() - started_ns)
@@ -69,22 +77,46 @@ class LegacyValidator:
 
         Raises CorruptRecord and what `validate` raises.
         """
-        first: LegacyBatch | None = None
-        end = 0
+        messages = []
         for message in legacy_batches(records):
             if message.length > self._terms.max_message_bytes:
                 raise too_large(message.length, self._terms)
             message.check()
-            if first is None:
-                first = message
-            elif message.magic != first.magic:
+            messages.append(message)
+        end = messages[-1].end
+        _check_rest(records, end)
+        first = messages[0]
+        for message in messages:
+            if message.magic != first.magic:
                 text = f"Batch magic {message.magic} is not the same as the first batch's magic byte {first.magic}"
                 raise invalid(text, self._terms, "invalid_magic_number_records")
-            elif first.codec or message.codec:
+            if message is not first and (first.codec or message.codec):
                 raise invalid("Compressed outer record has more than one batch", self._terms)
+        for message in messages:
             is_stamped = message.timestamp_type == LOG_APPEND_TIME
-            if is_stamped or self._terms.limits_records or self._record_rules.run_always:
-                case = RecordCase(now_ms, checks_time=True, is_stamped=is_stamped, is_control=False)
-                self._record_rules.check_records(message.records(), case)
-            end = message.end
+            case = RecordCase(now_ms, checks_time=True, is_stamped=is_stamped, is_control=False)
+            self._record_rules.check_records(self._with_possible_times(message), case)
         return end
+
+    def _with_possible_times(self, message: LegacyBatch) -> Iterator[Record]:
+        """Yield the records of a message. Raises InvalidRecords: INVALID_TIMESTAMP for one before -1, which is none.
+
+        Kafka comes to such a timestamp when it rebuilds the message, and answers UNKNOWN_SERVER_ERROR.
+        """
+        for record in message.records():
+            if record.timestamp < NO_TIMESTAMP and not self._terms.stamps_append_time:
+                text = f"Invalid negative timestamp {record.timestamp}"
+                raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, text, [(0, text)])
+            yield record
+
+
+def _check_rest(records: Buffer, position: int) -> None:
+    """Raises CorruptRecord when the bytes behind the last whole message begin no message. A cut one is dropped."""
+    rest = len(records) - position
+    if rest < LOG_OVERHEAD:
+        return
+    size = int.from_bytes(records[position + 8 : position + LOG_OVERHEAD], "big", signed=True)
+    if size < MIN_MESSAGE_SIZE[0]:
+        raise CorruptRecord(f"a message claims a size of {size} bytes, less than its header")
+    if rest > MAGIC_POSITION and records[position + MAGIC_POSITION] > 2:
+        raise CorruptRecord(f"Invalid magic found in record: {records[position + MAGIC_POSITION]}")

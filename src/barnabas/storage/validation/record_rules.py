@@ -15,7 +15,14 @@ from barnabas.records.record_batch import NO_TIMESTAMP
 from barnabas.records.record_reader import Record, read_records
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords, RecordError
 from barnabas.storage.validation.record_scan import RecordSummary
-from barnabas.storage.validation.rules import COVERED_RECORD_RULES, RECORD_RULES, RecordCase, TopicTerms, has_key
+from barnabas.storage.validation.rules import (
+    COVERED_RECORD_RULES,
+    RECORD_RULES,
+    UNLIMITED_MS,
+    RecordCase,
+    TopicTerms,
+    has_key,
+)
 
 _MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1
 
@@ -98,7 +105,9 @@ class RecordRules:
             return case.is_stamped
         if case.is_stamped and span.latest == NO_TIMESTAMP:
             return True
-        return span.earliest < case.now_ms - terms.before_max_ms or span.latest > case.now_ms + terms.after_max_ms
+        if span.latest > case.now_ms + terms.after_max_ms:
+            return True
+        return terms.before_max_ms != UNLIMITED_MS and span.earliest < case.now_ms - terms.before_max_ms
 
 
 def _text(code: ErrorCode, errors: list[RecordError]) -> str:

@@ -213,7 +213,8 @@ def has_permitted_time(record: Record, case: RecordCase, terms: TopicTerms) -> B
             return None
         return BlamedRecord(ErrorCode.INVALID_TIMESTAMP, append_time_of_client(record))
     earliest, latest = case.now_ms - terms.before_max_ms, case.now_ms + terms.after_max_ms
-    if earliest <= timestamp <= latest:
+    # No limit is no limit for timestamps before 0 either, whose difference to the clock does not fit 64 bits.
+    if (earliest <= timestamp or terms.before_max_ms == UNLIMITED_MS) and timestamp <= latest:
         return None
     text = (
         f"Timestamp {timestamp} of message with offset {record.offset} is out of range. The timestamp should"

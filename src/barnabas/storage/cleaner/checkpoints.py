@@ -27,10 +27,6 @@ class CleanerCheckpoints:
         """How far the partition's log in this directory is clean; None when nothing is known."""
         return self._load(log_dir).get(topic_partition)
 
-    def has_log_dir(self, log_dir: str) -> bool:
-        """Whether the directory is still in use."""
-        return log_dir in self._checkpoints
-
     def update(
         self,
         log_dir: str,

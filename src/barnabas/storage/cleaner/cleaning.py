@@ -76,7 +76,6 @@ class LogCleaning:
             self._seconds_since(started_ns),
             index_seconds,
             found.bytes_read,
-            found.messages_read,
             counts.bytes_read,
             counts.bytes_written,
             counts.messages_read,

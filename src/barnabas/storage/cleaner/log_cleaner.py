@@ -18,7 +18,7 @@ from barnabas.runtime.files import Files
 from barnabas.storage.cleaner.checkpoints import CleanerCheckpoints
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs, LogCleanerManager
-from barnabas.storage.cleaner.thread import CleanerThread
+from barnabas.storage.cleaner.thread import CleanerThread, CleaningTools
 from barnabas.storage.cleaner.work import CleanerWorker
 from barnabas.storage.log.unified_log import UnifiedLog
 
@@ -49,9 +49,7 @@ class LogCleaner:
         config.check()
         self._config = config
         self._logs = logs
-        self._files = files
-        self._clock = clock
-        self._make_worker = make_worker
+        self._tools = CleaningTools(files, clock, make_worker)
         self._lock = threading.Lock()
         self._threads: tuple[CleanerThread, ...] = ()
         self.manager = LogCleanerManager(logs, CleanerCheckpoints(log_dirs, files), clock, self._interrupt)
@@ -102,9 +100,7 @@ class LogCleaner:
         self.startup()
 
     def _make_thread(self, number: int) -> CleanerThread:
-        return CleanerThread(
-            number, self.manager, self._logs, self._config, self._files, self._clock, self._make_worker
-        )
+        return CleanerThread(number, self.manager, self._logs, self._config, self._tools)
 
     def clean_once(self) -> bool:
         """One round on the calling thread, for tests and tools, without `startup`; True if a log was cleaned."""
@@ -190,7 +186,7 @@ class LogCleaner:
     @property
     def time_since_last_run_ms(self) -> int:
         """Milliseconds since logs were last looked at."""
-        return self._clock.milliseconds() - self.manager.last_run_ms
+        return self._tools.clock.milliseconds() - self.manager.last_run_ms
 
     def uncleanable_partitions_count(self, log_dir: str) -> int:
         """Partitions of a log directory that could not be cleaned."""

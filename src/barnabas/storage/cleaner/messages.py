@@ -48,7 +48,6 @@ class MapResult(NamedTuple):
     latest_offset: int
     utilization: float
     bytes_read: int
-    messages_read: int
 
 
 class SourceSegment(NamedTuple):

@@ -24,6 +24,7 @@ from barnabas.storage.file_names import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 _OFFSET_ENTRY = struct.Struct(">ii")
@@ -49,13 +50,12 @@ class CleanedSegmentWriter:
         "_file",
         "_files",
         "_index",
+        "_largest",
         "_pending",
         "_pending_bytes",
         "_since_last_entry",
         "_terms",
         "_time_index",
-        "_timestamp",
-        "_timestamp_offset",
         "_written",
     )
 
@@ -71,8 +71,8 @@ class CleanedSegmentWriter:
         self._index = bytearray()
         self._time_index = bytearray()
         self._aborted = bytearray()
-        self._timestamp, self._timestamp_offset = -1, terms.base_offset
-        self._entered_timestamp = -1
+        self._largest = TimestampOffset(NO_TIMESTAMP, terms.base_offset)
+        self._entered_timestamp = NO_TIMESTAMP
 
     @property
     def size(self) -> int:
@@ -84,8 +84,8 @@ class CleanedSegmentWriter:
         terms = self._terms
         if not 0 <= batch.last_offset - terms.base_offset <= MAX_RELATIVE_OFFSET:
             raise CorruptRecord(f"offset {batch.last_offset} does not fit a segment that begins at {terms.base_offset}")
-        if batch.max_timestamp > self._timestamp:
-            self._timestamp, self._timestamp_offset = batch.max_timestamp, batch.last_offset
+        if batch.max_timestamp > self._largest.timestamp:
+            self._largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
         if self._since_last_entry > terms.index_interval_bytes:
             self._enter(batch.last_offset)
             self._since_last_entry = 0
@@ -127,9 +127,10 @@ class CleanedSegmentWriter:
             self._enter_timestamp()
 
     def _enter_timestamp(self) -> None:
-        if self._timestamp > self._entered_timestamp:
-            self._time_index += _TIME_ENTRY.pack(self._timestamp, self._timestamp_offset - self._terms.base_offset)
-            self._entered_timestamp = self._timestamp
+        timestamp, offset = self._largest
+        if timestamp > self._entered_timestamp:
+            self._time_index += _TIME_ENTRY.pack(timestamp, offset - self._terms.base_offset)
+            self._entered_timestamp = timestamp
 
     def _write_pending(self) -> None:
         if self._pending:

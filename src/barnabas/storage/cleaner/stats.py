@@ -46,7 +46,6 @@ class CleaningStats:
     elapsed_seconds: float = 0.0
     index_seconds: float = 0.0
     map_bytes_read: int = 0
-    map_messages_read: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     messages_read: int = 0

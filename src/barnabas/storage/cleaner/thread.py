@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
@@ -34,8 +35,16 @@ MOST_DEATHS = 3
 """So often in a row the process may die over one log, without saying why, before that log is given up."""
 
 
+class CleaningTools(NamedTuple):
+    """What cleanings work with. make_worker: called on the cleaner's thread, when there is work."""
+
+    files: Files
+    clock: Clock
+    make_worker: Callable[[], CleanerWorker]
+
+
 class CleanerThread:
-    """Thread number `number`. make_worker: called on the thread, when there is work."""
+    """Thread number `number`."""
 
     def __init__(
         self,
@@ -43,9 +52,7 @@ class CleanerThread:
         manager: LogCleanerManager,
         logs: CleanerLogs,
         config: CleanerConfig,
-        files: Files,
-        clock: Clock,
-        make_worker: Callable[[], CleanerWorker],
+        tools: CleaningTools,
     ) -> None:
         self.number = number
         self.last_stats = CleaningStats()
@@ -55,9 +62,7 @@ class CleanerThread:
         self._manager = manager
         self._logs = logs
         self._config = config
-        self._files = files
-        self._clock = clock
-        self._make_worker = make_worker
+        self._tools = tools
         self._worker: CleanerWorker | None = None
         self._cleaning: TopicPartition | None = None
         self._deaths: Counter[TopicPartition] = Counter()
@@ -141,14 +146,14 @@ class CleanerThread:
 
     def _cleaning_of(self, cleanable: LogToClean) -> LogCleaning:
         if self._worker is None:
-            self._worker = self._make_worker()
+            self._worker = self._tools.make_worker()
 
         def check_done() -> None:
             if not self._thread.is_running:
                 raise LogCleaningAborted("the cleaner is shutting down")
             self._manager.check_aborted(cleanable.topic_partition)
 
-        return LogCleaning(cleanable, self._worker, self._config, self._files, self._clock, check_done)
+        return LogCleaning(cleanable, self._worker, self._config, self._tools.files, self._tools.clock, check_done)
 
     def _on_disk_error(self, cleanable: LogToClean, error: OSError) -> None:
         """A full disk may have room again; any other error takes the log directory offline."""

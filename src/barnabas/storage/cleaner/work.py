@@ -87,7 +87,7 @@ class CleanerWork:
         for segment in request.segments:
             if not filling.add_segment(segment, self._batches(segment.path, segment.position, segment.size)):
                 break
-        return MapResult(self._map.latest_offset, self._map.utilization, filling.bytes_read, filling.messages_read)
+        return MapResult(self._map.latest_offset, self._map.utilization, filling.bytes_read)
 
     def clean_group(self, request: GroupRequest) -> GroupResult:
         """See CleanerWorker."""
@@ -144,7 +144,6 @@ class _MapFilling:
 
     def __init__(self, offsets: OffsetMap, request: MapRequest) -> None:
         self.bytes_read = 0
-        self.messages_read = 0
         self._map = offsets
         self._start_offset = request.start_offset
         self._most_entries = int(offsets.slots * request.load_factor)
@@ -169,10 +168,8 @@ class _MapFilling:
             return self._add([record.key for record in records], [record.offset for record in records])
         if batch.is_control:
             self._transactions.on_control_batch(batch)
-            self.messages_read += 1
             return True
         if self._transactions.on_batch(batch) or batch.count == 0:
-            self.messages_read += batch.count
             return True
         found = batch_keys(batch)[1]
         return self._add(found.keys, found.offsets)
@@ -191,11 +188,9 @@ class _MapFilling:
         room = self._most_entries - len(self._map)
         if len(present) <= room:
             self._map.put_all(present, offsets)
-            self.messages_read += len(keys)
             return True
         for key, offset in zip(present, offsets, strict=True):
             if len(self._map) >= self._most_entries:
                 return False
             self._map.put(key, offset)
-            self.messages_read += 1
         return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.records.batch_header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
+from barnabas.records.batch_header import CONTROL_MASK, BatchHeader
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import RecordBatch
@@ -62,17 +62,8 @@ def check_producer(
     Raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
     TRANSACTION_COORDINATOR_FENCED, INVALID_RECORD for a control batch that is no marker.
     """
-    attributes = header.attributes
-    if not attributes & CONTROL_MASK:
-        return states.check_data(
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            header.last_offset_delta,
-            attributes & TRANSACTIONAL_MASK != 0,
-            offset,
-            origin,
-        )
+    if not header.attributes & CONTROL_MASK:
+        return states.check_data(header, offset, origin)
     try:
         marker = EndTransactionMarker.of(RecordBatch(records))
     except CorruptRecord as error:
@@ -101,18 +92,8 @@ def note_append(
     end: TransactionEnd | None,
 ) -> bool:
     """The batch is in the log, at `place`; True when the first unstable offset may have changed."""
-    attributes = header.attributes
-    if not attributes & CONTROL_MASK:
-        transactional = attributes & TRANSACTIONAL_MASK != 0
-        return states.add_data(
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            place,
-            last_offset,
-            max_timestamp,
-            transactional,
-        )
+    if not header.attributes & CONTROL_MASK:
+        return states.add_data(header, place, last_offset, max_timestamp)
     if end is None:
         return False
     states.add_marker(header.producer_id, header.producer_epoch, end.marker)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -31,6 +31,30 @@ logger = logging.getLogger(__name__)
 _CLIENT = AppendOrigin.CLIENT
 _REPLICATION = AppendOrigin.REPLICATION
 _new_tuple = tuple.__new__
+
+
+class ProducedBatch(Protocol):
+    """What producer state looks at in a batch: a BatchHeader, or the RecordBatch that was read from a log."""
+
+    @property
+    def producer_id(self) -> int:
+        """The id of the producer."""
+
+    @property
+    def producer_epoch(self) -> int:
+        """The epoch of the producer; a newer epoch fences the older ones."""
+
+    @property
+    def base_sequence(self) -> int:
+        """The sequence number of the first record."""
+
+    @property
+    def last_offset_delta(self) -> int:
+        """The offset of the last record minus that of the first one."""
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction."""
 
 
 class CompletedTransaction(NamedTuple):
@@ -69,20 +93,14 @@ class ProducerStates:
 
     # -- data
 
-    def check_data(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        base_sequence: int,
-        offset_delta: int,
-        is_transactional: bool,
-        offset: int,
-        origin: AppendOrigin,
-    ) -> BatchMetadata | None:
-        """Whether a batch of data may be appended at `offset`; the batch it repeats, if it is one of the last five.
+    def check_data(self, batch: ProducedBatch, offset: int, origin: AppendOrigin) -> BatchMetadata | None:
+        """Check whether a batch of data may be appended at `offset`; return the batch it repeats, if that is known.
 
-        Raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        Raises ApiError: INVALID_PRODUCER_EPOCH when a newer epoch has been seen, OUT_OF_ORDER_SEQUENCE_NUMBER when
+        the batch neither follows nor repeats one of the last five, INVALID_TXN_STATE when it is outside of the
+        producer's open transaction.
         """
+        producer_id, producer_epoch, base_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
         entry = self.entries.get(producer_id)
         if entry is None:
             if producer_epoch < NO_PRODUCER_EPOCH and origin is not _REPLICATION:
@@ -96,7 +114,7 @@ class ProducerStates:
             if producer_epoch == entry.producer_epoch:
                 batches = entry.batches
                 if base_sequence != ((batches[-1][0] if batches else NO_SEQUENCE) + 1 & MAX_SEQUENCE):
-                    last_sequence = base_sequence + offset_delta & MAX_SEQUENCE
+                    last_sequence = base_sequence + batch.last_offset_delta & MAX_SEQUENCE
                     duplicate = entry.find_duplicate(base_sequence, last_sequence)
                     if duplicate is not None:
                         return duplicate
@@ -108,7 +126,7 @@ class ProducerStates:
                     raise self._wrong_start(entry, producer_epoch, base_sequence, offset)
         else:
             self._check_epoch(entry, producer_epoch, offset, origin)
-        if entry.transaction_first_offset >= 0 and not is_transactional:
+        if entry.transaction_first_offset >= 0 and not batch.is_transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"Expected transactional write from producer {producer_id} at offset {offset} in partition"
@@ -116,17 +134,9 @@ class ProducerStates:
             )
         return None
 
-    def add_data(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        base_sequence: int,
-        first_offset: LogOffsetMetadata,
-        last_offset: int,
-        timestamp: int,
-        is_transactional: bool,
-    ) -> bool:
+    def add_data(self, batch: ProducedBatch, first_offset: LogOffsetMetadata, last_offset: int, timestamp: int) -> bool:
         """Note a batch that was appended; `timestamp` is its largest. True when it begins a transaction."""
+        producer_id, producer_epoch, base_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
@@ -140,7 +150,7 @@ class ProducerStates:
         if len(batches) > BATCHES_TO_RETAIN:
             del batches[0]
         entry.last_timestamp = timestamp
-        if is_transactional and entry.transaction_first_offset < 0:
+        if entry.transaction_first_offset < 0 and batch.is_transactional:
             entry.transaction_first_offset = first
             self._ongoing[first] = TransactionMetadata(producer_id, first_offset)
             return True
@@ -205,15 +215,7 @@ class ProducerStates:
         Raises ApiError: INVALID_TXN_STATE; CorruptRecord.
         """
         if not batch.is_control:
-            self.check_data(
-                batch.producer_id,
-                batch.producer_epoch,
-                batch.base_sequence,
-                batch.last_offset_delta,
-                batch.is_transactional,
-                batch.base_offset,
-                _REPLICATION,
-            )
+            self.check_data(batch, batch.base_offset, _REPLICATION)
             return None, None
         marker = EndTransactionMarker.of(batch)
         if marker is None:
@@ -227,15 +229,7 @@ class ProducerStates:
             if marker is not None:
                 self.add_marker(batch.producer_id, batch.producer_epoch, marker)
             return False
-        return self.add_data(
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-            place,
-            batch.last_offset,
-            batch.max_timestamp,
-            batch.is_transactional,
-        )
+        return self.add_data(batch, place, batch.last_offset, batch.max_timestamp)
 
     def load(self, entries: Iterable[ProducerStateEntry]) -> None:
         """Take the entries of a snapshot."""

@@ -33,6 +33,30 @@ class CorruptIndex(Exception):
     """The index cannot belong to its segment and must be rebuilt from it."""
 
 
+class _Tail:
+    """The newest entries, from number `start` on, as two columns. Numbers count all entries of the index."""
+
+    __slots__ = ("keys", "start", "values")
+
+    def __init__(self, entry_format: str) -> None:
+        self.keys = array(entry_format[1])
+        self.values = array(entry_format[2])
+        self.start = 0
+
+    def drop_front(self, start: int) -> None:
+        """Keep the entries from number `start` on, all of which are in the file or in here."""
+        surplus = start - self.start
+        if surplus > 0:
+            del self.keys[:surplus], self.values[:surplus]
+            self.start = start
+
+    def cut_at(self, end: int) -> None:
+        """Keep the entries below number `end`."""
+        kept = max(0, end - self.start)
+        del self.keys[kept:], self.values[kept:]
+        self.start = min(self.start, end)
+
+
 class IndexFile:
     """Entries of two numbers. `entry_format` is big-endian: ">ii" or ">qi".
 
@@ -44,14 +68,12 @@ class IndexFile:
         "_entries",
         "_entry",
         "_file",
-        "_keys",
         "_last",
         "_lock",
         "_number",
         "_pages",
-        "_tail_start",
+        "_tail",
         "_unsynced",
-        "_values",
         "_written",
         "base_offset",
         "max_entries",
@@ -74,11 +96,9 @@ class IndexFile:
         self._pages = pages
         self._lock = threading.Lock()
         self._number = pages.new_number()
-        self._keys = array(entry_format[1])
-        self._values = array(entry_format[2])
+        self._tail = _Tail(entry_format)
         self._entries = 0 if is_new else -1  # -1: the file has not been looked at yet
         self._written = 0
-        self._tail_start = 0
         self._last: tuple[int, int] | None = None
         self._unsynced = False
 
@@ -122,8 +142,7 @@ class IndexFile:
         with self._lock:
             self._load()
             self._write_pending()
-            del self._keys[:], self._values[:]
-            self._tail_start = self._entries
+            self._tail.drop_front(self._entries)
 
     def reset(self) -> None:
         """Drop all entries."""
@@ -166,7 +185,7 @@ class IndexFile:
         if self._entries >= 0:
             return
         size = self._file.size()
-        self._entries = self._written = self._tail_start = size // self._entry.size
+        self._entries = self._written = self._tail.start = size // self._entry.size
         if self._entries:
             self._last = self._stored_entry(self._entries - 1)
 
@@ -178,8 +197,8 @@ class IndexFile:
 
     def _append(self, key: int, value: int) -> None:
         """Add an entry. A full disk is no error here: the entry stays in memory and is written with the next ones."""
-        self._keys.append(key)
-        self._values.append(value)
+        self._tail.keys.append(key)
+        self._tail.values.append(value)
         self._last = (key, value)
         self._entries += 1
         if self._entries - self._written >= WRITE_AT_ENTRIES:
@@ -192,16 +211,13 @@ class IndexFile:
         written = self._written
         pending = self._entries - written
         if pending or not self._file.exists():
-            first = written - self._tail_start
-            pack = self._entry.pack
-            data = b"".join(map(pack, self._keys[first:], self._values[first:]))
+            tail = self._tail
+            first = written - tail.start
+            data = b"".join(map(self._entry.pack, tail.keys[first:], tail.values[first:]))
             self._file.write([data], written * self._entry.size, create=True)
             self._written = self._entries
             self._unsynced = True
-        surplus = len(self._keys) - KEEP_ENTRIES
-        if surplus > 0:
-            del self._keys[:surplus], self._values[:surplus]
-            self._tail_start += surplus
+        self._tail.drop_front(self._entries - KEEP_ENTRIES)
 
     def _search(self, target: int) -> tuple[int, int] | None:
         """The last entry whose key is at most `target`."""
@@ -209,19 +225,21 @@ class IndexFile:
         last = self._last
         if last is None or last[0] <= target:
             return last
-        keys = self._keys
+        tail = self._tail
+        keys = tail.keys
         if keys and keys[0] <= target:
             place = bisect_right(keys, target) - 1
-            return keys[place], self._values[place]
-        number = self._search_stored(0, target, self._tail_start)
+            return keys[place], tail.values[place]
+        number = self._search_stored(0, target, tail.start)
         return self._stored_entry(number) if number >= 0 else None
 
     def _number_of_last(self, field: int, target: int) -> int:
         """Number of the last entry whose field 0 or 1 is at most `target`; -1 when there is none."""
-        tail = self._values if field else self._keys
-        if tail and tail[0] <= target:
-            return self._tail_start + bisect_right(tail, target) - 1
-        return self._search_stored(field, target, self._tail_start)
+        tail = self._tail
+        column = tail.values if field else tail.keys
+        if column and column[0] <= target:
+            return tail.start + bisect_right(column, target) - 1
+        return self._search_stored(field, target, tail.start)
 
     def _search_stored(self, field: int, target: int, count: int) -> int:
         """The same among the first `count` entries, which are in the file."""
@@ -241,9 +259,10 @@ class IndexFile:
         return low * PAGE_ENTRIES + place - 1
 
     def _stored_entry(self, number: int) -> tuple[int, int]:
-        if number >= self._tail_start and self._keys:
-            place = number - self._tail_start
-            return self._keys[place], self._values[place]
+        tail = self._tail
+        if number >= tail.start and tail.keys:
+            place = number - tail.start
+            return tail.keys[place], tail.values[place]
         key, value = self._entry.unpack_from(
             self._page(number // PAGE_ENTRIES), number % PAGE_ENTRIES * self._entry.size
         )
@@ -263,9 +282,7 @@ class IndexFile:
 
     def _cut_to(self, entries: int) -> None:
         """Forget the entries from number `entries` on; the file has been cut, or is about to be."""
-        in_tail = max(0, entries - self._tail_start)
-        del self._keys[in_tail:], self._values[in_tail:]
-        self._tail_start = min(self._tail_start, entries)
+        self._tail.cut_at(entries)
         self._entries = entries
         self._written = min(self._written, entries)
         self._number = self._pages.new_number()

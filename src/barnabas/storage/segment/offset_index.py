@@ -36,11 +36,6 @@ class OffsetIndex(IndexFile):
         super().__init__(file, base_offset, max_bytes, ENTRY_FORMAT, pages, is_new=is_new)
 
     @property
-    def is_full(self) -> bool:
-        """Whether the segment must roll."""
-        return self.entries >= self.max_entries
-
-    @property
     def last_offset(self) -> int:
         """Offset of the last entry; the base offset when there is none."""
         with self._lock:
@@ -73,7 +68,8 @@ class OffsetIndex(IndexFile):
         """
         relative = offset - self.base_offset
         with self._lock:
-            self._load()
+            if self._entries < 0:
+                self._load()
             number = self._number_of_last(0, relative)
             if number < 0:
                 return 0, -1

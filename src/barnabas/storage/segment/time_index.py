@@ -35,11 +35,6 @@ class TimeIndex(IndexFile):
         super().__init__(file, base_offset, max_bytes, ENTRY_FORMAT, pages, is_new=is_new)
 
     @property
-    def is_full(self) -> bool:
-        """Whether the segment must roll; one entry is left for the segment's largest timestamp."""
-        return self.entries >= self.max_entries - 1
-
-    @property
     def last_entry(self) -> TimestampOffset:
         """The last entry; (-1, base offset) when there is none."""
         with self._lock:
@@ -51,6 +46,7 @@ class TimeIndex(IndexFile):
     def maybe_append(self, timestamp: int, offset: int) -> bool:
         """Add an entry if the timestamp is larger than the last one; True if the index is full now.
 
+        One entry is left for the segment's largest timestamp, which is entered when the segment rolls.
         Raises ValueError when the offset is smaller than the last one.
         """
         relative = offset - self.base_offset

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,16 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.states import CompletedTransaction, ProducerStates
 
 CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
+
+
+class Batch(NamedTuple):
+    """As much of a batch as producer states look at."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_offset_delta: int
+    is_transactional: bool
 
 
 class Log:
@@ -41,11 +52,12 @@ class Log:
     ) -> int:
         """Append a batch; returns the first offset, of the earlier batch if it is a duplicate."""
         delta, first = count - 1, self.end
-        known = self.states.check_data(producer_id, epoch, sequence, delta, transactional, first, origin)
+        batch = Batch(producer_id, epoch, sequence, delta, transactional)
+        known = self.states.check_data(batch, first, origin)
         if known is not None:
             return known.first_offset
         place = LogOffsetMetadata(first, 0, first * 100)
-        self.states.add_data(producer_id, epoch, sequence, place, first + delta, timestamp, transactional)
+        self.states.add_data(batch, place, first + delta, timestamp)
         self.end += count
         return first
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.api.apis import Apis
+from barnabas.api.fetch_answer import FetchAnswer
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.registry import Registry
 from barnabas.api.request import Request
@@ -125,7 +126,7 @@ def test_an_answer_that_cannot_be_made_gives_them_back(monkeypatch: pytest.Monke
     def fail(*_: Any) -> FetchResponse:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(broker.api, "_answer", fail)
+    monkeypatch.setattr(FetchAnswer, "_response", fail)
     broker.fetch(12, 0, 0, min_bytes=min_bytes, max_wait_ms=500)
     broker.replicas.pass_time(500)
     assert broker.borrowed == 0

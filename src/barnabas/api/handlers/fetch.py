@@ -11,50 +11,28 @@ Kafka: KafkaApis.handleFetchRequest.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.brief import Brief
-from barnabas.api.current_leader import CurrentLeaders
+from barnabas.api.fetch_answer import LAST_CONVERTED, ChargedFetchAnswer, Context, FetchAnswer, FetchSources
 from barnabas.api.fetch_session import FINAL_EPOCH, NO_SESSION, Refused
-from barnabas.api.fetch_sessions import TOPIC_IDS, FetchSessions, FullFetch, IncrementalFetch
+from barnabas.api.fetch_sessions import TOPIC_IDS, FetchSessions, IncrementalFetch
 from barnabas.api.request import Handler, Request, Throttle
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
-from barnabas.records.errors import CorruptRecord, UnsupportedCodec
-from barnabas.records.file_records import FileRecords
-from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 from barnabas.storage.fetch_data import FetchIsolation
 
-logger = logging.getLogger(__name__)
-
-TopicAnswer = FetchResponse.FetchableTopicResponse
-PartitionAnswer = FetchResponse.PartitionData
-
-LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-
-FOLLOWER_FETCH, REPLICA_STATE, CURRENT_LEADER = 11, 15, 16
-ZSTD_SINCE, STORAGE_ERROR_SINCE = 10, 6
-LAST_CONVERTED: Final = 3
-"""Versions from which on, or up to which, something holds."""
-
-LARGE_BYTES: Final = 64 * 1024
-"""Of a range of a file: smaller ones are not worth a look whether they are in the page cache."""
-
-ANSWER_BYTES, TOPIC_BYTES, PARTITION_BYTES = 22, 6, 50
-"""What an answer has besides records and names, more or less: the layouts differ by a few bytes from version to
-version. This is what quotas are charged for."""
-
-Context = FullFetch | IncrementalFetch | None
-"""What a fetch is in terms of sessions; None outside of them."""
+ISOLATION_LEVELS: Final = {0: FetchIsolation.HIGH_WATERMARK, 1: FetchIsolation.TXN_COMMITTED}
+"""What read_uncommitted and read_committed let a consumer read."""
+FOLLOWER_FETCH, REPLICA_STATE = 11, 15
+"""Versions from which on consumers may read from followers, and followers say more of themselves."""
 
 
 class FetchApi:
@@ -72,11 +50,9 @@ class FetchApi:
         clock: Clock,
         authorizer: Authorizer | None,
     ) -> None:
-        self._now = clock.nanoseconds
-        self._sessions = sessions
         self._reader = replicas.reader
-        self._hosted = replicas.hosted
-        self._topic_stats = replicas.topic_stats
+        self._sources = FetchSources(replicas.hosted, replicas.topic_stats, metadata, clock.nanoseconds)
+        self._sessions = sessions
         self._metadata = metadata
         self._max_bytes = max_bytes
         self._authorizer = authorizer
@@ -112,43 +88,26 @@ class FetchApi:
             fetches, refused = self._partitions_asked_for(topics, version)
             refused = unauthorized + refused
         throttle = request.handler.throttle
-        if throttle is not None:
+        if throttle is None:
+            answer = FetchAnswer(request, self._sources, context, refused)
+        else:
             terms = _within_quota(request, throttle, terms)
-
-        def answer(results: Sequence[PartitionFetch]) -> None:
-            # What Request.deferred does, without its call.
-            try:
-                if throttle is not None and self._is_throttled(request, context, throttle, terms, results, refused):
-                    return
-                on_disk = [fetch.records for fetch in results if _waits_for_disk(fetch.records)]
-                if on_disk:
-                    request.channel.resume(lambda: self._read_and_respond(request, context, on_disk, results, refused))
-                    return
-                response = (
-                    self._answer(request, NO_SESSION, results, refused)
-                    if context is None
-                    else self._answer_in_session(request, context, results, refused)
-                )
-            except Exception as error:  # noqa: BLE001 - `fail` logs it
-                _give_up(request, results, error)
-            else:
-                request.respond(response)
-
-        self._reader.fetch_records(terms, fetches, answer)
+            is_from_follower = terms.is_from_follower
+            answer = ChargedFetchAnswer(
+                request, self._sources, context, refused, throttle, is_from_follower=is_from_follower
+            )
+        self._reader.fetch_records(terms, fetches, answer.send)
 
     def _terms(self, body: FetchRequest, version: int) -> FetchTerms:
         state = body.replica_state
         replica_id, replica_epoch = body.replica_id, -1
         if version >= REPLICA_STATE and state is not None:
             replica_id, replica_epoch = state.replica_id, state.replica_epoch
-        if body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        isolation = ISOLATION_LEVELS.get(body.isolation_level)
+        if isolation is None:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {body.isolation_level}")
         if replica_id >= 0:
             isolation = FetchIsolation.LOG_END
-        elif body.isolation_level == READ_COMMITTED:
-            isolation = FetchIsolation.TXN_COMMITTED
-        else:
-            isolation = FetchIsolation.HIGH_WATERMARK
         max_bytes = min(body.max_bytes, self._max_bytes) if version >= 3 else self._max_bytes
         min_bytes = min(body.min_bytes, max_bytes)
         leader_only = replica_id >= 0 or version < FOLLOWER_FETCH
@@ -228,183 +187,6 @@ class FetchApi:
         ]
         return [each for each in fetches if each.topic in readable], hidden
 
-    def _is_throttled(
-        self,
-        request: Request[FetchRequest],
-        context: Context,
-        throttle: Throttle,
-        terms: FetchTerms,
-        results: Sequence[PartitionFetch],
-        refused: Sequence[Refused],
-    ) -> bool:
-        """Charge the client; if it has to wait answer with nothing, and forget what was read. Followers are exempt.
-
-        The size is that of the answer within some bytes, and before any conversion, as in Kafka.
-        """
-        if terms.is_from_follower:
-            throttle.charge_nobody(request)
-            return False
-        news = results if context is None else context.news(results)
-        names = {fetch.topic for fetch in news}
-        size = ANSWER_BYTES + sum(len(name) + TOPIC_BYTES for name in names)
-        size += PARTITION_BYTES * (len(news) + len(refused)) + sum(len(fetch.records) for fetch in news)
-        throttle_time_ms = throttle.charge_fetch(request, size)
-        if throttle_time_ms <= 0:
-            return False
-        for fetch in results:
-            if fetch.records:
-                self._topic_stats.topic(fetch.topic).bytes_out -= len(fetch.records)
-            fetch.release()
-        response = FetchResponse(throttle_time_ms=throttle_time_ms, session_id=NO_SESSION)
-        if context is not None:
-            response.session_id = context.session_id
-            if not context.is_last():
-                response.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
-            context.end()
-        request.respond(response)
-        return True
-
-    def _read_and_respond(
-        self,
-        request: Request[FetchRequest],
-        context: Context,
-        on_disk: Sequence[FileRecords],
-        results: Sequence[PartitionFetch],
-        refused: Sequence[Refused],
-    ) -> None:
-        """Bring records into the page cache, on a handler's thread, before they are sent."""
-        try:
-            for records in on_disk:
-                records.bring_into_cache()
-        except OSError as error:
-            logger.warning("reading ahead of a fetch failed: %s", error)  # whoever sends it meets it again
-        try:
-            response = (
-                self._answer(request, NO_SESSION, results, refused)
-                if context is None
-                else self._answer_in_session(request, context, results, refused)
-            )
-        except Exception as error:  # noqa: BLE001 - `fail` logs it
-            _give_up(request, results, error)
-        else:
-            request.respond(response)
-
-    def _answer_in_session(
-        self,
-        request: Request[FetchRequest],
-        context: FullFetch | IncrementalFetch,
-        results: Sequence[PartitionFetch],
-        refused: Sequence[Refused],
-    ) -> FetchResponse:
-        """What is new to the client, or everything to whom the session is new."""
-        told = context.answered(results, refused)
-        if told is None:
-            for fetch in results:
-                fetch.release()
-            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=context.session_id)
-        response = self._answer(request, context.session_id, told, refused)
-        context.end()
-        return response
-
-    def _answer(
-        self,
-        request: Request[FetchRequest],
-        session_id: int,
-        results: Sequence[PartitionFetch],
-        refused: Sequence[Refused],
-    ) -> FetchResponse:
-        version = request.api_version
-        topics: dict[Any, TopicAnswer] = {}
-        leaders: CurrentLeaders | None = None
-        for fetch in results:
-            answer = self._partition_answer(request, fetch)
-            if version >= CURRENT_LEADER and fetch.error in LEADER_ERRORS:
-                if leaders is None:
-                    listener = request.connection.listener_name
-                    leaders = CurrentLeaders(self._hosted, self._metadata.image, listener)
-                leader = leaders.leader_of(fetch.topic, fetch.partition)
-                answer.current_leader = FetchResponse.LeaderIdAndEpoch(*leader)
-            self._topic_answer(topics, fetch.topic, fetch.topic_id).partitions.append(answer)
-        for name, topic_id, partition, code in refused:
-            self._topic_answer(topics, name, topic_id).partitions.append(_refusal(partition, code))
-        response = FetchResponse(error_code=ErrorCode.NONE, session_id=session_id, responses=list(topics.values()))
-        if leaders is not None:
-            response.node_endpoints = [FetchResponse.NodeEndpoint(*node) for node in leaders.nodes()]
-        return response
-
-    @staticmethod
-    def _topic_answer(topics: dict[Any, TopicAnswer], name: str, topic_id: bytes) -> TopicAnswer:
-        key = topic_id or name
-        answer = topics.get(key)
-        if answer is None:
-            answer = topics[key] = TopicAnswer(topic=name, topic_id=topic_id or bytes(16), partitions=[])
-        return answer
-
-    def _partition_answer(self, request: Request[FetchRequest], fetch: PartitionFetch) -> PartitionAnswer:
-        version = request.api_version
-        if version < ZSTD_SINCE:
-            refusal = self._refusal_of_old_version(request, fetch)
-            if refusal is not None:
-                fetch.release()
-                return _refusal(fetch.partition, refusal, records=None)
-        error = fetch.error
-        if error is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # which old clients know to be worth another try
-        answer = PartitionAnswer(  # by position: keywords would cost half as much again
-            fetch.partition,
-            error,
-            fetch.high_watermark,
-            fetch.last_stable_offset,
-            fetch.log_start_offset,
-            None,
-            None,
-            None,
-            fetch.aborted_transactions,
-            fetch.preferred_read_replica,
-            fetch.records,
-        )
-        if fetch.diverging_epoch is not None:
-            answer.diverging_epoch = FetchResponse.EpochEndOffset(*fetch.diverging_epoch)
-        if version <= LAST_CONVERTED and isinstance(fetch.records, FileRecords):
-            return self._converted(request, fetch, 0 if version <= 1 else 1, answer)
-        return answer
-
-    def _converted(
-        self, request: Request[FetchRequest], fetch: PartitionFetch, magic: int, answer: PartitionAnswer
-    ) -> PartitionAnswer:
-        """The answer with messages of an old format for what was read; what cannot be converted is its error."""
-        topic, stats_of = fetch.topic, self._topic_stats.topic
-
-        def count_conversion(records: int, nanoseconds: int, size: int) -> None:
-            stats_of(topic).fetch_message_conversions += records
-            request.note_conversion(nanoseconds, size)
-
-        try:
-            answer.records = LazyDownConversionRecords(
-                fetch.records, magic, fetch.fetch_offset, count_conversion, self._now
-            )
-        except UnsupportedCodec:
-            error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        except CorruptRecord:
-            error = ErrorCode.CORRUPT_MESSAGE
-        else:
-            return answer
-        fetch.release()
-        return _refusal(fetch.partition, error, records=None)
-
-    def _refusal_of_old_version(self, request: Request[FetchRequest], fetch: PartitionFetch) -> ErrorCode | None:
-        """Why a topic's settings keep its records from old clients, whatever was asked for."""
-        try:
-            config = self._hosted.partition_or_error(fetch.topic, fetch.partition).log.config
-        except ApiError:
-            return None
-        if config.compression_type == "zstd":
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        is_consumer = request.body.replica_id < 0
-        if request.api_version <= LAST_CONVERTED and is_consumer and not config.message_downconversion:
-            return ErrorCode.UNSUPPORTED_VERSION
-        return None
-
 
 def _within_quota(request: Request[FetchRequest], throttle: Throttle, terms: FetchTerms) -> FetchTerms:
     """Limited to what the client's quota ever lets pass at once: else it would be throttled again and again."""
@@ -420,18 +202,3 @@ def _unauthorized(topics: Sequence[tuple[str | None, FetchRequest.FetchTopic]], 
         for name, topic in topics
         for asked in topic.partitions
     ]
-
-
-def _give_up(request: Request[FetchRequest], results: Sequence[PartitionFetch], error: Exception) -> None:
-    for fetch in results:
-        fetch.release()
-    request.fail(error)
-
-
-def _waits_for_disk(records: FileRecords | bytes) -> bool:
-    """Whether sending it would make the network thread, and every other connection, wait for the disk."""
-    return isinstance(records, FileRecords) and len(records) >= LARGE_BYTES and not records.is_cached()
-
-
-def _refusal(partition: int, code: ErrorCode, records: bytes | None = b"") -> PartitionAnswer:
-    return PartitionAnswer(partition_index=partition, error_code=code, high_watermark=-1, records=records)

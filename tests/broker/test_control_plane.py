@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,34 @@ def test_a_produce_that_wants_no_answer_is_told_by_the_end_of_its_connection(pla
     with planes.connect("CONTROLLER") as client:
         client.send(client.produce_request("any", make_batch([b"value"]), PRODUCE, 0), PRODUCE)
         assert client.is_closed_by_broker()
+
+
+def codes_of(client: RawClient) -> list[int]:
+    """What LeaderAndIsr, StopReplica and UpdateMetadata of a pretended controller are answered."""
+    intruder = RawController(client)
+    host, port = client.socket.getpeername()
+    return [
+        intruder.lead("intruded").error_code,
+        intruder.stop("intruded").error_code,
+        intruder.tell("intruded", [broker_entry(0, host, port)]).error_code,
+    ]
+
+
+@ours_only
+def test_with_a_control_plane_the_controllers_requests_come_by_no_other_listener(planes: ListenerServer) -> None:
+    with planes.connect("PLAINTEXT") as client:
+        assert codes_of(client) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3
+        assert client.metadata("intruded").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@ours_only
+def test_without_one_they_come_by_the_brokers_listener(tmp_path: Path) -> None:
+    server = ListenerServer(MODES[0], tmp_path, {"CLIENTS": "127.0.0.1"})
+    with server.running():
+        with server.connect("CLIENTS") as client:
+            assert codes_of(client) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3
+        with server.connect("PLAINTEXT") as client:
+            assert codes_of(client) == [ErrorCode.NONE] * 3, "this machine is trusted until there is an authorizer"
 
 
 def lead(planes: ListenerServer, controller: RawController, topic: str, *, leader: int, leader_epoch: int) -> None:

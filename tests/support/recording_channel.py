@@ -52,5 +52,7 @@ class RecordingChannel:
 
 
 def connection() -> ConnectionContext:
-    """A plaintext connection from nowhere in particular."""
-    return ConnectionContext("127.0.0.1:9092-127.0.0.1:50000-0", "127.0.0.1", "PLAINTEXT", "PLAINTEXT")
+    """A plaintext connection from this machine, by the only listener."""
+    return ConnectionContext(
+        "127.0.0.1:9092-127.0.0.1:50000-0", "127.0.0.1", "PLAINTEXT", "PLAINTEXT", from_privileged_listener=True
+    )

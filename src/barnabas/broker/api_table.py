@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from barnabas.api.api_config import ApiConfig
 from barnabas.api.authorize import Authorizer
+from barnabas.api.controller_origin import ControllerOrigin
 from barnabas.api.emulation import narrowed
 from barnabas.api.fetch_session_cache import FetchSessionCache
 from barnabas.api.fetch_sessions import FetchSessions
+from barnabas.api.handlers.acls import AclsApi
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.api_versions import ApiVersionsApi
 from barnabas.api.handlers.classic_groups import ClassicGroupsApi
@@ -43,6 +45,7 @@ from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.producers import ProducersApi
 from barnabas.api.handlers.quotas import QuotasApi
 from barnabas.api.handlers.reassignments import ReassignmentsApi
+from barnabas.api.handlers.sasl import SaslApi
 from barnabas.api.handlers.scram import ScramApi
 from barnabas.api.handlers.telemetry import TelemetryApi
 from barnabas.api.handlers.topics import TopicsApi
@@ -175,13 +178,17 @@ def _topic_families(parts: ServedParts, admin: TopicAdmin, authorizer: Authorize
 def _cluster_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequence[HandlerFamily]:
     """The cluster, its brokers and its controller."""
     quota_store = ClientQuotaStore(parts.zk_client)
+    control_plane = parts.dynamic.current.optional_string("control.plane.listener.name")
+    origin = ControllerOrigin(authorizer, has_control_plane=control_plane is not None)
     return (
-        InterBrokerApi(parts.replicas, authorizer, parts.broker_epoch),
+        InterBrokerApi(parts.replicas, origin, parts.broker_epoch),
         ControllerRequestsApi(parts.controller, authorizer),
         ClusterApi(parts.metadata, authorizer),
         LogDirsApi(parts.replicas, authorizer),
         QuotasApi(ClientQuotaAdmin(quota_store, is_address), ClientQuotaDescriptions(quota_store), authorizer),
         FeaturesApi(parts.broker_id, parts.metadata, authorizer),
         ScramApi(authorizer),
+        SaslApi(),
+        AclsApi(authorizer),
         TelemetryApi(),
     )

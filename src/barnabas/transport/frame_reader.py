@@ -33,6 +33,10 @@ LEASED_FRAME_BYTES: Final = 8 * 1024
 """From this size on a frame needs a lease, where memory is limited. The lease is asked for when so many bytes of the
 frame are there: a client that sends length prefixes alone takes no memory from others."""
 
+TLS_HANDSHAKE: Final = 0x1603
+"""The first two bytes of a TLS connection: a handshake record of SSL 3.0 or later."""
+HTTP_GET: Final = int.from_bytes(b"GET ", "big")
+
 Frame = bytes | memoryview
 
 
@@ -255,7 +259,12 @@ class FrameReader:
         self.buffered = b""
         if size < 0:
             return InvalidReceive(f"Invalid receive (size = {size})")
-        return InvalidReceive(f"Invalid receive (size = {size} larger than {self._max_bytes})")
+        text = f"Invalid receive (size = {size} larger than {self._max_bytes})"
+        if size >> 16 == TLS_HANDSHAKE:
+            text += ": these bytes begin a TLS handshake; the client has to connect without TLS, or to another listener"
+        elif size == HTTP_GET:
+            text += ": these bytes begin an HTTP request"
+        return InvalidReceive(text)
 
     def _keep_rest(self, frame_bytes: int) -> None:
         rest = self.buffered[self._position :]

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import AclOperation, Action, ResourceType
+from barnabas.api.controller_origin import ControllerOrigin
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.cluster import ClusterApi
 from barnabas.api.handlers.configs import ConfigsApi
@@ -119,7 +120,7 @@ class Broker:
         self.store = Nothing()
         dynamic = DynamicBrokerConfig(KafkaConfig.parse({}))
         metadata, manager = self.replicas.metadata, self.replicas.manager
-        orders = InterBrokerApi(manager, self.permissions, lambda: 7)
+        orders = InterBrokerApi(manager, ControllerOrigin(self.permissions, has_control_plane=False), lambda: 7)
         alter = AlterConfigsApi(0, ConfigAdmin(self.store, metadata, dynamic), self.permissions)  # type: ignore[arg-type]
         describe = ConfigsApi(0, lambda: dynamic.settings, self.store.topic_overrides, metadata, self.permissions)
         records = DeleteRecordsApi(manager, metadata, self.permissions)

@@ -218,6 +218,21 @@ def test_nonsense_costs_one_connection_and_one_line(world: World, caplog: pytest
     assert line == "Closing connection bad: Invalid receive (size = -1)"
 
 
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (bytes.fromhex("16030100d1010000cd0303"), "these bytes begin a TLS handshake"),
+        (b"GET / HTTP/1.1", "these bytes begin an HTTP request"),
+    ],
+)
+def test_another_protocol_is_named(world: World, caplog: pytest.LogCaptureFixture, sent: bytes, told: str) -> None:
+    world.accepted("bad").send(sent)
+    world.received()
+    assert list(world.selector.disconnected) == ["bad"]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert told in line
+
+
 def test_idle_connections_expire_oldest_first(world: World) -> None:
     first, second = world.accepted("first"), world.accepted("second")
     world.clock.advance(400)

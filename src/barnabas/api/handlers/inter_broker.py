@@ -1,7 +1,7 @@
 """LeaderAndIsr: v0-7. StopReplica: v0-4. UpdateMetadata: v0-8. What the controller of a ZooKeeper-mode cluster sends.
 
-Not brief: they open, close and delete logs. Only who may do CLUSTER_ACTION may send them. A request meant for an
-earlier life of this broker is refused whole (STALE_BROKER_EPOCH), one of an earlier controller by ReplicaManager
+Not brief: they open, close and delete logs. `api.controller_origin` says where they may come from. A request meant for
+an earlier life of this broker is refused whole (STALE_BROKER_EPOCH), one of an earlier controller by ReplicaManager
 (STALE_CONTROLLER_EPOCH). Old versions are brought into the layout of the newest before anybody acts on them:
 LeaderAndIsr v2 and UpdateMetadata v5 group partitions by topic, StopReplica v1 does, and v3 says for each partition
 whether it is to be deleted; UpdateMetadata v1 has endpoints, v3 the listeners' names. LeaderAndIsr v5 answers by topic
@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.controller_origin import ControllerOrigin
 from barnabas.api.request import Handler, Request
 from barnabas.config.listeners import SECURITY_PROTOCOLS
 from barnabas.metadata.topic_name import validate_topic_name
@@ -50,11 +50,9 @@ class InterBrokerApi:
     broker_epoch: this broker's registration as of now; a request with a smaller one is stale.
     """
 
-    def __init__(
-        self, replicas: ReplicaManager, authorizer: Authorizer | None, broker_epoch: Callable[[], int]
-    ) -> None:
+    def __init__(self, replicas: ReplicaManager, origin: ControllerOrigin, broker_epoch: Callable[[], int]) -> None:
         self._orders = replicas.orders
-        self._authorizer = authorizer
+        self._origin = origin
         self._broker_epoch = broker_epoch
 
     def handlers(self) -> Sequence[Handler]:
@@ -67,7 +65,7 @@ class InterBrokerApi:
 
     def leader_and_isr(self, request: Request[LeaderAndIsrRequest]) -> None:
         """Become leader or follower of partitions."""
-        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        self._origin.require(request)
         body = request.body
         if self._is_stale(request):
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
@@ -91,7 +89,7 @@ class InterBrokerApi:
 
     def stop_replica(self, request: Request[StopReplicaRequest]) -> None:
         """Stop hosting partitions, and delete those that are to be deleted."""
-        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        self._origin.require(request)
         if self._is_stale(request):
             request.respond(StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
             return
@@ -100,7 +98,7 @@ class InterBrokerApi:
 
     def update_metadata(self, request: Request[UpdateMetadataRequest]) -> None:
         """Learn the cluster's brokers and partitions."""
-        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        self._origin.require(request)
         if self._is_stale(request):
             request.respond(UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
             return

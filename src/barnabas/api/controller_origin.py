@@ -1,0 +1,76 @@
+"""Where the controller's requests may come from: LeaderAndIsr, StopReplica and UpdateMetadata.
+
+Asked by their handler on the request's thread; immutable, so nothing guards it. These three requests open, close and
+delete logs, so a broker that took them from any client would lose its data to the first one that can connect:
+
+1. With `control.plane.listener.name` they come by that listener and no other.
+2. Without it they come by the brokers' own listener (`inter.broker.listener.name`).
+3. An authorizer must allow CLUSTER_ACTION. As long as there is none, and no control plane, the sender must be on this
+   machine: its address is a loopback address, or the address it connected to.
+
+Beside Kafka's, which has only the authorizer's part of rule 3.
+"""
+
+from __future__ import annotations
+
+import logging
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
+
+from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.request import ConnectionContext, Request
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+class ControllerOrigin:
+    """Lets the controller's requests pass. has_control_plane: whether a listener is the controller's own."""
+
+    def __init__(self, authorizer: Authorizer | None, *, has_control_plane: bool) -> None:
+        self._authorizer = authorizer
+        self._has_control_plane = has_control_plane
+
+    def require(self, request: Request[Any]) -> None:
+        """Raise ApiError CLUSTER_AUTHORIZATION_FAILED for a request that may not come from where it comes."""
+        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        connection = request.connection
+        if not connection.from_privileged_listener:
+            whose = "the control plane's" if self._has_control_plane else "the inter-broker"
+            self._refuse(request, f"listener {connection.listener_name} is not {whose} listener")
+        if self._authorizer is None and not self._has_control_plane and not _is_on_this_machine(connection):
+            self._refuse(
+                request,
+                f"without an authorizer, and without control.plane.listener.name, {connection.client_address} would "
+                "have to be a loopback address or this broker's own",
+            )
+
+    @staticmethod
+    def _refuse(request: Request[Any], reason: str) -> None:
+        logger.warning(
+            "Refused %s of client %r on connection %s: %s",
+            request.handler.api_key.name,
+            request.header.client_id,
+            request.connection.connection_id,
+            reason,
+        )
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{request.handler.api_key.name}: {reason}")
+
+
+def _is_on_this_machine(connection: ConnectionContext) -> bool:
+    """Return whether the peer's address is a loopback address, or the local end's of the same connection."""
+    peer = _address(connection.client_address)
+    if peer is None:
+        return False
+    # "local host:port-remote host:port-index"; no address has a hyphen
+    local = connection.connection_id.partition("-")[0].rpartition(":")[0]
+    return peer.is_loopback or peer == _address(local)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    """Parse an address; an IPv4 address in IPv6 notation is the IPv4 address."""
+    try:
+        address = ip_address(text.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

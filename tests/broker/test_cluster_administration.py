@@ -29,6 +29,7 @@ Update = UpdateFeaturesRequest.FeatureUpdateKey
 TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 OPERATIONS = 8096
+FEATURE_ERROR = "The update failed for all features since the following feature had an error: "
 
 ours_only = pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka in ZooKeeper mode closes the connection")
 
@@ -57,8 +58,9 @@ def test_there_are_no_features(
         sent.upgrade_type = update.upgrade_type
     answer = client.call(UpdateFeaturesRequest(1_000, [sent]), version, UpdateFeaturesResponse)
     if version >= 2:
-        assert (answer.error_code, answer.results) == (ErrorCode.INVALID_REQUEST, [])
-        assert (answer.error_message or "").startswith(reason)
+        assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+        told = f"Invalid update version {update.max_version_level} for feature {update.feature}. {reason}"
+        assert (answer.error_message or "").startswith(f"{FEATURE_ERROR}{told}"), "as Apache Kafka 4 says it"
     else:
         (result,) = answer.results
         assert (answer.error_code, result.feature) == (ErrorCode.NONE, update.feature)

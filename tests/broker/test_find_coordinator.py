@@ -93,3 +93,24 @@ def test_who_asks_first_is_answered_when_the_topic_is_there(own_server: Server) 
     with RawClient(own_server) as client:
         answer = client.call(FindCoordinatorRequest(key="a"), 2, FindCoordinatorResponse)
         assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, 0)
+
+
+@pytest.mark.parametrize(("version", "message"), [(1, "NONE"), (2, "NONE"), (3, "NONE"), (4, ""), (6, "")])
+def test_what_is_said_of_a_coordinator_that_was_found(client: RawClient, version: int, message: str) -> None:
+    find(client, "a-group")
+    request = FindCoordinatorRequest(key="a-group", coordinator_keys=["a-group"] if version >= 4 else [])
+    request.key = "" if version >= 4 else "a-group"
+    answer = client.call(request, version, FindCoordinatorResponse)
+    told = answer.error_message if version < 4 else answer.coordinators[0].error_message
+    assert told == message
+
+
+@pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka has transactions")
+@pytest.mark.parametrize("version", range(1, 7))
+def test_a_transactional_client_is_told_that_there_are_no_transactions(client: RawClient, version: int) -> None:
+    by_list = version >= 4
+    request = FindCoordinatorRequest("" if by_list else "my-id", 1, ["my-id"] if by_list else [])
+    answer = client.call(request, version, FindCoordinatorResponse)
+    told = answer.coordinators[0] if by_list else answer
+    assert told.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "clients show it, and do not retry"
+    assert "does not support transactions" in (told.error_message or "")

@@ -44,8 +44,14 @@ class FeaturesApi:
         reasons = {
             update.feature: _reason_against(update, request.api_version) for update in request.body.feature_updates
         }
+        versions = {update.feature: update.max_version_level for update in request.body.feature_updates}
         if reasons and request.api_version > LAST_VERSION_WITH_RESULTS:
-            raise ApiError(ErrorCode.INVALID_REQUEST, next(iter(reasons.values())))
+            first, reason = next(iter(reasons.items()))
+            raise ApiError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                "The update failed for all features since the following feature had an error: "
+                f"Invalid update version {versions[first]} for feature {first}. {reason}",
+            )
         results = [
             UpdateFeaturesResponse.UpdatableFeatureResult(
                 feature=feature, error_code=ErrorCode.INVALID_REQUEST, error_message=reason

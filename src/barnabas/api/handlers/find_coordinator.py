@@ -3,8 +3,9 @@
 Brief: it reads the metadata image; the topic whose leaders coordinate is created, on a handler thread, when somebody
 first asks. He is answered when it has leaders, or, after a second, told to ask again. (Kafka tells him that at once;
 librdkafka asks once a second, so the first consumer of a new broker would wait for one.) v1: key type (KIP-98). v3:
-flexible. v4: several keys (KIP-699). v6: share groups (KIP-932). There are no coordinators of transactions and share
-groups yet: COORDINATOR_NOT_AVAILABLE, which clients retry.
+flexible. v4: several keys (KIP-699). v6: share groups (KIP-932). There is no coordinator of share
+groups yet: COORDINATOR_NOT_AVAILABLE, which clients retry. Nor of transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+with a text, the one error that every client shows at once (librdkafka retries all others until it times out).
 
 Kafka: KafkaApis.handleFindCoordinatorRequest.
 """
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.brief import BRIEF, COORDINATOR_KEY_US, check_cost
+from barnabas.api.refused_transactions import NO_TRANSACTIONS, log_refused_transaction
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota
 from barnabas.api.topic_changes import TopicChanges
@@ -30,21 +32,26 @@ NO_NODE: Final = -1
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Types of keys (Kafka: CoordinatorType)."""
 SHARE_SINCE: Final = 6
+SUCCESS: Final = "NONE"
+"""The error message of a coordinator that was found, in v1 to v3: Kafka writes the name of the error that there is not
+(Errors.NONE.message()). From v4 on it is empty."""
 CREATION_TIMEOUT_MS: Final = 1000
 NEVER_REFUSED: Final = 1 << 15
 """No version has the creation of the topic refused for a quota: it is only counted."""
 
 
 class _Found(NamedTuple):
-    """A coordinator, or why there is none."""
+    """A coordinator, or why there is none. message: what says more than the error's own text."""
 
     error: ErrorCode
     node_id: int = NO_NODE
     host: str = ""
     port: int = NO_NODE
+    message: str | None = None
 
 
 _NOT_AVAILABLE: Final = _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_NO_TRANSACTIONS: Final = _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=NO_TRANSACTIONS)
 
 
 class FindCoordinatorApi:
@@ -109,7 +116,8 @@ class FindCoordinatorApi:
         if kind == TRANSACTION:
             if not is_allowed(self._authorizer, request, describe, ResourceType.TRANSACTIONAL_ID, key):
                 return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            return _NOT_AVAILABLE
+            log_refused_transaction(request, key)
+            return _NO_TRANSACTIONS
         if kind == SHARE and request.api_version >= SHARE_SINCE:
             cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
             if not is_allowed(self._authorizer, request, *cluster):
@@ -129,15 +137,21 @@ class FindCoordinatorApi:
 
 def _answer(request: Request[FindCoordinatorRequest], keys: list[str], found: list[_Found]) -> FindCoordinatorResponse:
     if request.api_version < 4:
-        error, node_id, host, port = found[0]
+        one = found[0]
+        message = SUCCESS if one.error is ErrorCode.NONE else one.message or one.error.message
         return FindCoordinatorResponse(
-            error_code=error, error_message=error.message, node_id=node_id, host=host, port=port
+            error_code=one.error, error_message=message, node_id=one.node_id, host=one.host, port=one.port
         )
     return FindCoordinatorResponse(
         coordinators=[
             FindCoordinatorResponse.Coordinator(
-                key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=error.message
+                key=key,
+                node_id=one.node_id,
+                host=one.host,
+                port=one.port,
+                error_code=one.error,
+                error_message=one.message or one.error.message,
             )
-            for key, (error, node_id, host, port) in zip(keys, found, strict=True)
+            for key, one in zip(keys, found, strict=True)
         ]
     )

@@ -101,7 +101,8 @@ class TopicsApi:
         if body.validate_only or not created:
             answer(frozenset())
         else:
-            self._changes.when_led(frozenset(created), body.timeout_ms, request.deferred(answer))
+            counts = {name: results[name].num_partitions for name in created}
+            self._changes.when_grown(counts, body.timeout_ms, request.deferred(answer))
 
     def delete_topics(self, request: Request[DeleteTopicsRequest]) -> None:
         """Delete what exists; answer when the metadata no longer shows it."""
@@ -156,12 +157,20 @@ class TopicsApi:
                 num_partitions=UNKNOWN,
                 replication_factor=UNKNOWN,
             )
-        code = ErrorCode.REQUEST_TIMED_OUT if timed_out else ErrorCode.NONE
+        if timed_out:  # with no more than that, and without a text: so it is in Kafka
+            return CreatedAnswer(
+                name=result.name,
+                topic_id=result.topic_id,
+                error_code=ErrorCode.REQUEST_TIMED_OUT,
+                error_message=None,
+                num_partitions=UNKNOWN,
+                replication_factor=UNKNOWN,
+            )
         return CreatedAnswer(
             name=result.name,
             topic_id=result.topic_id,
-            error_code=code,
-            error_message=code.message if timed_out else None,
+            error_code=ErrorCode.NONE,
+            error_message=None,
             num_partitions=result.num_partitions,
             replication_factor=result.replication_factor,
             configs=[

@@ -19,6 +19,7 @@ from barnabas.api.authorize import (
     is_allowed,
     is_allowed_somewhere,
 )
+from barnabas.api.refused_transactions import NO_TRANSACTIONS, log_refused_transaction
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.protocol.api_keys import ApiKey
@@ -26,7 +27,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 
 WITHOUT_TWO_PHASE_COMMIT: Final = (0, 5)
-"""v6 asks for two-phase commit (KIP-939), which only transactions have."""
+"""v6, of two-phase commit (KIP-939), is not stable in Kafka 4 either, and of use to transactions only."""
 
 
 class InitProducerIdApi:
@@ -45,7 +46,10 @@ class InitProducerIdApi:
         transactional_id = request.body.transactional_id
         self._check_permission(request, transactional_id)
         if transactional_id is not None:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE if transactional_id else ErrorCode.INVALID_REQUEST)
+            if not transactional_id:
+                raise ApiError(ErrorCode.INVALID_REQUEST)
+            log_refused_transaction(request, transactional_id)
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         request.respond(
             InitProducerIdResponse(
                 error_code=ErrorCode.NONE, producer_id=self._producer_ids.generate(), producer_epoch=0

@@ -15,6 +15,7 @@ class ApiConfig(Settings):
     """Limits of requests and answers, and what clients may do."""
 
     auto_create_topics: bool = setting("auto.create.topics.enable")
+    control_plane_listener: str | None = setting("control.plane.listener.name")
     delete_topics: bool = setting("delete.topic.enable")
     fetch_max_bytes: int = setting("fetch.max.bytes")
     max_partitions_per_description: int = setting("max.request.partition.size.limit")

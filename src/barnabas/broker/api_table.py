@@ -178,8 +178,8 @@ def _topic_families(parts: ServedParts, admin: TopicAdmin, authorizer: Authorize
 def _cluster_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequence[HandlerFamily]:
     """The cluster, its brokers and its controller."""
     quota_store = ClientQuotaStore(parts.zk_client)
-    control_plane = parts.dynamic.current.optional_string("control.plane.listener.name")
-    origin = ControllerOrigin(authorizer, has_control_plane=control_plane is not None)
+    settings = ApiConfig.from_kafka_config(parts.dynamic.current)
+    origin = ControllerOrigin(authorizer, has_control_plane=settings.control_plane_listener is not None)
     return (
         InterBrokerApi(parts.replicas, origin, parts.broker_epoch),
         ControllerRequestsApi(parts.controller, authorizer),

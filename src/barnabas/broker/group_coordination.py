@@ -33,7 +33,7 @@ from barnabas.protocol.uuid import random_java_uuid
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.replica_metrics import register_purgatory
-from barnabas.runtime.made_once import MadeOnce
+from barnabas.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
     from barnabas.broker.consumer_group_coordination import ConsumerGroups
@@ -61,7 +61,7 @@ def build_group_coordinator(
         return build_consumer_groups(environment, classic, rebalances.count_consumer)
 
     # The two services hand requests over to each other, and the second one is made late: it knows the first.
-    consumer_groups = MadeOnce(build_consumer)
+    consumer_groups = Lazy(build_consumer)
     changes = ClassicGroupChanges(environment, heartbeats, delayed_rebalances, rebalances.count_classic)
     classic = ClassicGroupService(environment, changes, lambda: consumer_groups().classic_members, random_java_uuid)
 
@@ -83,7 +83,7 @@ def build_group_coordinator(
         offsets=OffsetService(environment, removed),
         expiry=OffsetExpiry(environment, removed),
         classic=classic,
-        consumer=MadeOnce(lambda: consumer_groups().service),
+        consumer=Lazy(lambda: consumer_groups().service),
         admin=GroupAdminService(environment, classic.removed),
     )
     registry.family(_metrics_of(coordinator, environment, rebalances))

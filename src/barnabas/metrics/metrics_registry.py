@@ -141,12 +141,6 @@ class MetricsRegistry:
                 table.pop(plain, None)
             self._gauges.pop(plain._replace(is_attribute=True), None)
 
-    def remove_family(self, family: MetricFamily) -> None:
-        """Forget a family; an unknown one is no error."""
-        with self._lock:
-            if family in self._families:
-                self._families.remove(family)
-
     def tick(self, now_ns: int) -> None:
         """Bring all rates up to date; `now_ns` is monotonic time. Called by one thread at a time."""
         with self._lock:

@@ -22,14 +22,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from threading import get_ident
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from barnabas.api.request import Request
+from barnabas.runtime.logger_levels import TRACE
 
 logger = logging.getLogger(__name__)
-
-TRACE: Final = 5
-"""Kafka's TRACE; Python has no name for this level."""
 
 
 class ResponseKind(Enum):

@@ -21,7 +21,7 @@ from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer,
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from barnabas.runtime.made_once import MadeOnce
+from barnabas.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.service import ConsumerGroupService
@@ -32,7 +32,7 @@ MEMBER_MAKES_ITS_ID_SINCE = 1
 class ConsumerGroupsApi:
     """Members of consumer groups. groups: their service, made when the first heartbeat comes; None: there are none."""
 
-    def __init__(self, groups: MadeOnce[ConsumerGroupService] | None, authorizer: Authorizer | None) -> None:
+    def __init__(self, groups: Lazy[ConsumerGroupService] | None, authorizer: Authorizer | None) -> None:
         self._groups = groups
         self._authorizer = authorizer
 

@@ -19,7 +19,7 @@ from barnabas.coordinator.group.offsets.service import OffsetService
 from barnabas.coordinator.group.partitions import GroupPartitions
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.replica.leadership_changes import LeadershipChange
-from barnabas.runtime.made_once import MadeOnce
+from barnabas.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.service import ConsumerGroupService
@@ -38,7 +38,7 @@ class GroupCoordinator:
     offsets: OffsetService
     expiry: OffsetExpiry
     classic: ClassicGroupService
-    consumer: MadeOnce[ConsumerGroupService]
+    consumer: Lazy[ConsumerGroupService]
     admin: GroupAdminService
 
     def startup(self) -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from barnabas.runtime.made_once import MadeOnce
+from barnabas.runtime.lazy import Lazy
 
 
 def test_many_threads_get_the_one_object() -> None:
@@ -18,7 +18,7 @@ def test_many_threads_get_the_one_object() -> None:
         made.append(object())
         return made[-1]
 
-    lazily = MadeOnce(make)
+    lazily = Lazy(make)
     got: list[object] = []
     threads = [threading.Thread(target=lambda: got.append(lazily())) for _ in range(4)]
     for thread in threads:
@@ -41,7 +41,7 @@ def test_a_failure_is_told_and_the_next_call_tries_again() -> None:
             raise OSError("no")
         return outcome
 
-    lazily = MadeOnce(make)
+    lazily = Lazy(make)
     with pytest.raises(OSError, match="no"):
         lazily()
     assert lazily() == "made"

@@ -1,7 +1,7 @@
-"""An object that is made when it is first needed, once, whoever asks.
+"""An object that is made when it is first needed, once, whichever thread asks first.
 
-For parts of a broker that many brokers never need: made by a factory that may import their modules. Any thread asks;
-`_lock` is held while the object is made, and not when it is there.
+For parts of a broker that many brokers never need: the factory may import their modules. Any thread may ask; `_lock` is
+held while the object is made, and not once it is there.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class MadeOnce(Generic[T]):
-    """Call it for the object. make: must not ask for the object itself; when it raises, the next call tries again."""
+class Lazy(Generic[T]):
+    """Call it for the object. `make` must not ask for the object itself; when it raises, the next call tries again."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -23,11 +23,11 @@ class MadeOnce(Generic[T]):
 
     @property
     def is_made(self) -> bool:
-        """Whether asking for it takes no time any more."""
+        """Whether asking for the object takes no time any more."""
         return self._made is not None
 
     def __call__(self) -> T:
-        """The object."""
+        """Return the object. Raises what its factory raises."""
         made = self._made
         if made is not None:
             return made

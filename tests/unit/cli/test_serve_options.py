@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from barnabas.api.config_entries import broker_entries
 from barnabas.cli.main import COMMANDS, barnabas
 from barnabas.cli.serve import EXIT_WRONG_SETTINGS, read_config
+from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError
+from barnabas.protocol.config_codes import ConfigSource
 
 
 def test_without_a_file_it_starts_as_kafkas_shipped_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +60,32 @@ def test_wrong_settings_end_with_one_line_and_a_status() -> None:
     assert result.stderr == (
         "barnabas: Unknown setting num.partition in the command line; did you mean num.partitions?\n"
     )
+
+
+def test_settings_that_promise_protection_end_with_one_line_and_a_status() -> None:
+    authorizer = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
+    result = CliRunner().invoke(barnabas, ["serve", "--override", authorizer])
+    assert result.exit_code == EXIT_WRONG_SETTINGS
+    assert result.stderr.startswith("barnabas: Settings promise protection that this version does not have. ")
+    assert f"{authorizer}: there is no authorizer, so every client may do everything" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "value", "source"),
+    [
+        ((), None, ConfigSource.DEFAULT),
+        (("advertised.listeners=PLAINTEXT://here:9",), "PLAINTEXT://here:9", ConfigSource.STATIC_BROKER),
+    ],
+)
+def test_advertised_listeners_come_from_where_they_were_set(
+    overrides: tuple[str, ...], value: str | None, source: ConfigSource
+) -> None:
+    """As with Apache Kafka 3.9, `listeners` alone leaves `advertised.listeners` at its default, which is none."""
+    config = read_config(None, overrides, None, ("PLAINTEXT://127.0.0.1:9",))
+    entries = {entry.key.name: entry for entry in broker_entries(BrokerSettings.of(config))}
+    assert entries["listeners"].source is ConfigSource.STATIC_BROKER
+    assert (entries["advertised.listeners"].value, entries["advertised.listeners"].source) == (value, source)
 
 
 def test_a_missing_file_is_named() -> None:

@@ -55,7 +55,7 @@ def test_instances_do_not_change() -> None:
 
 
 def test_a_name_that_is_in_no_table_fails_at_import() -> None:
-    with pytest.raises(KeyError, match="num.io.thread"):
+    with pytest.raises(KeyError, match=r"num\.io\.thread"):
         setting("num.io.thread")
     with pytest.raises(KeyError, match="listener"):
         computed(_backlog, "listener")
@@ -69,5 +69,5 @@ def test_a_value_that_a_field_cannot_be_made_of_is_named() -> None:
     class Refusing(Settings):
         threads: int = setting("num.io.threads", refuse)
 
-    with pytest.raises(ConfigError, match="Invalid value 8 for configuration num.io.threads: no"):
+    with pytest.raises(ConfigError, match=r"Invalid value 8 for configuration num\.io\.threads: no"):
         Refusing.from_kafka_config(KafkaConfig.parse({}))

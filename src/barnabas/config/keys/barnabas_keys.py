@@ -19,22 +19,23 @@ BARNABAS_KEYS = (
         "broker.emulate.version",
         ConfigType.STRING,
         None,
-        "The release of Apache Kafka whose APIs and versions are listed and accepted, as far as this broker has them; "
-        "without it: everything, from the floors of 3.9 to the ceilings of 4.",
+        "The release of Apache Kafka whose APIs and versions the broker lists and accepts, as far as it has them. "
+        "If unset, it accepts everything from the lowest versions of 3.9 to the highest of 4.",
         OneOf(KAFKA_RELEASES),
     ),
     ConfigKey(
         "inline.requests.enable",
         ConfigType.BOOLEAN,
         True,
-        "Whether brief requests run at once on the network thread, instead of going through the request queue.",
+        "Whether brief requests run at once on the network thread instead of passing through the request queue.",
     ),
     ConfigKey(
         "metrics.listen",
         ConfigType.STRING,
         None,
-        "Where /metrics (Prometheus) and /healthz are served over HTTP, as host:port; port 0 takes a free one. Unset: "
-        "nowhere. Needs the extra `metrics`. Whoever reaches it may read it.",
+        "The address, as host:port, where /metrics (Prometheus) and /healthz are served over HTTP; port 0 takes a "
+        "free port. If unset, they are not served. Needs the extra `metrics`. Every client that reaches the address "
+        "may read them.",
         HostAndPort(),
     ),
     ConfigKey(
@@ -51,7 +52,8 @@ BARNABAS_KEYS = (
         "metadata.store",
         ConfigType.STRING,
         "embedded",
-        "Where the cluster's metadata lives: embedded (in the data directory) or zookeeper (not supported yet).",
+        "Where the metadata of the cluster are kept: embedded (in the data directory) or zookeeper (not supported "
+        "yet).",
         OneOf(("embedded", "zookeeper")),
     ),
 )

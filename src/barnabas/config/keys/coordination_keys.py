@@ -13,7 +13,8 @@ COORDINATION_KEYS = (
         "zookeeper.connect",
         ConfigType.STRING,
         None,
-        "ZooKeeper servers, host:port[,host:port...][/chroot]. Refused until clusters exist: see metadata.store.",
+        "The ZooKeeper servers: host:port[,host:port...][/chroot]. Refused unless metadata.store is set, since this "
+        "version runs single brokers only.",
     ),
     ConfigKey(
         "zookeeper.session.timeout.ms",
@@ -25,120 +26,161 @@ COORDINATION_KEYS = (
         "zookeeper.connection.timeout.ms",
         ConfigType.INT,
         None,
-        "How long to wait for the first connection; zookeeper.session.timeout.ms if unset.",
+        "How long the broker waits for its first connection to ZooKeeper; zookeeper.session.timeout.ms if unset.",
     ),
     ConfigKey("zookeeper.set.acl", ConfigType.BOOLEAN, False, "Whether znodes are created with access control lists."),
     ConfigKey(
         "zookeeper.max.in.flight.requests",
         ConfigType.INT,
         10,
-        "Requests sent to ZooKeeper before the first is answered.",
+        "The number of requests sent to ZooKeeper before the first is answered.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "zookeeper.ssl.client.enable", ConfigType.BOOLEAN, False, "Whether the connection to ZooKeeper uses TLS."
     ),
-    ConfigKey("zookeeper.clientCnxnSocket", ConfigType.STRING, None, "Java's connection class; meaningless here."),
-    ConfigKey("zookeeper.ssl.keystore.location", ConfigType.STRING, None, "Key store for TLS to ZooKeeper."),
-    ConfigKey("zookeeper.ssl.keystore.password", ConfigType.PASSWORD, None, "Its password."),
-    ConfigKey("zookeeper.ssl.keystore.type", ConfigType.STRING, None, "Its type."),
-    ConfigKey("zookeeper.ssl.truststore.location", ConfigType.STRING, None, "Trust store for TLS to ZooKeeper."),
-    ConfigKey("zookeeper.ssl.truststore.password", ConfigType.PASSWORD, None, "Its password."),
-    ConfigKey("zookeeper.ssl.truststore.type", ConfigType.STRING, None, "Its type."),
-    ConfigKey("zookeeper.ssl.protocol", ConfigType.STRING, "TLSv1.2", "TLS version offered to ZooKeeper."),
-    ConfigKey("zookeeper.ssl.enabled.protocols", ConfigType.LIST, None, "TLS versions allowed towards ZooKeeper."),
-    ConfigKey("zookeeper.ssl.cipher.suites", ConfigType.LIST, None, "Cipher suites allowed towards ZooKeeper."),
+    ConfigKey("zookeeper.clientCnxnSocket", ConfigType.STRING, None, "The Java class of connections to ZooKeeper."),
+    ConfigKey("zookeeper.ssl.keystore.location", ConfigType.STRING, None, "The key store for TLS to ZooKeeper."),
+    ConfigKey(
+        "zookeeper.ssl.keystore.password",
+        ConfigType.PASSWORD,
+        None,
+        "The password of the key store for TLS to ZooKeeper.",
+    ),
+    ConfigKey(
+        "zookeeper.ssl.keystore.type", ConfigType.STRING, None, "The type of the key store for TLS to ZooKeeper."
+    ),
+    ConfigKey("zookeeper.ssl.truststore.location", ConfigType.STRING, None, "The trust store for TLS to ZooKeeper."),
+    ConfigKey(
+        "zookeeper.ssl.truststore.password",
+        ConfigType.PASSWORD,
+        None,
+        "The password of the trust store for TLS to ZooKeeper.",
+    ),
+    ConfigKey(
+        "zookeeper.ssl.truststore.type", ConfigType.STRING, None, "The type of the trust store for TLS to ZooKeeper."
+    ),
+    ConfigKey("zookeeper.ssl.protocol", ConfigType.STRING, "TLSv1.2", "The TLS version offered to ZooKeeper."),
+    ConfigKey("zookeeper.ssl.enabled.protocols", ConfigType.LIST, None, "The TLS versions allowed to ZooKeeper."),
+    ConfigKey("zookeeper.ssl.cipher.suites", ConfigType.LIST, None, "The cipher suites allowed to ZooKeeper."),
     ConfigKey(
         "zookeeper.ssl.endpoint.identification.algorithm",
         ConfigType.STRING,
         "HTTPS",
-        "Whether ZooKeeper's host name is verified (HTTPS) or not (empty).",
+        "Whether the host name of ZooKeeper is verified (HTTPS) or not (empty).",
     ),
-    ConfigKey("zookeeper.ssl.crl.enable", ConfigType.BOOLEAN, False, "Whether revocation lists are consulted."),
-    ConfigKey("zookeeper.ssl.ocsp.enable", ConfigType.BOOLEAN, False, "Whether OCSP is consulted."),
+    ConfigKey(
+        "zookeeper.ssl.crl.enable",
+        ConfigType.BOOLEAN,
+        False,
+        "Whether certificates of ZooKeeper are looked up in revocation lists.",
+    ),
+    ConfigKey(
+        "zookeeper.ssl.ocsp.enable", ConfigType.BOOLEAN, False, "Whether certificates of ZooKeeper are checked by OCSP."
+    ),
     ConfigKey(
         "broker.id.generation.enable",
         ConfigType.BOOLEAN,
         True,
-        "Whether a broker without broker.id takes a generated one, above reserved.broker.max.id.",
+        "Whether a broker without broker.id generates one above reserved.broker.max.id.",
     ),
-    ConfigKey("reserved.broker.max.id", ConfigType.INT, 1000, "Largest id that may be given by hand.", AT_LEAST_0),
-    ConfigKey("broker.id", ConfigType.INT, -1, "This broker's number in the cluster; -1 asks for a generated one."),
+    ConfigKey(
+        "reserved.broker.max.id", ConfigType.INT, 1000, "The largest id that may be set by broker.id.", AT_LEAST_0
+    ),
+    ConfigKey(
+        "broker.id", ConfigType.INT, -1, "The number of this broker in the cluster; -1 asks for a generated one."
+    ),
     ConfigKey(
         "broker.rack",
         ConfigType.STRING,
         None,
-        "Rack of this broker, for replica placement and nearest-replica fetches.",
+        "The rack of this broker, for the placement of replicas and for fetches from the nearest replica.",
     ),
     ConfigKey("delete.topic.enable", ConfigType.BOOLEAN, True, "Whether topics may be deleted."),
     ConfigKey(
         "unstable.api.versions.enable",
         ConfigType.BOOLEAN,
         False,
-        "Whether API versions still in development are offered.",
+        "Whether versions of APIs that are still in development are offered.",
     ),
     ConfigKey(
         "unstable.feature.versions.enable",
         ConfigType.BOOLEAN,
         False,
-        "Whether feature versions still in development are offered.",
+        "Whether versions of features that are still in development are offered.",
     ),
     ConfigKey(
         "metadata.log.max.record.bytes.between.snapshots",
         ConfigType.LONG,
         20_971_520,
-        "KRaft: bytes of metadata log between snapshots.",
+        "KRaft: the number of bytes in the metadata log between two snapshots.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "metadata.log.max.snapshot.interval.ms",
         ConfigType.LONG,
         3_600_000,
-        "KRaft: longest time between snapshots.",
+        "KRaft: the longest time between two snapshots.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "process.roles",
         ConfigType.LIST,
         (),
-        "KRaft: roles of this process. Refused: metadata here live in ZooKeeper's layout, see metadata.store.",
+        "KRaft: the roles of this process. Refused unless metadata.store is set, since this version runs single "
+        "brokers only.",
         OneOf(("broker", "controller")),
     ),
-    ConfigKey("node.id", ConfigType.INT, -1, "Another name of broker.id."),
+    ConfigKey("node.id", ConfigType.INT, -1, "Another name of broker.id, with the same value."),
     ConfigKey(
-        "initial.broker.registration.timeout.ms", ConfigType.INT, 60_000, "KRaft: how long registration may take."
+        "initial.broker.registration.timeout.ms",
+        ConfigType.INT,
+        60_000,
+        "KRaft: how long the registration of a broker may take.",
     ),
-    ConfigKey("broker.heartbeat.interval.ms", ConfigType.INT, 2000, "KRaft: time between heartbeats."),
+    ConfigKey(
+        "broker.heartbeat.interval.ms", ConfigType.INT, 2000, "KRaft: the time between two heartbeats of a broker."
+    ),
     ConfigKey("broker.session.timeout.ms", ConfigType.INT, 9000, "KRaft: how long a broker may be silent."),
     ConfigKey(
         "controller.listener.names",
         ConfigType.STRING,
         None,
-        "KRaft: listeners of the controller. Refused, see process.roles.",
+        "KRaft: the listeners of the controller, which a broker does not open. Refused unless metadata.store is set.",
     ),
     ConfigKey(
         "metadata.log.dir",
         ConfigType.STRING,
         None,
-        "Where the embedded metadata store lives; the first log directory if unset.",
+        "The directory of the embedded metadata store; the first log directory if unset.",
     ),
     ConfigKey(
         "metadata.log.segment.bytes",
         ConfigType.INT,
         1_073_741_824,
-        "KRaft: segment size of the metadata log.",
+        "KRaft: the size of a segment of the metadata log.",
         Range(12),
     ),
     ConfigKey(
         "metadata.log.segment.min.bytes",
         ConfigType.INT,
         8_388_608,
-        "KRaft: smallest segment size of the metadata log.",
+        "KRaft: the smallest size of a segment of the metadata log.",
         Range(12),
     ),
-    ConfigKey("metadata.log.segment.ms", ConfigType.LONG, 604_800_000, "KRaft: segment age of the metadata log."),
-    ConfigKey("metadata.max.retention.bytes", ConfigType.LONG, 104_857_600, "KRaft: metadata log kept, in bytes."),
-    ConfigKey("metadata.max.retention.ms", ConfigType.LONG, 604_800_000, "KRaft: metadata log kept, in time."),
+    ConfigKey(
+        "metadata.log.segment.ms",
+        ConfigType.LONG,
+        604_800_000,
+        "KRaft: the age at which a segment of the metadata log is closed.",
+    ),
+    ConfigKey(
+        "metadata.max.retention.bytes",
+        ConfigType.LONG,
+        104_857_600,
+        "KRaft: the number of bytes of the metadata log that are kept.",
+    ),
+    ConfigKey("metadata.max.retention.ms", ConfigType.LONG, 604_800_000, "KRaft: how long the metadata log is kept."),
     ConfigKey(
         "metadata.max.idle.interval.ms",
         ConfigType.INT,
@@ -146,12 +188,18 @@ COORDINATION_KEYS = (
         "KRaft: how often an idle controller writes a record.",
         AT_LEAST_0,
     ),
-    ConfigKey("server.max.startup.time.ms", ConfigType.LONG, LONG_MAX, "How long the start may take.", AT_LEAST_0),
+    ConfigKey(
+        "server.max.startup.time.ms",
+        ConfigType.LONG,
+        LONG_MAX,
+        "How long the start of the server may take.",
+        AT_LEAST_0,
+    ),
     ConfigKey(
         "zookeeper.metadata.migration.enable",
         ConfigType.BOOLEAN,
         False,
-        "Whether a migration from ZooKeeper to KRaft runs.",
+        "Whether the metadata are migrated from ZooKeeper to KRaft.",
     ),
     ConfigKey(
         "eligible.leader.replicas.enable",
@@ -163,36 +211,53 @@ COORDINATION_KEYS = (
         "zookeeper.metadata.migration.min.batch.size",
         ConfigType.INT,
         200,
-        "Records per batch of that migration.",
+        "The number of records in one batch of the migration from ZooKeeper to KRaft.",
         AT_LEAST_1,
     ),
-    ConfigKey("create.topic.policy.class.name", ConfigType.CLASS, None, "Class that may refuse new topics."),
-    ConfigKey("alter.config.policy.class.name", ConfigType.CLASS, None, "Class that may refuse changes of settings."),
+    ConfigKey("create.topic.policy.class.name", ConfigType.CLASS, None, "The Java class that may refuse new topics."),
+    ConfigKey(
+        "alter.config.policy.class.name", ConfigType.CLASS, None, "The Java class that may refuse changes of settings."
+    ),
     ConfigKey(
         "alter.config.policy.kraft.compatibility.enable",
         ConfigType.BOOLEAN,
         False,
-        "Whether that class sees values as KRaft shows them.",
+        "Whether the class of alter.config.policy.class.name gets values as KRaft shows them.",
     ),
-    ConfigKey("controller.quorum.voters", ConfigType.LIST, (), "KRaft: the quorum. Refused, see process.roles."),
+    ConfigKey(
+        "controller.quorum.voters",
+        ConfigType.LIST,
+        (),
+        "KRaft: the voters of the metadata quorum. Refused unless metadata.store is set.",
+    ),
     ConfigKey(
         "controller.quorum.bootstrap.servers",
         ConfigType.LIST,
         (),
-        "KRaft: where the quorum is found. Refused, see process.roles.",
+        "KRaft: the addresses where the metadata quorum is found. Refused unless metadata.store is set.",
     ),
     ConfigKey(
         "controller.quorum.election.timeout.ms", ConfigType.INT, 1000, "KRaft: how long a voter waits for votes."
     ),
     ConfigKey(
-        "controller.quorum.fetch.timeout.ms", ConfigType.INT, 2000, "KRaft: how long a voter does without its leader."
+        "controller.quorum.fetch.timeout.ms", ConfigType.INT, 2000, "KRaft: how long a voter may go without its leader."
     ),
     ConfigKey(
-        "controller.quorum.election.backoff.max.ms", ConfigType.INT, 1000, "KRaft: longest pause between elections."
+        "controller.quorum.election.backoff.max.ms",
+        ConfigType.INT,
+        1000,
+        "KRaft: the longest pause between two elections.",
     ),
-    ConfigKey("controller.quorum.append.linger.ms", ConfigType.INT, 25, "KRaft: how long the leader collects writes."),
+    ConfigKey(
+        "controller.quorum.append.linger.ms",
+        ConfigType.INT,
+        25,
+        "KRaft: how long the leader gathers writes into one batch.",
+    ),
     ConfigKey(
         "controller.quorum.request.timeout.ms", ConfigType.INT, 2000, "KRaft: how long a request waits for its answer."
     ),
-    ConfigKey("controller.quorum.retry.backoff.ms", ConfigType.INT, 20, "KRaft: pause before a request is sent again."),
+    ConfigKey(
+        "controller.quorum.retry.backoff.ms", ConfigType.INT, 20, "KRaft: the pause before a request is sent again."
+    ),
 )

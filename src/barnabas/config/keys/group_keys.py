@@ -12,10 +12,16 @@ from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, INT_MAX
 
 GROUP_KEYS = (
     ConfigKey(
-        "group.min.session.timeout.ms", ConfigType.INT, 6000, "Shortest session timeout a group member may ask for."
+        "group.min.session.timeout.ms",
+        ConfigType.INT,
+        6000,
+        "The shortest session timeout that a group member may ask for.",
     ),
     ConfigKey(
-        "group.max.session.timeout.ms", ConfigType.INT, 1_800_000, "Longest session timeout a group member may ask for."
+        "group.max.session.timeout.ms",
+        ConfigType.INT,
+        1_800_000,
+        "The longest session timeout that a group member may ask for.",
     ),
     ConfigKey(
         "group.initial.rebalance.delay.ms",
@@ -23,50 +29,80 @@ GROUP_KEYS = (
         3000,
         "How long an empty group waits for more members before its first rebalance.",
     ),
-    ConfigKey("group.max.size", ConfigType.INT, INT_MAX, "Members a group may have.", AT_LEAST_1),
+    ConfigKey("group.max.size", ConfigType.INT, INT_MAX, "The number of members that a group may have.", AT_LEAST_1),
     ConfigKey(
         "group.coordinator.rebalance.protocols",
         ConfigType.LIST,
         ("classic", "consumer"),
-        "Group protocols offered.",
+        "The group protocols that are offered.",
         OneOf(("consumer", "classic", "share", "unknown")),
     ),
-    ConfigKey("group.coordinator.threads", ConfigType.INT, 1, "Threads of the new group coordinator.", AT_LEAST_1),
+    ConfigKey(
+        "group.coordinator.threads",
+        ConfigType.INT,
+        1,
+        "The number of threads of Kafka's new group coordinator.",
+        AT_LEAST_1,
+    ),
     ConfigKey(
         "group.coordinator.append.linger.ms",
         ConfigType.INT,
         10,
-        "How long the new coordinator collects writes.",
+        "How long Kafka's new group coordinator gathers writes into one batch.",
         AT_LEAST_0,
     ),
-    ConfigKey("group.coordinator.new.enable", ConfigType.BOOLEAN, False, "Whether the new coordinator is used."),
-    ConfigKey("offset.metadata.max.bytes", ConfigType.INT, 4096, "Largest metadata of a committed offset."),
+    ConfigKey(
+        "group.coordinator.new.enable", ConfigType.BOOLEAN, False, "Whether Kafka's new group coordinator is used."
+    ),
+    ConfigKey(
+        "offset.metadata.max.bytes", ConfigType.INT, 4096, "The largest size of the metadata beside a committed offset."
+    ),
     ConfigKey(
         "offsets.load.buffer.size",
         ConfigType.INT,
         5_242_880,
-        "Bytes read at a time when a coordinator loads offsets.",
+        "The number of bytes read at a time while a coordinator loads offsets.",
         AT_LEAST_1,
     ),
-    ConfigKey("offsets.topic.replication.factor", ConfigType.SHORT, 3, "Replicas of __consumer_offsets.", AT_LEAST_1),
-    ConfigKey("offsets.topic.num.partitions", ConfigType.INT, 50, "Partitions of __consumer_offsets.", AT_LEAST_1),
     ConfigKey(
-        "offsets.topic.segment.bytes", ConfigType.INT, 104_857_600, "Segment size of __consumer_offsets.", AT_LEAST_1
+        "offsets.topic.replication.factor",
+        ConfigType.SHORT,
+        3,
+        "The number of replicas of __consumer_offsets.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "offsets.topic.num.partitions",
+        ConfigType.INT,
+        50,
+        "The number of partitions of __consumer_offsets.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "offsets.topic.segment.bytes",
+        ConfigType.INT,
+        104_857_600,
+        "The size of a segment of __consumer_offsets.",
+        AT_LEAST_1,
     ),
     ConfigKey(
         "offsets.topic.compression.codec",
         ConfigType.INT,
         0,
-        "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        "The codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
     ),
     ConfigKey(
-        "offsets.retention.minutes", ConfigType.INT, 10_080, "How long offsets of an empty group are kept.", AT_LEAST_1
+        "offsets.retention.minutes",
+        ConfigType.INT,
+        10_080,
+        "How long the offsets of an empty group are kept.",
+        AT_LEAST_1,
     ),
     ConfigKey(
         "offsets.retention.check.interval.ms",
         ConfigType.LONG,
         600_000,
-        "How often expired offsets are looked for.",
+        "How often the coordinator looks for expired offsets.",
         AT_LEAST_1,
     ),
     ConfigKey(
@@ -80,9 +116,15 @@ GROUP_KEYS = (
         "offsets.commit.required.acks",
         ConfigType.SHORT,
         -1,
-        "Acknowledgements an offset commit needs; -1 is all in-sync replicas.",
+        "The number of acknowledgements that an offset commit needs; -1 is all in-sync replicas.",
     ),
-    ConfigKey("group.consumer.session.timeout.ms", ConfigType.INT, 45_000, "KIP-848: session timeout.", AT_LEAST_1),
+    ConfigKey(
+        "group.consumer.session.timeout.ms",
+        ConfigType.INT,
+        45_000,
+        "KIP-848: the session timeout of members.",
+        AT_LEAST_1,
+    ),
     ConfigKey(
         "group.consumer.min.session.timeout.ms",
         ConfigType.INT,
@@ -98,7 +140,11 @@ GROUP_KEYS = (
         AT_LEAST_1,
     ),
     ConfigKey(
-        "group.consumer.heartbeat.interval.ms", ConfigType.INT, 5000, "KIP-848: time between heartbeats.", AT_LEAST_1
+        "group.consumer.heartbeat.interval.ms",
+        ConfigType.INT,
+        5000,
+        "KIP-848: the time between two heartbeats of a member.",
+        AT_LEAST_1,
     ),
     ConfigKey(
         "group.consumer.min.heartbeat.interval.ms",
@@ -114,7 +160,13 @@ GROUP_KEYS = (
         "KIP-848: the longest heartbeat interval that the broker starts with.",
         AT_LEAST_1,
     ),
-    ConfigKey("group.consumer.max.size", ConfigType.INT, INT_MAX, "KIP-848: members a group may have.", AT_LEAST_1),
+    ConfigKey(
+        "group.consumer.max.size",
+        ConfigType.INT,
+        INT_MAX,
+        "KIP-848: the number of members that a group may have.",
+        AT_LEAST_1,
+    ),
     ConfigKey(
         "group.consumer.assignors",
         ConfigType.LIST,
@@ -122,7 +174,7 @@ GROUP_KEYS = (
             "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
             "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
         ),
-        "KIP-848: assignors on the server, the first is the default.",
+        "KIP-848: the assignors of the broker, of which the first is the default.",
         OneOf(
             (
                 "uniform",
@@ -136,7 +188,7 @@ GROUP_KEYS = (
         "group.consumer.migration.policy",
         ConfigType.STRING,
         "bidirectional",
-        "KIP-848: whether groups move between the protocols.",
+        "KIP-848: whether groups may move between the classic and the consumer protocol.",
         OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), ignore_case=True),
     ),
     ConfigKey("group.share.session.timeout.ms", ConfigType.INT, 45_000, "Share groups: session timeout.", AT_LEAST_1),
@@ -172,14 +224,18 @@ GROUP_KEYS = (
         AT_LEAST_1,
     ),
     ConfigKey(
-        "group.share.max.size", ConfigType.SHORT, 200, "Share groups: members a group may have.", Range(10, 1000)
+        "group.share.max.size",
+        ConfigType.SHORT,
+        200,
+        "Share groups: the number of members that a group may have.",
+        Range(10, 1000),
     ),
     ConfigKey("group.share.enable", ConfigType.BOOLEAN, False, "Whether share groups are offered."),
     ConfigKey(
         "group.share.delivery.count.limit",
         ConfigType.INT,
         5,
-        "Share groups: how often a record is delivered at most.",
+        "Share groups: how many times a record is delivered at most.",
         Range(2, 10),
     ),
     ConfigKey(
@@ -193,22 +249,24 @@ GROUP_KEYS = (
         "group.share.min.record.lock.duration.ms",
         ConfigType.INT,
         15_000,
-        "Share groups: shortest lock.",
+        "Share groups: the shortest time that a record may stay locked.",
         Range(1000, 30000),
     ),
     ConfigKey(
         "group.share.max.record.lock.duration.ms",
         ConfigType.INT,
         60_000,
-        "Share groups: longest lock.",
+        "Share groups: the longest time that a record may stay locked.",
         Range(30000, 3600000),
     ),
-    ConfigKey("group.share.max.groups", ConfigType.SHORT, 10, "Share groups: how many there may be.", Range(1, 100)),
+    ConfigKey(
+        "group.share.max.groups", ConfigType.SHORT, 10, "Share groups: the number of share groups.", Range(1, 100)
+    ),
     ConfigKey(
         "group.share.partition.max.record.locks",
         ConfigType.INT,
         200,
-        "Share groups: locked records per partition.",
+        "Share groups: the number of locked records per partition.",
         Range(100, 10000),
     ),
 )

@@ -13,104 +13,146 @@ REPLICATION_KEYS = (
         "num.replica.alter.log.dirs.threads",
         ConfigType.INT,
         None,
-        "Threads that move replicas between log directories; as many as directories if unset.",
+        "The number of threads that move replicas between log directories; one for each directory if unset.",
     ),
     ConfigKey(
         "controlled.shutdown.max.retries",
         ConfigType.INT,
         3,
-        "How often a stopping broker asks for its leaderships to be moved.",
+        "How many times a stopping broker asks the controller to move its leaderships.",
     ),
-    ConfigKey("controlled.shutdown.retry.backoff.ms", ConfigType.LONG, 5000, "Pause between those attempts."),
     ConfigKey(
-        "controlled.shutdown.enable", ConfigType.BOOLEAN, True, "Whether leaderships are moved before a broker stops."
+        "controlled.shutdown.retry.backoff.ms",
+        ConfigType.LONG,
+        5000,
+        "The pause before a stopping broker asks the controller again.",
+    ),
+    ConfigKey(
+        "controlled.shutdown.enable",
+        ConfigType.BOOLEAN,
+        True,
+        "Whether leaderships are moved to other brokers before a broker stops.",
     ),
     ConfigKey(
         "controller.socket.timeout.ms", ConfigType.INT, 30_000, "How long the controller waits for a broker's answer."
     ),
-    ConfigKey("default.replication.factor", ConfigType.INT, 1, "Replicas of topics created without saying how many."),
+    ConfigKey(
+        "default.replication.factor",
+        ConfigType.INT,
+        1,
+        "The number of replicas of a topic whose creation does not name one.",
+    ),
     ConfigKey(
         "replica.lag.time.max.ms",
         ConfigType.LONG,
         30_000,
-        "A follower that has not caught up for this long leaves the in-sync replicas.",
+        "How long a follower may lag behind before it leaves the in-sync replicas.",
     ),
     ConfigKey(
         "replica.socket.timeout.ms", ConfigType.INT, 30_000, "How long a follower waits for its leader's answer."
     ),
-    ConfigKey("replica.socket.receive.buffer.bytes", ConfigType.INT, 65_536, "SO_RCVBUF of a follower's connection."),
     ConfigKey(
-        "replica.fetch.max.bytes", ConfigType.INT, 1_048_576, "Bytes a follower asks for per partition.", AT_LEAST_0
+        "replica.socket.receive.buffer.bytes",
+        ConfigType.INT,
+        65_536,
+        "The size of the receive buffer (SO_RCVBUF) of a follower's connection.",
     ),
-    ConfigKey("replica.fetch.wait.max.ms", ConfigType.INT, 500, "How long the leader may hold a follower's fetch."),
     ConfigKey(
-        "replica.fetch.backoff.ms", ConfigType.INT, 1000, "Pause after a partition could not be fetched.", AT_LEAST_0
+        "replica.fetch.max.bytes",
+        ConfigType.INT,
+        1_048_576,
+        "The number of bytes that a follower asks for per partition.",
+        AT_LEAST_0,
+    ),
+    ConfigKey(
+        "replica.fetch.wait.max.ms", ConfigType.INT, 500, "The longest time that a leader may hold a follower's fetch."
+    ),
+    ConfigKey(
+        "replica.fetch.backoff.ms", ConfigType.INT, 1000, "The pause after a failed fetch of a partition.", AT_LEAST_0
     ),
     ConfigKey(
         "replica.fetch.min.bytes",
         ConfigType.INT,
         1,
-        "Fewest bytes a leader answers a follower with, before the wait is over.",
+        "The number of bytes for which a leader waits before it answers a follower.",
     ),
     ConfigKey(
-        "replica.fetch.response.max.bytes", ConfigType.INT, 10_485_760, "Bytes a follower asks for in all.", AT_LEAST_0
+        "replica.fetch.response.max.bytes",
+        ConfigType.INT,
+        10_485_760,
+        "The number of bytes that a follower asks for in one fetch.",
+        AT_LEAST_0,
     ),
     ConfigKey(
         "num.replica.fetchers",
         ConfigType.INT,
         1,
-        "Fetcher threads per leader.",
+        "The number of threads that fetch from one leader.",
         scope=Scope.CLUSTER_WIDE,
         is_thread_count=True,
     ),
     ConfigKey(
-        "replica.high.watermark.checkpoint.interval.ms", ConfigType.LONG, 5000, "How often high watermarks are saved."
+        "replica.high.watermark.checkpoint.interval.ms",
+        ConfigType.LONG,
+        5000,
+        "How often high watermarks are written to their checkpoint.",
     ),
     ConfigKey(
         "auto.leader.rebalance.enable",
         ConfigType.BOOLEAN,
         True,
-        "Whether the controller moves leadership back to preferred replicas.",
+        "Whether the controller moves leaderships back to the preferred replicas.",
     ),
     ConfigKey(
-        "leader.imbalance.per.broker.percentage", ConfigType.INT, 10, "Imbalance per broker above which it does."
+        "leader.imbalance.per.broker.percentage",
+        ConfigType.INT,
+        10,
+        "The percentage of a broker's partitions led by other replicas above which leaderships are moved back.",
     ),
-    ConfigKey("leader.imbalance.check.interval.seconds", ConfigType.LONG, 300, "How often it looks.", AT_LEAST_1),
+    ConfigKey(
+        "leader.imbalance.check.interval.seconds",
+        ConfigType.LONG,
+        300,
+        "How often the controller looks for partitions that their preferred replica does not lead.",
+        AT_LEAST_1,
+    ),
     ConfigKey(
         "unclean.leader.election.interval.ms",
         ConfigType.LONG,
         300_000,
-        "How often unclean elections are looked for.",
+        "How often the controller looks for partitions that need an unclean election.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "unclean.leader.election.enable",
         ConfigType.BOOLEAN,
         False,
-        "Whether a replica out of sync may lead when no other is alive (records may be lost).",
+        "Whether a replica that is not in sync may lead when no other is alive, which may lose records.",
         scope=Scope.CLUSTER_WIDE,
     ),
     ConfigKey(
         "security.inter.broker.protocol",
         ConfigType.STRING,
         "PLAINTEXT",
-        "Security protocol between brokers; excludes inter.broker.listener.name.",
+        "The security protocol between brokers; not allowed together with inter.broker.listener.name.",
         OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     ),
     ConfigKey(
         "inter.broker.protocol.version",
         ConfigType.STRING,
         "3.9-IV0",
-        "Protocol version spoken between brokers.",
+        "The version of the protocol between brokers.",
         METADATA_VERSIONS,
     ),
-    ConfigKey("inter.broker.listener.name", ConfigType.STRING, None, "Listener used between brokers."),
-    ConfigKey("replica.selector.class", ConfigType.STRING, None, "How the replica nearest to a consumer is chosen."),
+    ConfigKey("inter.broker.listener.name", ConfigType.STRING, None, "The listener that brokers use among themselves."),
+    ConfigKey(
+        "replica.selector.class", ConfigType.STRING, None, "The class that chooses the replica nearest to a consumer."
+    ),
     ConfigKey(
         "min.insync.replicas",
         ConfigType.INT,
         1,
-        "In-sync replicas a write with acks=all needs.",
+        "The number of in-sync replicas that a write with acks=all needs.",
         AT_LEAST_1,
         scope=Scope.CLUSTER_WIDE,
     ),

@@ -6,14 +6,22 @@ Kafka: KafkaApis.getCurrentLeader.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.hosted_partitions import HostedPartitions
 
-NO_LEADER = (-1, -1)
+
+class KnownLeader(NamedTuple):
+    """The leader of a partition and its epoch; -1 for what is unknown."""
+
+    id: int
+    epoch: int
+
+
+NO_LEADER: Final = KnownLeader(-1, -1)
 
 
 class LeaderNode(NamedTuple):
@@ -36,24 +44,24 @@ class CurrentLeaders:
         self._listener_name = listener_name
         self._nodes: dict[int, LeaderNode] = {}
 
-    def leader_of(self, topic: str, partition: int) -> tuple[int, int]:
-        """(leader's id, leader epoch), as the replica here knows it, else as the metadata says; -1 for unknown."""
-        leader, epoch = self._known_here(topic, partition)
-        broker = self._image.brokers.get(leader)
+    def leader_of(self, topic: str, partition: int) -> KnownLeader:
+        """Return the leader as the replica here knows it, else as the metadata says."""
+        leader = self._known_here(topic, partition)
+        broker = self._image.brokers.get(leader.id)
         if broker is not None and self._listener_name in broker.endpoints:
-            self._nodes[leader] = LeaderNode(leader, *broker.endpoints[self._listener_name], broker.rack)
-        return leader, epoch
+            self._nodes[leader.id] = LeaderNode(leader.id, *broker.endpoints[self._listener_name], broker.rack)
+        return leader
 
     def nodes(self) -> list[LeaderNode]:
         """The leaders named so far that can be reached."""
         return list(self._nodes.values())
 
-    def _known_here(self, topic: str, partition: int) -> tuple[int, int]:
+    def _known_here(self, topic: str, partition: int) -> KnownLeader:
         try:
             state = self._hosted.partition_or_error(topic, partition).state
         except ApiError:
             state = None
         if state is not None:
-            return state.leader_id, state.leader_epoch
+            return KnownLeader(state.leader_id, state.leader_epoch)
         known = self._image.partition(TopicPartition(topic, partition))
-        return NO_LEADER if known is None else (known.leader, known.leader_epoch)
+        return NO_LEADER if known is None else KnownLeader(known.leader, known.leader_epoch)

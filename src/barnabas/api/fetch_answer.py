@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from barnabas.api.current_leader import CurrentLeaders
-from barnabas.api.fetch_session import NO_SESSION, Refused
+from barnabas.api.fetch_session import NO_SESSION, RefusedPartition
 from barnabas.api.fetch_sessions import FullFetch, IncrementalFetch
 from barnabas.api.request import Request, Throttle
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -73,7 +73,7 @@ class FetchAnswer:
         request: Request[FetchRequest],
         sources: FetchSources,
         context: Context,
-        refused: Sequence[Refused],
+        refused: Sequence[RefusedPartition],
     ) -> None:
         self._request = request
         self._sources = sources
@@ -140,7 +140,7 @@ class FetchAnswer:
                     listener = self._request.connection.listener_name
                     leaders = CurrentLeaders(self._sources.hosted, self._sources.metadata.image, listener)
                 leader = leaders.leader_of(fetch.topic, fetch.partition)
-                answer.current_leader = FetchResponse.LeaderIdAndEpoch(*leader)
+                answer.current_leader = FetchResponse.LeaderIdAndEpoch(leader.id, leader.epoch)
             # `_topic_answer`, without its call: this loop is the cost of a fetch of many partitions.
             topic_id = fetch.topic_id
             topic = topics.get(topic_id or fetch.topic)
@@ -214,7 +214,7 @@ class ChargedFetchAnswer(FetchAnswer):
         request: Request[FetchRequest],
         sources: FetchSources,
         context: Context,
-        refused: Sequence[Refused],
+        refused: Sequence[RefusedPartition],
         throttle: Throttle,
         *,
         is_from_follower: bool,
@@ -240,7 +240,7 @@ class ChargedFetchAnswer(FetchAnswer):
         """
         request, context, throttle = self._request, self._context, self._throttle
         if self._is_from_follower:
-            throttle.charge_nobody(request)
+            throttle.exempt(request)
             return False
         news = results if context is None else context.news(results)
         names = {fetch.topic for fetch in news}

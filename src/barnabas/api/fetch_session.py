@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -25,10 +25,17 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 LAST_EPOCH: Final = 2**31 - 1
 NOT_ANSWERED: Final = -1
 
-Refused: TypeAlias = tuple[str, bytes, int, ErrorCode]
-"""Topic ("" if unknown), its id (b"" where topics are named), partition, and why it is not read."""
 Key: TypeAlias = tuple[str | bytes, int]
 """Topic id (from v13 on) or name, and partition."""
+
+
+class RefusedPartition(NamedTuple):
+    """A partition of a fetch that is not read. topic: "" if unknown. topic_id: b"" where topics are named."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    error: ErrorCode
 
 
 def next_epoch(epoch: int) -> int:
@@ -170,7 +177,9 @@ class FetchSession:
             for number in forgotten.partitions:
                 partitions.pop((forgotten.topic_id if by_id else forgotten.topic, number), None)
 
-    def known_and_unknown(self, epoch: int, image: MetadataImage) -> tuple[list[SessionPartition], list[Refused]]:
+    def known_and_unknown(
+        self, epoch: int, image: MetadataImage
+    ) -> tuple[list[SessionPartition], list[RefusedPartition]]:
         """What can be read, and what the metadata does not know. An id's name, once known, stays (Kafka's rule).
 
         Nothing, if the client has sent another request since `begin`: the partitions are for that one to read.
@@ -181,14 +190,14 @@ class FetchSession:
             if self.known_in_version == image.version:
                 return list(self.partitions.values()), []
             known: list[SessionPartition] = []
-            unknown: list[Refused] = []
+            unknown: list[RefusedPartition] = []
             topics, names = image.topics, image.topic_names
             for partition in self.partitions.values():
                 name = partition.topic or (names.get(partition.topic_id) if self.uses_topic_ids else "")
                 topic = None if name is None else topics.get(name)
                 if topic is None or topic.partition(partition.partition) is None:
                     code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    unknown.append((name or "", partition.topic_id, partition.partition, code))
+                    unknown.append(RefusedPartition(name or "", partition.topic_id, partition.partition, code))
                     continue
                 partition.topic = topic.name
                 known.append(partition)
@@ -197,7 +206,7 @@ class FetchSession:
             return known, unknown
 
     def select(
-        self, epoch: int, read: Sequence[SessionPartition], refused: Sequence[Refused]
+        self, epoch: int, read: Sequence[SessionPartition], refused: Sequence[RefusedPartition]
     ) -> list[SessionPartition] | None:
         """What of `read` the client is about to be told, and note that; None if it has sent another request since."""
         with self.lock:

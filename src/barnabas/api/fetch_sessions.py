@@ -19,7 +19,7 @@ from barnabas.api.fetch_session import (
     NO_SESSION,
     FetchSession,
     Key,
-    Refused,
+    RefusedPartition,
     SessionPartition,
 )
 from barnabas.api.fetch_session_cache import FetchSessionCache
@@ -45,7 +45,9 @@ class FullFetch:
         self.session_id = NO_SESSION
         """Of the session that is made for it, once it is answered; 0 if the cache has no room."""
 
-    def answered(self, results: Sequence[PartitionFetch], refused: Sequence[Refused]) -> Sequence[PartitionFetch]:
+    def answered(
+        self, results: Sequence[PartitionFetch], refused: Sequence[RefusedPartition]
+    ) -> Sequence[PartitionFetch]:
         """What the client is to be told: everything. Make the session."""
         session = self._cache.create(
             len(results) + len(refused), is_privileged=self._is_from_follower, uses_topic_ids=self._by_id
@@ -94,12 +96,12 @@ class IncrementalFetch:
         self._told: Sequence[SessionPartition] = ()
         self.session_id = session.id
 
-    def partitions(self, image: MetadataImage) -> tuple[list[SessionPartition], list[Refused]]:
+    def partitions(self, image: MetadataImage) -> tuple[list[SessionPartition], list[RefusedPartition]]:
         """What is to be read, and what cannot be."""
         return self._session.known_and_unknown(self._epoch, image)
 
     def answered(
-        self, results: Sequence[PartitionFetch], refused: Sequence[Refused]
+        self, results: Sequence[PartitionFetch], refused: Sequence[RefusedPartition]
     ) -> Sequence[PartitionFetch] | None:
         """What of `results` (those of `partitions`) the client is to be told; None if it is not waiting for this."""
         told = self._session.select(self._epoch, cast("Sequence[SessionPartition]", results), refused)

@@ -119,7 +119,7 @@ class Throttle(Protocol):
     def charge(self, request: Request[Any], response: Message | None) -> None:
         """Charge `request`, unless its handler did, before it is answered; None: it gets no answer."""
 
-    def charge_nobody(self, request: Request[Any]) -> None:
+    def exempt(self, request: Request[Any]) -> None:
         """Count the time that a broker's request took, without charging a client for it."""
 
     def charge_fetch(self, request: Request[Any], size: int) -> int:

@@ -26,8 +26,8 @@ from barnabas.runtime.clock import Clock
 
 THROTTLE_TIME: Final = "throttle_time_ms"
 """The field of most answers."""
-NO_BROKER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-"""The answer to who is none, but sends what only brokers may: he is not exempt."""
+NOT_A_BROKER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+"""The answer to a client that sends a broker-only request. Such requests are not exempt from quotas."""
 
 
 class QuotaThrottle:
@@ -66,20 +66,20 @@ class QuotaThrottle:
         if request.record_network_time is not None or request.throttle_time_ms:
             return  # its handler had it charged; a quota that came up since must not mute the connection once more
         kind = request.handler.throttled_by
-        if kind is ThrottledBy.NOTHING and getattr(response, "error_code", 0) != NO_BROKER:
-            self.charge_nobody(request)
+        if kind is ThrottledBy.NOTHING and getattr(response, "error_code", 0) != NOT_A_BROKER:
+            self.exempt(request)
             return
         bandwidth_ms = self._charge_produce(request) if kind is ThrottledBy.PRODUCE else 0
         if response is None:
             # The time of a request without an answer is exempt: its client would not hear that it is throttled.
-            self.charge_nobody(request)
+            self.exempt(request)
             request_ms = 0
         else:
             request_ms = self._charge_time(request)
         self._throttle(request, self._quotas.produce, bandwidth_ms, request_ms)
-        _tell(request, response)
+        _set_throttle_time(request, response)
 
-    def charge_nobody(self, request: Request[Any]) -> None:
+    def exempt(self, request: Request[Any]) -> None:
         """See Throttle. Kafka: maybeRecordExempt."""
         quota = self._quotas.request
         if not quota.is_enabled:
@@ -122,7 +122,7 @@ class QuotaThrottle:
         controller_ms = quota.throttle_time_ms()
         request_ms = self._charge_time(request)
         self._throttle(request, self._quotas.controller_mutation, controller_ms, request_ms)
-        _tell(request, response)
+        _set_throttle_time(request, response)
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ def _client_of(request: Request[Any]) -> tuple[str, str]:
     return request.connection.principal.partition(":")[2], request.header.client_id or ""
 
 
-def _tell(request: Request[Any], response: Message | None) -> None:
+def _set_throttle_time(request: Request[Any], response: Message | None) -> None:
     """The throttle time, where the answer has a field for it."""
     if request.throttle_time_ms and response is not None and hasattr(response, THROTTLE_TIME):
         setattr(response, THROTTLE_TIME, request.throttle_time_ms)

@@ -17,7 +17,7 @@ from typing import Final
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.brief import Brief
 from barnabas.api.fetch_answer import LAST_CONVERTED, ChargedFetchAnswer, Context, FetchAnswer, FetchSources
-from barnabas.api.fetch_session import FINAL_EPOCH, NO_SESSION, Refused
+from barnabas.api.fetch_session import FINAL_EPOCH, NO_SESSION, RefusedPartition
 from barnabas.api.fetch_sessions import TOPIC_IDS, FetchSessions, IncrementalFetch
 from barnabas.api.request import Handler, Request, Throttle
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -117,7 +117,7 @@ class FetchApi:
 
     def _readable(
         self, request: Request[FetchRequest], *, is_follower: bool
-    ) -> tuple[list[FetchRequest.FetchTopic], list[Refused]]:
+    ) -> tuple[list[FetchRequest.FetchTopic], list[RefusedPartition]]:
         """The topics that the sender may read, and the partitions of all others; followers need one permission."""
         topics = request.body.topics
         by_id = request.api_version >= TOPIC_IDS
@@ -134,10 +134,10 @@ class FetchApi:
 
     def _partitions_asked_for(
         self, topics_asked_for: Sequence[FetchRequest.FetchTopic], version: int
-    ) -> tuple[list[PartitionFetch], list[Refused]]:
+    ) -> tuple[list[PartitionFetch], list[RefusedPartition]]:
         """What can be read; and what the metadata does not know, which neither is read nor ends a long poll."""
         fetches: list[PartitionFetch] = []
-        refused: list[Refused] = []
+        refused: list[RefusedPartition] = []
         image = self._metadata.image
         topics, names = image.topics, image.topic_names
         by_id = version >= TOPIC_IDS
@@ -149,7 +149,7 @@ class FetchApi:
             for asked in topic.partitions:
                 if known is None or not (0 <= asked.partition < count or known.partition(asked.partition)):
                     code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    refused.append((name or "", topic_id, asked.partition, code))
+                    refused.append(RefusedPartition(name or "", topic_id, asked.partition, code))
                     continue
                 fetches.append(
                     PartitionFetch(
@@ -167,7 +167,7 @@ class FetchApi:
 
     def _partitions_in_session(
         self, request: Request[FetchRequest], context: IncrementalFetch, *, is_follower: bool
-    ) -> tuple[Sequence[PartitionFetch], list[Refused]]:
+    ) -> tuple[Sequence[PartitionFetch], list[RefusedPartition]]:
         """The same for all partitions of a session, with those refused that the sender may not read."""
         fetches, refused = context.partitions(self._metadata.image)
         if self._authorizer is None:
@@ -178,12 +178,17 @@ class FetchApi:
             if is_allowed(self._authorizer, request, *cluster):
                 return fetches, refused
         else:
-            asked = [each.topic for each in fetches] + [name for name, _, _, _ in refused if name]
+            asked = [each.topic for each in fetches] + [each.topic for each in refused if each.topic]
             readable = permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, asked)
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        hidden = [(each.topic, each.topic_id, each.partition, code) for each in fetches if each.topic not in readable]
+        hidden = [
+            RefusedPartition(each.topic, each.topic_id, each.partition, code)
+            for each in fetches
+            if each.topic not in readable
+        ]
         hidden += [
-            each if each[0] in readable or not (each[0] or is_follower) else (*each[:3], code) for each in refused
+            each if each.topic in readable or not (each.topic or is_follower) else each._replace(error=code)
+            for each in refused
         ]
         return [each for each in fetches if each.topic in readable], hidden
 
@@ -196,9 +201,11 @@ def _within_quota(request: Request[FetchRequest], throttle: Throttle, terms: Fet
     return terms._replace(max_bytes=most, min_bytes=min(terms.min_bytes, most))
 
 
-def _unauthorized(topics: Sequence[tuple[str | None, FetchRequest.FetchTopic]], by_id: bool) -> list[Refused]:
+def _unauthorized(topics: Sequence[tuple[str | None, FetchRequest.FetchTopic]], by_id: bool) -> list[RefusedPartition]:
     return [
-        (name or "", topic.topic_id if by_id else b"", asked.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        RefusedPartition(
+            name or "", topic.topic_id if by_id else b"", asked.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        )
         for name, topic in topics
         for asked in topic.partitions
     ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
 from barnabas.api.brief import BRIEF, hand_over
@@ -55,6 +56,14 @@ CONSUMER, DEBUGGING_CONSUMER = -1, -2
 """Replica ids of those who are no replicas. The second may ask followers, and sees what is not committed yet."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 OFFSET_NOT_AVAILABLE_SINCE = 5
+
+
+class _FoundOffset(NamedTuple):
+    """An offset, its time stamp and its leader epoch; UNKNOWN where there is none."""
+
+    timestamp: int = UNKNOWN
+    offset: int = UNKNOWN
+    leader_epoch: int = UNKNOWN
 
 
 class ListOffsetsApi:
@@ -108,7 +117,7 @@ class ListOffsetsApi:
                 return PartitionAnswer(
                     partition_index=asked.partition_index, error_code=ErrorCode.NONE, old_style_offsets=offsets
                 )
-            timestamp, offset, leader_epoch = _offset_for(partition, state, asked.timestamp, isolation)
+            found = _offset_for(partition, state, asked.timestamp, isolation)
         except ApiError as error:
             code = error.code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
@@ -120,9 +129,9 @@ class ListOffsetsApi:
         return PartitionAnswer(
             partition_index=asked.partition_index,
             error_code=ErrorCode.NONE,
-            timestamp=timestamp,
-            offset=offset,
-            leader_epoch=leader_epoch if version >= 4 else UNKNOWN,
+            timestamp=found.timestamp,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch if version >= 4 else UNKNOWN,
         )
 
 
@@ -141,25 +150,25 @@ def _isolation(body: ListOffsetsRequest) -> FetchIsolation:
     return FetchIsolation.TXN_COMMITTED if body.isolation_level == READ_COMMITTED else FetchIsolation.HIGH_WATERMARK
 
 
-def _offset_for(
-    partition: Partition, state: LeaderState, timestamp: int, isolation: FetchIsolation
-) -> tuple[int, int, int]:
-    """(time stamp, offset, leader epoch); UNKNOWN where there is none. Nothing beyond what a fetch may read.
+def _offset_for(partition: Partition, state: LeaderState, timestamp: int, isolation: FetchIsolation) -> _FoundOffset:
+    """Find the offset for a time stamp, real or special, within what a fetch may read.
 
-    Raises ApiError: OFFSET_NOT_AVAILABLE. Kafka: Partition.fetchOffsetForTimestamp.
+    Raises ApiError: OFFSET_NOT_AVAILABLE while a new leader's high watermark lags. Kafka:
+    Partition.fetchOffsetForTimestamp.
     """
     log = partition.log
     if timestamp == LATEST_TIMESTAMP:
         _check_watermark_caught_up(partition, state, isolation)
-        return UNKNOWN, partition.end_offset_metadata(isolation).message_offset, state.leader_epoch
+        end = partition.end_offset_metadata(isolation).message_offset
+        return _FoundOffset(offset=end, leader_epoch=state.leader_epoch)
     if timestamp in (EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP):
-        return UNKNOWN, UNKNOWN, UNKNOWN
+        return _FoundOffset()
     end = partition.end_offset_metadata(isolation).message_offset
     found = log.offset_for_timestamp(timestamp)
     if timestamp not in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP) and (found is None or found.offset >= end):
         _check_watermark_caught_up(partition, state, isolation)
         found = None
-    return (UNKNOWN, UNKNOWN, UNKNOWN) if found is None else (found.timestamp, found.offset, found.leader_epoch)
+    return _FoundOffset() if found is None else _FoundOffset(found.timestamp, found.offset, found.leader_epoch)
 
 
 def _check_watermark_caught_up(partition: Partition, state: LeaderState, isolation: FetchIsolation) -> None:

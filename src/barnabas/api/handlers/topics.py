@@ -195,18 +195,19 @@ class TopicsApi:
         if not self._deletion_enabled:
             known_since = request.api_version >= DELETION_DISABLED_SINCE
             code = ErrorCode.TOPIC_DELETION_DISABLED if known_since else ErrorCode.INVALID_REQUEST
-            return [_not_deleted(name, topic_id, code) for name, topic_id in wanted]
-        if any(name is not None and topic_id != ZERO_UUID for name, topic_id in wanted):
+            return [_not_deleted(topic.name, topic.topic_id, code) for topic in wanted]
+        if any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in wanted):
             raise ApiError(ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
-        names = [image.topic_names.get(topic_id) if name is None else name for name, topic_id in wanted]
+        names = [image.topic_names.get(topic.topic_id) if topic.name is None else topic.name for topic in wanted]
         known = [name for name in names if name is not None]
         described = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, known)
         deletable = permitted(self._authorizer, request, AclOperation.DELETE, ResourceType.TOPIC, known)
         answers = []
-        for (given, topic_id), name in zip(wanted, names, strict=True):
+        for topic, name in zip(wanted, names, strict=True):
+            topic_id = topic.topic_id
             if name is None:
                 answer = _not_deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-            elif given is None and name not in described:  # an id is no secret, its name is
+            elif topic.name is None and name not in described:  # an id is no secret, its name is
                 answer = _not_deleted(None, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif name not in deletable:
                 answer = _not_deleted(name, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -231,10 +232,11 @@ def _not_deleted(name: str | None, topic_id: bytes, code: ErrorCode) -> DeletedA
     return DeletedAnswer(name=name, topic_id=topic_id, error_code=code, error_message=code.message)
 
 
-def _topics_to_delete(request: Request[DeleteTopicsRequest]) -> Sequence[tuple[str | None, bytes]]:
+def _topics_to_delete(request: Request[DeleteTopicsRequest]) -> Sequence[DeleteTopicsRequest.DeleteTopicState]:
+    """Return the topics as v6 and later name them."""
     if request.api_version >= 6:
-        return [(topic.name, topic.topic_id) for topic in request.body.topics]
-    return [(name, ZERO_UUID) for name in request.body.topic_names]
+        return request.body.topics
+    return [DeleteTopicsRequest.DeleteTopicState(name, ZERO_UUID) for name in request.body.topic_names]
 
 
 def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:

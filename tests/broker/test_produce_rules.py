@@ -336,13 +336,11 @@ def test_compression_levels(client: RawClient, topic: str, codec: str, low: str,
 @pytest.mark.skipif(
     AGAINST_KAFKA, reason="Apache Kafka 3.9 answers UNKNOWN_SERVER_ERROR where records do not decompress"
 )
-def test_full_validation_decompresses(client: RawClient, topic: str) -> None:
-    client.create_topic(topic, configs={"record.validation": "full"})
+def test_compressed_records_are_read(client: RawClient, topic: str) -> None:
+    client.create_topic(topic)
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
         assert refuse(client, topic, changed(BATCH, attributes=int(codec)))[0] == ErrorCode.INVALID_RECORD
     gap = RecordBatchBuilder(Codec.GZIP)
     gap.append(STAMP, b"a", b"1")
     gap.append(STAMP, b"b", b"2", offset=2)
-    assert client.produce(topic, changed(gap.build(), last_delta=1)).error_code == ErrorCode.NONE
-    (stored,) = batches(record_bytes(client.fetch(topic, 0)))
-    assert [record.offset for record in stored.records()] == [0, 1], "offsets inside are counted anew"
+    assert refuse(client, topic, changed(gap.build(), last_delta=1))[0] == ErrorCode.INVALID_RECORD

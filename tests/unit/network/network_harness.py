@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.api.request import Request
+from barnabas.api.request import Handler, Request
 from barnabas.network.connection import Connection
 from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
@@ -16,6 +16,7 @@ from barnabas.network.request_channel import RequestChannel
 from barnabas.network.request_handler import RequestHandler
 from barnabas.network.request_path import RequestHandling, RequestPath
 from barnabas.network.served_listener import ServedListener
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.protocol.headers import RequestHeader
 from barnabas.transport.authenticator import Authenticator, PlaintextAuthenticator
@@ -26,6 +27,8 @@ from barnabas.transport.transport_layer import PlaintextTransportLayer
 from tests.support.memory_network import MemoryNetwork, MemorySocket
 from tests.support.mock_clock import MockClock
 
+HANDLER = Handler(ApiKey.PRODUCE, lambda request: None)
+"""Not asked: the harness parses and handles."""
 LISTENER = ServedListener("PLAINTEXT", "PLAINTEXT")
 
 
@@ -129,7 +132,7 @@ class NetworkHarness:
         request: Request[Any] = Request(
             RequestHeader(0, 9, 1, "client", 2),
             bytes(frame),
-            None,  # type: ignore[arg-type]
+            HANDLER,
             context,
             channel,
             received_ns=received_ns,

@@ -57,7 +57,7 @@ class ProducedBatch(NamedTuple):
     """A batch that asks to be appended. view: its bytes, and those behind it in the request, if there are any."""
 
     header: BatchHeader
-    view: memoryview
+    view: bytes | memoryview  # always a memoryview; a field of that type alone does not compile (decisions/0009)
     origin: AppendOrigin
 
 

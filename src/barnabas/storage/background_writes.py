@@ -1,9 +1,11 @@
-"""Small files that must reach the disk soon, and for which nobody waits: topic ids and leader epochs of logs.
+"""Writes small files in the background that no caller waits for: topic ids and leader epochs of logs.
 
-One per LogManager; asked by logs on any thread, perhaps under their locks; written on the scheduler's threads, a few at
-a time. `_lock` guards the queue; nothing is taken inside it. Kafka gives the scheduler a task per file: with thousands
-of partitions created at once, ten Python threads that do little but wait for the disk take the interpreter from those
-who work (a third of the time of a creation went into that).
+One per LogManager; called by logs on any thread, perhaps under their locks; the files are written on the scheduler's
+threads, a few at a time. `_lock` guards the queue; no other lock is taken inside it.
+
+Kafka gives the scheduler one task per file. Here, with thousands of partitions created at once, ten Python threads that
+mostly wait for the disk would take the interpreter from the threads that work: a third of the time of a creation went
+into that.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from barnabas.runtime.scheduler import Scheduler
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 3
+"""Threads that write at the same time, at most."""
 
 Write = Callable[[], None]
 
 
 class BackgroundWrites:
-    """A queue that at most `AT_ONCE` threads of the scheduler work off."""
+    """A queue of writes, emptied by at most `AT_ONCE` threads of the scheduler."""
 
     __slots__ = ("_lock", "_scheduler", "_waiting", "_workers")
 
@@ -34,7 +37,7 @@ class BackgroundWrites:
         self._workers = 0
 
     def later(self, write: Write) -> None:
-        """Have `write` called soon. What it raises is logged."""
+        """Have `write` called soon. An error that it raises is logged."""
         with self._lock:
             self._waiting.append(write)
             if self._workers >= AT_ONCE:

@@ -24,7 +24,7 @@ LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 
 
 class MalformedCheckpoint(Exception):
-    """A checkpoint file is not what it should be; the text names the file and the line."""
+    """A checkpoint file has another format; the text names the file and the line."""
 
 
 class CheckpointFile:
@@ -38,9 +38,10 @@ class CheckpointFile:
         self._lock = threading.Lock()
 
     def read_entries(self) -> list[str]:
-        """The entries' lines; none when there is no file, or an empty one, as Kafka begins with.
+        """Return the lines of the entries; none when the file is missing, or empty as Kafka's is at first.
 
-        Raises MalformedCheckpoint, OSError.
+        Raises MalformedCheckpoint when the version is unknown or the number of entries is not the one announced.
+        Raises OSError.
         """
         try:
             text = self._files.read_bytes(self.path).decode()
@@ -60,14 +61,14 @@ class CheckpointFile:
         return entries
 
     def write_entries(self, entries: Iterable[str]) -> None:
-        """Replace the content. Raises OSError."""
+        """Replace the content; durable when this returns. Raises OSError."""
         lines = list(entries)
         data = "\n".join((str(VERSION), str(len(lines)), *lines, "")).encode()
         with self._lock:
             self._files.write_atomically(self.path, data)
 
     def malformed(self, line: str) -> MalformedCheckpoint:
-        """What to raise for an entry that cannot be parsed."""
+        """Return the error for an entry that cannot be parsed."""
         return MalformedCheckpoint(f"{self.path}: malformed line {line!r}")
 
     def _number(self, lines: list[str], place: int) -> int:
@@ -88,11 +89,11 @@ class OffsetCheckpointFile:
 
     @property
     def path(self) -> str:
-        """Where the file is."""
+        """The path of the file."""
         return self._file.path
 
     def read(self) -> dict[TopicPartition, int]:
-        """All offsets; none when there is no file. Raises MalformedCheckpoint, OSError."""
+        """Return all offsets; none when there is no file. Raises MalformedCheckpoint, OSError."""
         offsets = {}
         for line in self._file.read_entries():
             try:
@@ -116,7 +117,7 @@ class LeaderEpochCheckpointFile:
         self._file = CheckpointFile(os.path.join(directory, LEADER_EPOCH_FILE), files)
 
     def read(self) -> list[tuple[int, int]]:
-        """(epoch, start offset) in the order of the file. Raises MalformedCheckpoint, OSError."""
+        """Return (epoch, start offset) in the order of the file. Raises MalformedCheckpoint, OSError."""
         epochs = []
         for line in self._file.read_entries():
             try:
@@ -131,5 +132,5 @@ class LeaderEpochCheckpointFile:
         self._file.write_entries(f"{epoch} {start_offset}" for epoch, start_offset in epochs)
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has been renamed to this."""
+        """Note that the log's directory has been renamed."""
         self._file.path = os.path.join(directory, LEADER_EPOCH_FILE)

@@ -1,6 +1,6 @@
-"""What the log raises besides `ApiError`: replication and loading go wrong in ways no client is answered about.
+"""Errors of storage besides `ApiError`: of replication and loading, which no client gets as an answer.
 
-Used by this package and by whoever replicates. No state.
+Raised by this package, caught by `replica` and `broker`. Immutable.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
 def is_shortage(error: OSError) -> bool:
-    """Whether the disk is full, or too many files are open: what was tried has failed, but the disk has not.
+    """Whether the disk is full, or too many files are open: the operation has failed, but the disk is not broken.
 
-    Not to be asked about a sync: what a failed one was to write may be lost, whatever the reason.
+    Never ask this about a failed sync: the data that it was to write may be lost, whatever the reason.
     """
     return error.errno in SHORTAGES
 
 
 class OffsetsOutOfOrder(Exception):
-    """The batches of a follower's append don't rise in offset."""
+    """The batches of a follower's append do not rise in offset."""
 
 
 class UnexpectedAppendOffset(Exception):

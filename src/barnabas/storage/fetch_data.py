@@ -1,4 +1,4 @@
-"""What a read of the log returns, and how far it may read. Made on the reading thread and owned by it.
+"""The result of a read of the log, and the limit of a read. Made on the reading thread and owned by it.
 
 Kafka: FetchDataInfo, FetchIsolation.
 """
@@ -13,7 +13,7 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
 class FetchIsolation(Enum):
-    """The end of what a reader may see: followers, consumers, and those who read committed transactions only."""
+    """Up to where a reader may read: a follower, a consumer, a consumer of committed transactions."""
 
     LOG_END = "log_end"
     HIGH_WATERMARK = "high_watermark"
@@ -21,7 +21,7 @@ class FetchIsolation(Enum):
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction a read_committed consumer must skip."""
+    """A transaction that a read_committed consumer must skip."""
 
     producer_id: int
     first_offset: int
@@ -30,8 +30,8 @@ class AbortedTransaction(NamedTuple):
 class FetchDataInfo:
     """Batches from `fetch_offset` on.
 
-    records: `b""`, or a range of a file that whoever drops it must release once; its last batch may be cut off.
-    first_entry_incomplete: not even the first batch fits the limit of the reader.
+    records: `b""`, or a range of a file, which its owner must release once; the last batch may be cut off.
+    first_entry_incomplete: not even the first batch fits the reader's limit.
     aborted_transactions: None unless the reader asked for committed records.
     """
 
@@ -50,6 +50,6 @@ class FetchDataInfo:
         self.aborted_transactions = aborted_transactions
 
     def release(self) -> None:
-        """Give the file back, if there is one: the records are not going to be sent."""
+        """Release the file, if there is one: the records are not going to be sent."""
         if isinstance(self.records, FileRecords):
             self.records.release()

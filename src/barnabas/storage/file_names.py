@@ -13,11 +13,11 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
-"""A file renamed so waits `file.delete.delay.ms` for its readers to finish."""
+"""A file of this name is removed after `file.delete.delay.ms`: its readers may not have finished."""
 CLEANED_SUFFIX = ".cleaned"
-"""A file the cleaner has not finished."""
+"""A file that the cleaner has not finished."""
 SWAP_SUFFIX = ".swap"
-"""A file the cleaner has finished, about to replace others."""
+"""A file that the cleaner has finished and that is about to replace others."""
 
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
@@ -26,21 +26,21 @@ FUTURE_DIR_SUFFIX = "-future"
 STRAY_DIR_SUFFIX = "-stray"
 
 RAFT_METADATA_TOPIC = "__cluster_metadata"
-"""What KRaft calls the log of its metadata, which lies among the partitions but is none."""
+"""The name of KRaft's metadata log: it lies among the partitions but is none."""
 REMOTE_INDEX_CACHE_DIR = "remote-log-index-cache"
-"""Where tiered storage keeps indexes of remote segments."""
+"""The directory in which tiered storage keeps indexes of remote segments."""
 
 _MAX_NAME_LENGTH = 255
 _OFFSET_DIGITS = 20
 
 
 def segment_file_name(base_offset: int, suffix: str) -> str:
-    """`00000000000000000042.log` for 42 and `.log`."""
+    """Return `00000000000000000042.log` for 42 and `.log`."""
     return f"{base_offset:020d}{suffix}"
 
 
 def base_offset_of(file_name: str) -> int | None:
-    """The offset that a segment's file (or a snapshot) is named by; None for other files."""
+    """Return the offset in the name of a segment's file or a snapshot; None for other files."""
     digits = file_name.split(".", 1)[0]
     if len(digits) == _OFFSET_DIGITS and digits.isascii() and digits.isdigit():
         return int(digits)
@@ -48,7 +48,7 @@ def base_offset_of(file_name: str) -> int | None:
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
-    """The partition whose directory is called `topic-0`; None for other directories."""
+    """Return the partition whose directory is called `topic-0`; None for other directories."""
     topic, dash, number = name.rpartition("-")
     if dash and topic and number.isascii() and number.isdigit():
         return TopicPartition(topic, int(number))
@@ -56,15 +56,15 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 
 def deleted_dir_name(topic_partition: TopicPartition, unique: str) -> str:
-    """The name a partition's directory gets when its topic is deleted: `topic-0.<unique>-delete`.
+    """Return the name of the directory of a partition that is deleted: `topic-0.<unique>-delete`.
 
-    `unique` is 32 hexadecimal digits. The topic's name is cut where the whole would not fit a file system.
+    `unique` is 32 hexadecimal digits. The topic's name is cut where the whole name would be too long for a file system.
     """
     return _unique_dir_name(topic_partition, unique, DELETE_DIR_SUFFIX)
 
 
 def stray_dir_name(topic_partition: TopicPartition, unique: str) -> str:
-    """The name of a directory that belongs to no partition of today: `topic-0.<unique>-stray`, as above."""
+    """Return the name of a directory whose partition is another topic's by now: `topic-0.<unique>-stray`."""
     return _unique_dir_name(topic_partition, unique, STRAY_DIR_SUFFIX)
 
 

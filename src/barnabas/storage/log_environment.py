@@ -1,4 +1,4 @@
-"""What the logs of one manager share: disk, time, background tasks, segments' common parts, where failures go.
+"""The services that the logs of one manager share: disk, clock, scheduler, segment factory, failure reports.
 
 Immutable; made by LogManager, read by its logs on any thread.
 """
@@ -16,11 +16,12 @@ from barnabas.storage.segment.factory import SegmentFactory
 
 @dataclass(frozen=True, slots=True)
 class LogEnvironment:
-    """on_failure: told log directory, what was being done, and the error, when a disk fails (more than being full).
+    """Shared services of logs.
 
+    on_failure: called with log directory, operation and error when a disk fails (a full disk is no failure).
     write_checkpoints: writes recovery points and log start offsets of a log directory at once, because one of them
-    has become smaller. May be called under a log's lock; raises OSError. write_later: see BackgroundWrites.
-    producer_id_expiration_ms: how long an idle producer is remembered, as set now.
+    has become smaller; may be called under a log's lock; raises OSError. write_later: has a small file written in the
+    background (`BackgroundWrites.later`). producer_id_expiration_ms: how long an idle producer is remembered now.
     """
 
     files: Files

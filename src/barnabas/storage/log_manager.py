@@ -1,9 +1,9 @@
 """All logs of a broker: opens them at start, makes and deletes them, runs their background tasks, closes them.
 
-The only way to a log. The directories they lie in are opened before and released afterwards, by `broker`. Start and
-shutdown run on the broker's thread; logs are made and deleted by the replica layer, looked up by every thread.
-`_creation_lock` makes sure that a log is made once, and with its topic's settings of then; it comes before the locks of
-logs, and is never taken while one of them is held. Kafka: LogManager.
+The only way to a log. `broker` opens the log directories before and releases them afterwards. Start and shutdown run on
+the broker's thread; the replica layer makes and deletes logs; every thread looks logs up. `_creation_lock` makes sure
+that a log is made once, and with the settings that its topic has at that moment; it comes before the locks of logs, and
+is never taken while one of them is held. Kafka: LogManager.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from barnabas.storage.segment.open_files import OpenFiles
 logger = logging.getLogger(__name__)
 
 CLOSING_THREADS = 8
-"""Per directory, at least: closing waits for the disk, which takes syncs of several threads together (12 times as fast
-for 1,000 logs that were written to)."""
+"""Threads per directory that close logs, at least. Closing waits for the disk, which takes the syncs of several threads
+together: 12 times as fast for 1,000 logs that were written to."""
 
 
 class LogManager:
@@ -97,8 +97,9 @@ class LogManager:
     ) -> None:
         """Load all logs (recover those of a crashed broker) and begin the background tasks.
 
-        Logs that `is_stray` says cannot be served are left out. `make_cleaner` is given the live directories and a view
-        of the logs; None where `log.cleaner.enable` is off. Raises OSError when no directory is left.
+        is_stray: whether a log cannot be served because its topic is another one by now; such logs are put aside.
+        make_cleaner: called with the live directories and a view of the logs; None where `log.cleaner.enable` is off.
+        Raises OSError when no directory is left.
         """
         leftovers = LogLoading(
             self._directories,
@@ -143,11 +144,11 @@ class LogManager:
     # -- logs
 
     def all_logs(self) -> list[UnifiedLog]:
-        """Every log, as of now."""
+        """Return every log, as of now."""
         return self._table.all()
 
     def logs_in(self, log_dir: str) -> list[UnifiedLog]:
-        """The logs of one directory, as of now."""
+        """Return the logs of one directory, as of now."""
         return self._table.in_dir(log_dir)
 
     @property
@@ -173,7 +174,7 @@ class LogManager:
         log_config: LogConfig | None = None,
         is_new: bool = True,
     ) -> UnifiedLog:
-        """The partition's log; if there is none, a new one in the directory that holds the fewest.
+        """Return the partition's log; if there is none, make one in the directory that holds the fewest.
 
         A partition that is not new may have its log in a directory that has failed: then none is made.
         Raises InconsistentTopicId when the log belongs to another topic of this name, ApiError: KAFKA_STORAGE_ERROR.
@@ -200,7 +201,7 @@ class LogManager:
             )
 
     def update_log_config(self, topic: str, log_config: LogConfig) -> None:
-        """The topic has these settings now."""
+        """Give the logs of a topic new settings."""
         no_longer_compacted = []
         # A log that is being made takes its settings from the store, or from its topic's logs: not while they change.
         with self._creation_lock:
@@ -213,7 +214,7 @@ class LogManager:
                 self.cleaner.abort_cleaning(topic_partition)
 
     def reconfigure(self, config: LogManagerConfig) -> None:
-        """Take over the threads per directory and the expiration of producers; intervals stay as they were at start."""
+        """Take new threads per directory and a new expiration of producers; intervals stay as they were at start."""
         self._config = replace(
             self._config,
             recovery_threads_per_dir=config.recovery_threads_per_dir,
@@ -221,7 +222,7 @@ class LogManager:
         )
 
     def async_delete(self, topic_partition: TopicPartition) -> None:
-        """Take the log out and rename its directory; the files go after file.delete.delay.ms.
+        """Remove a log and rename its directory; the files are deleted after file.delete.delay.ms.
 
         Raises ApiError: KAFKA_STORAGE_ERROR, also when there is no log but a failed directory may hold one.
         """
@@ -239,7 +240,7 @@ class LogManager:
                 f" {','.join(offline)}",
             )
 
-    # -- truncation, which the cleaner must not meet
+    # -- truncation, with the cleaner kept away
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Drop everything of a log from `offset` on; True if there was something. Call without the log's lock.
@@ -255,7 +256,10 @@ class LogManager:
             return log.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Drop everything of a log, which begins anew at `offset`. As above."""
+        """Drop everything of a log, which begins anew at `offset`. Call without the log's lock.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR.
+        """
         log = self.get_log(topic_partition)
         if log is not None:
             with self._cleaning_paused(log):
@@ -263,7 +267,7 @@ class LogManager:
 
     @contextmanager
     def _cleaning_paused(self, log: UnifiedLog) -> Iterator[None]:
-        """Keep the cleaner away from a log whose end is cut off; it is clean up to its active segment at most then."""
+        """Keep the cleaner away from a log whose end is cut off; afterwards the cut part does not count as clean."""
         cleaner = self.cleaner
         if cleaner is None:
             yield
@@ -283,7 +287,7 @@ class LogManager:
         self._directories.failed(log_dir, doing, error)
 
     def fail_log_dir(self, log_dir: str) -> list[TopicPartition]:
-        """Take a directory's logs out, close their files, unlock it; returns their partitions."""
+        """Remove a directory's logs, close their files, unlock the directory; return the partitions."""
         self._directories.take_offline(log_dir)
         if self.cleaner is not None:
             self.cleaner.handle_log_dir_failure(log_dir)

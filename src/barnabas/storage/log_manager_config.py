@@ -1,4 +1,4 @@
-"""What of the broker's settings concerns the log manager. A frozen snapshot, replaced as a whole."""
+"""The broker's settings that LogManager reads. A frozen snapshot, replaced as a whole; made by `broker`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ UNKNOWN_SEGMENT = -1
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset, the base offset of its segment and its position there in bytes (-1: not known)."""
+    """An offset, the base offset of its segment, and its position there in bytes; the last two are -1 if not known."""
 
     message_offset: int
     segment_base_offset: int = UNKNOWN_SEGMENT

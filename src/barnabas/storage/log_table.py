@@ -1,7 +1,7 @@
 """The logs that are open: by partition, by topic, and by log directory.
 
-Owned by LogManager. Looked up by any thread without a lock (one look-up in a dictionary is atomic); changed one key at
-a time, and copied, under `_lock`, inside which nothing else is taken. Kafka: LogManager's pools of logs.
+Owned by LogManager. Any thread looks logs up without a lock (one look-up in a dictionary is atomic). Changes, one key
+at a time, and copies are made under `_lock`; no other lock is taken inside it. Kafka: LogManager's pools of logs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from barnabas.storage.log.unified_log import UnifiedLog
 
 
 class LogTable:
-    """One log per partition. `get` is the look-up."""
+    """One log per partition."""
 
     __slots__ = ("_by_dir", "_by_topic", "_lock", "_logs", "get")
 
@@ -23,10 +23,10 @@ class LogTable:
         self._by_dir: dict[str, dict[TopicPartition, UnifiedLog]] = {}
         self._by_topic: dict[str, dict[int, UnifiedLog]] = {}
         self.get = self._logs.get
-        """The partition's log, None when there is none."""
+        """Look up a partition's log; None when there is none."""
 
     def add(self, log: UnifiedLog) -> UnifiedLog | None:
-        """Add a log, unless there is one of this partition: then that one is returned, and nothing changes."""
+        """Add a log; if there is one of this partition, return that one and change nothing."""
         key = log.topic_partition
         with self._lock:
             present = self._logs.setdefault(key, log)
@@ -37,7 +37,7 @@ class LogTable:
             return None
 
     def remove(self, topic_partition: TopicPartition) -> UnifiedLog | None:
-        """Take a log out; None when there is none."""
+        """Remove and return a log; None when there is none."""
         with self._lock:
             log = self._logs.pop(topic_partition, None)
             if log is not None:
@@ -46,7 +46,7 @@ class LogTable:
             return log
 
     def remove_dir(self, log_dir: str) -> list[UnifiedLog]:
-        """Take the logs of a log directory out."""
+        """Remove and return the logs of a log directory."""
         with self._lock:
             removed = self._by_dir.pop(log_dir, {})
             for key in removed:
@@ -55,27 +55,27 @@ class LogTable:
             return list(removed.values())
 
     def all(self) -> list[UnifiedLog]:
-        """Every log, as of now."""
+        """Return every log, as of now."""
         with self._lock:
             return list(self._logs.values())
 
     def of_topic(self, topic: str) -> list[UnifiedLog]:
-        """The logs of a topic, as of now."""
+        """Return the logs of a topic, as of now."""
         with self._lock:
             return list(self._by_topic.get(topic, {}).values())
 
     def any_of_topic(self, topic: str) -> UnifiedLog | None:
-        """A log of the topic, None when there is none."""
+        """Return a log of the topic; None when there is none."""
         with self._lock:
             return next(iter(self._by_topic.get(topic, {}).values()), None)
 
     def in_dir(self, log_dir: str) -> list[UnifiedLog]:
-        """The logs of a log directory, as of now."""
+        """Return the logs of a log directory, as of now."""
         with self._lock:
             return list(self._by_dir.get(log_dir, {}).values())
 
     def count_in(self, log_dir: str) -> int:
-        """Number of logs in a log directory."""
+        """Return the number of logs in a log directory."""
         with self._lock:
             return len(self._by_dir.get(log_dir, {}))
 

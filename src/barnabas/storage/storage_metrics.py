@@ -1,6 +1,6 @@
 """The storage layer's metrics by Kafka's names, registered once when the broker starts.
 
-Called by `broker` on the main thread; gauges are read on the asking thread, and hold no lock of ours.
+Called by `broker` on the main thread; a gauge is computed by the thread that reads it, and takes no lock.
 Kafka: the newGauge calls of LogManager, LogCleaner, LogCleanerManager, UnifiedLog.
 """
 
@@ -22,7 +22,7 @@ class LogMetrics:
         self._log_manager = log_manager
 
     def samples(self) -> Iterator[Sample]:
-        """Four gauges a log."""
+        """Yield four gauges per log."""
         for log in self._log_manager.all_logs():
             key = log.topic_partition
             tags = (("topic", key.topic), ("partition", str(key.partition)))
@@ -36,11 +36,11 @@ class LogMetrics:
                 yield Sample(MetricName(GROUP, "Log", name, tags), value)
 
     def tick(self, elapsed_seconds: float) -> None:
-        """Gauges have no rates."""
+        """Do nothing: gauges have no rates."""
 
 
 def register_storage_metrics(registry: MetricsRegistry, log_manager: LogManager) -> None:
-    """Register what logs, log directories and the cleaner tell."""
+    """Register the gauges of logs, log directories and the cleaner."""
     registry.gauge(GROUP, "LogManager", "OfflineLogDirectoryCount", lambda: len(log_manager.offline_log_dirs))
     for log_dir in log_manager.log_dirs:
         registry.gauge(

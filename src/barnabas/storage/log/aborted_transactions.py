@@ -1,7 +1,8 @@
 """Which aborted transactions a reader of committed records must skip, looked up segment by segment.
 
-Called by `UnifiedLog` on the reading thread, without a lock. A transaction's entry is in the segment of its marker, so
-the search goes on from the segment that was read until an entry says that everything before was decided.
+Called by UnifiedLog on the reading thread, without a lock. A transaction's entry is in the segment of its marker, so
+the search goes on from the segment that was read until an entry's last stable offset shows that no earlier transaction
+was open.
 Kafka: LocalLog.addAbortedTransactions, collectAbortedTransactions.
 """
 
@@ -23,10 +24,11 @@ END_OF_ALL = 2**63 - 1
 def read_committed(
     local: LocalLog, start_offset: int, max_bytes: int, limit: LogOffsetMetadata, *, min_one_message: bool
 ) -> FetchDataInfo:
-    """`LocalLog.read`, with what was aborted among the records. Raises OSError.
+    """Read as `LocalLog.read` does, and add the aborted transactions among the records.
 
-    Records and index must be of the same segment: another of the same offset may have come in between, from the
-    cleaner, which knows less of transactions whose records are gone. Then both are read again.
+    Records and index must be of the same segment. The cleaner may have swapped in another one of the same offset
+    between the two reads, whose index lacks transactions without records; then both are read again.
+    Raises OSError, CorruptRecord, CorruptIndex.
     """
     while True:
         before = local.segments.all()
@@ -69,7 +71,7 @@ def _aborted_among(local: LocalLog, segment: LogSegment, data: FetchDataInfo) ->
 def collect_aborted(
     segments: Iterable[LogSegment], start_offset: int, upper_bound_offset: int
 ) -> list[AbortedTransactionEntry]:
-    """The aborted transactions that overlap the offsets, from the first of the segments on."""
+    """Return the aborted transactions that overlap the offsets, from the first of the segments on. Raises OSError."""
     found: list[AbortedTransactionEntry] = []
     for segment in segments:
         entries, is_complete = segment.indexes.collect_aborted(start_offset, upper_bound_offset)

@@ -1,4 +1,4 @@
-"""What a log says when it cannot do what it is asked: disk errors reported and translated, refusals in Kafka's words.
+"""The failures of one log: disk errors are reported and translated, rejections have Kafka's texts.
 
 One per log, used by it and by the modules that do its larger tasks, on any thread; immutable.
 Kafka: UnifiedLog.maybeHandleIOException.
@@ -32,7 +32,7 @@ class LogFailures:
         self._environment = environment
 
     def fail(self, doing: str, error: OSError) -> NoReturn:
-        """Report a disk error and turn it into what clients are told. Raises ApiError: KAFKA_STORAGE_ERROR."""
+        """Report a disk error and turn it into the clients' error. Raises ApiError: KAFKA_STORAGE_ERROR, always."""
         self.report(doing, error)
         raise ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR,
@@ -40,7 +40,7 @@ class LogFailures:
         ) from error
 
     def report(self, doing: str, error: OSError) -> None:
-        """A full disk, or too many open files, is logged: the log goes on when there is room.
+        """Log a full disk, or too many open files: the log goes on when there is room.
 
         Any other error takes the log directory offline.
         """
@@ -51,11 +51,11 @@ class LogFailures:
             self._environment.on_failure(self._parent_dir, f"{doing} for {partition}", error)
 
     def refuse_closed(self) -> NoReturn:
-        """The log takes no more appends. Raises ApiError: KAFKA_STORAGE_ERROR."""
+        """Raise ApiError: KAFKA_STORAGE_ERROR, because the log takes no more appends."""
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self._local.topic_partition} is closed")
 
     def segment_too_small(self, size: int) -> ApiError:
-        """The error for a batch of `size` bytes, which is larger than `segment.bytes`."""
+        """Return the error for a batch of `size` bytes, which is larger than `segment.bytes`."""
         return ApiError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"Message batch size is {size} bytes in append to partition {self._local.topic_partition}, which exceeds"
@@ -63,7 +63,10 @@ class LogFailures:
         )
 
     def fail_reading(self, doing: str, error: OSError | CorruptRecord | CorruptIndex) -> NoReturn:
-        """The same for readers, who may also find a log file or an index damaged: CORRUPT_MESSAGE."""
+        """Turn a reader's error into the client's, and report it.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR after a disk error, CORRUPT_MESSAGE when a log file or index is damaged.
+        """
         if isinstance(error, OSError):
             self.fail(doing, error)
         text = f"{error} in topic partition {self._local.topic_partition}"
@@ -71,7 +74,7 @@ class LogFailures:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, text) from error
 
     def out_of_range(self, offset: int, start: int) -> ApiError:
-        """The error for a read at `offset` of a log that starts at `start`."""
+        """Return the error for a read at `offset` of a log that starts at `start`."""
         return ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"Received request for offset {offset} for partition {self._local.topic_partition}, but we only have log"

@@ -1,8 +1,13 @@
 """Which leader epoch began at which offset of a log, kept in `leader-epoch-checkpoint` (KIP-101, KIP-279).
 
-One per log. Changed under the log's lock, read from any thread: every change replaces the immutable list of entries.
-Changes are written by `flush`, which the log calls before it moves its recovery point; what a crash loses is found
-again in the batches behind the recovery point. `_write_lock` orders the writes. Kafka: LeaderEpochFileCache.
+One per log. Changed under the log's lock, read by any thread: every change replaces the immutable tuple of entries.
+`flush` writes changes; the log calls it before it moves its recovery point, so that entries which a crash loses are
+found again in the batches behind the recovery point. `_write_lock` orders the writes. Kafka: LeaderEpochFileCache.
+
+A follower whose log parts from its leader's uses the entries to find where. Worked example: the leader has the entries
+(epoch 1, from 0) and (epoch 3, from 50) and ends at 80; a follower's last batch is of epoch 2, which led from 50 to 60
+and was never committed. Asked for the end of epoch 2, the leader answers with the largest epoch not above it: epoch 1
+ends at 50. The follower truncates to 50 and fetches epoch 3 from there.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ def _start_offset(entry: EpochEntry) -> int:
 
 
 class LeaderEpochCache:
-    """Epochs and start offsets, both rising."""
+    """Leader epochs and their start offsets, both rising."""
 
     __slots__ = ("_checkpoint", "_dirty", "_entries", "_write_lock", "latest_epoch")
 
@@ -47,10 +52,10 @@ class LeaderEpochCache:
         self._dirty = False
         self._entries: tuple[EpochEntry, ...] = ()
         self.latest_epoch = UNDEFINED_EPOCH
-        """The newest epoch, -1 when there is none; a plain attribute because every append compares with it."""
+        """The newest epoch, -1 when there is none; a plain attribute, since every append compares its epoch with it."""
 
     def load(self) -> None:
-        """Read the file. Raises MalformedCheckpoint, OSError."""
+        """Replace the entries by those of the file. Raises MalformedCheckpoint, OSError."""
         self._set(())
         for epoch, start_offset in self._checkpoint.read():
             self.assign(epoch, start_offset)
@@ -68,9 +73,10 @@ class LeaderEpochCache:
         return entries[0] if entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`; True if that is news.
+        """Note that `epoch` begins at `start_offset`; True if the entries have changed.
 
-        Entries that contradict it, of later epochs or offsets, are dropped: they were never committed.
+        Entries of later epochs or offsets contradict the new one and are dropped: their batches were never committed.
+        Raises ValueError when a number is negative.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} from offset {start_offset}")
@@ -84,13 +90,13 @@ class LeaderEpochCache:
         return True
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch that the batch at `offset` was written in."""
+        """Return the epoch that the batch at `offset` was written in; None when it is not known."""
         entries = self._entries
         place = bisect_right(entries, offset, key=_start_offset)
         return entries[place - 1].epoch if place else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
-        """The largest epoch not above `epoch`, and the offset behind its last batch; (-1, -1) when nothing is known.
+        """Return the largest epoch not above `epoch` and the offset behind its last batch, or (-1, -1).
 
         The newest epoch ends at the log's end. An epoch older than all known ones ends where the first known begins.
         """
@@ -104,20 +110,20 @@ class LeaderEpochCache:
         return EpochEntry(entries[place - 1].epoch if place else epoch, end_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now: drop the epochs that begin there or behind it."""
+        """Drop the epochs that begin at or behind `end_offset`, where the log ends now."""
         kept = tuple(entry for entry in self._entries if entry.start_offset < end_offset)
         if len(kept) < len(self._entries):
             self._set(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log starts at `start_offset` now: the epoch of that offset begins there, older ones are dropped."""
+        """Drop the epochs before `start_offset`, where the log starts now; the epoch of that offset begins there."""
         entries = self._entries
         place = bisect_right(entries, start_offset, key=_start_offset)
         if (place and entries[place - 1].start_offset < start_offset) or place > 1:
             self._set((EpochEntry(entries[place - 1].epoch, start_offset), *entries[place:]))
 
     def fill_in_front(self, epochs: Iterable[EpochEntry]) -> None:
-        """Add (epoch, start offset) found in batches that lie before the first entry."""
+        """Add the epochs of batches that lie before the first entry; `epochs` has one item per batch, in order."""
         first = self.earliest_entry
         older: list[EpochEntry] = []
         for epoch, start_offset in epochs:
@@ -131,7 +137,7 @@ class LeaderEpochCache:
             self._set((*kept, EpochEntry(first.epoch, start), *self._entries[1:]))
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all entries."""
         if self._entries:
             self._set(())
 
@@ -147,7 +153,7 @@ class LeaderEpochCache:
                     raise
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has been renamed to this."""
+        """Note that the log's directory has been renamed."""
         with self._write_lock:
             self._checkpoint.moved_to(directory)
 

@@ -31,11 +31,9 @@ from barnabas.storage.log.partition_metadata import read_partition_metadata
 from barnabas.storage.log.recovery import END_OF_ALL, LogRecovery
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.rebuild import rebuild_producer_state
 from barnabas.storage.producers.state_manager import ProducerStateManager
 from barnabas.storage.segment.batch_scan import scan_batches
-from barnabas.storage.segment.log_segments import LogSegments
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +50,7 @@ def load_log(
     Raises OSError, MalformedCheckpoint, and CorruptRecord or CorruptIndex where a log that was closed in order is
     damaged: its batches are not checked.
     """
-    nowhere = LogOffsetMetadata(terms.log_start_offset)
-    local = LocalLog(directory, topic_partition, config, LogSegments(), nowhere, terms.recovery_point, environment)
-    return LogLoader(local, terms, environment).load()
+    return LogLoader(LocalLog(directory, topic_partition, config, environment), terms, environment).load()
 
 
 class LogLoader:

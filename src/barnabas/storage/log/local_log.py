@@ -1,7 +1,8 @@
 """The segments of one log as one sequence: append, roll, read, flush, truncate, delete. Knows no epochs and watermarks.
 
-Owned by a UnifiedLog: changed under its lock, read without. `flush` is ordered by `_flush_lock`, inside the log's
-lock where both are held, and never takes the log's lock: an fsync need not stop appends. Kafka: LocalLog.
+Owned by a UnifiedLog: changed under the log's lock, read by any thread without it. `_flush_lock` orders flushes; it
+comes after the log's lock where both are held. `flush` never takes the log's lock, so that an fsync does not stop
+appends. Kafka: LocalLog.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ _new_tuple: Final = tuple.__new__
 
 
 class LocalLog:
-    """A log's files. end: the log end offset and its place. recovery_point: what lies before it is on stable storage.
+    """A log's files, without any until the loader adds the segments and sets end and recovery point.
 
-    Everything that touches files raises OSError.
+    end: the log end offset and its place. recovery_point: the offset below which everything is on stable storage.
+    Every method that touches files raises OSError.
     """
 
     __slots__ = (
@@ -55,17 +57,14 @@ class LocalLog:
         directory: str,
         topic_partition: TopicPartition,
         config: LogConfig,
-        segments: LogSegments,
-        end: LogOffsetMetadata,
-        recovery_point: int,
         environment: LogEnvironment,
     ) -> None:
         self.directory = directory
         self.topic_partition = topic_partition
         self.update_config(config)
-        self.segments = segments
-        self.end = end
-        self.recovery_point = recovery_point
+        self.segments = LogSegments()
+        self.end = LogOffsetMetadata(0)
+        self.recovery_point = 0
         self.last_flush_ms = environment.clock.milliseconds()
         self._environment = environment
         self._flush_lock = ranked_lock(LockRank.FLUSH)
@@ -107,6 +106,7 @@ class LocalLog:
         """Begin a new active segment at the log end offset, or at `expected_next_offset` if that is larger.
 
         An empty active segment of the same base offset is made anew. The old segment's indexes are written.
+        Raises ValueError when the new segment would begin within the active one.
         """
         base_offset = max(expected_next_offset, self.end.message_offset)
         active = self.segments.active
@@ -114,13 +114,13 @@ class LocalLog:
             if active.size:
                 raise ValueError(f"segment {base_offset} of {self.topic_partition} holds batches already")
             logger.warning("Empty segment %d of %s is made anew", base_offset, self.topic_partition)
-            active.delete()  # it stays in the log, which is never without a segment, until the new one takes its place
+            active.delete()  # the files; the log is never without a segment, so the object stays until it is replaced
         elif base_offset < active.base_offset:
             raise ValueError(f"roll of {self.topic_partition} to {base_offset}, before {active.base_offset}")
         else:
             active.on_become_inactive()
             if self.recovery_point >= self.end.message_offset:
-                # No flush will come to this segment any more: it lies before the recovery point already.
+                # No flush will reach this segment any more: it lies before the recovery point already.
                 active.flush()
         segment = self._environment.segments.create(self.directory, base_offset, self.config)
         self.segments.add(segment)
@@ -133,9 +133,9 @@ class LocalLog:
     def read(
         self, start_offset: int, max_bytes: int, limit: LogOffsetMetadata, *, min_one_message: bool
     ) -> FetchDataInfo:
-        """Batches from `start_offset` on, before `limit`, which is above it; `start_offset` is within the log.
+        """Return batches from `start_offset`, which is within the log, to `limit`, which is above it.
 
-        Offsets that compaction removed are skipped, over segments if need be.
+        Offsets that compaction removed are skipped, over segments if need be. Raises CorruptRecord, CorruptIndex.
         """
         segment: LogSegment | None = self.segments.active
         if start_offset < segment.base_offset:  # type: ignore[union-attr]
@@ -143,7 +143,7 @@ class LocalLog:
             if segment is None:
                 segment = self.segments.first
         while segment is not None and segment.base_offset <= limit.segment_base_offset:
-            max_position = segment.size  # which is less, if the segment has been compacted since the limit was noted
+            max_position = segment.size  # less than the limit's, if the segment was compacted since the limit was noted
             if segment.base_offset == limit.segment_base_offset and limit.position_in_segment < max_position:
                 max_position = limit.position_in_segment
             data = segment.read(start_offset, max_bytes, max_position, min_one_message=min_one_message)
@@ -153,7 +153,10 @@ class LocalLog:
         return FetchDataInfo(limit, b"")
 
     def place_of(self, offset: int) -> LogOffsetMetadata:
-        """Where the batch of `offset` begins; without a place when there is no such offset."""
+        """Return `offset` with the place where its batch begins; without a place when there is no such offset.
+
+        Raises CorruptRecord, CorruptIndex.
+        """
         end = self.end
         if offset == end.message_offset:
             return end
@@ -166,7 +169,7 @@ class LocalLog:
         return LogOffsetMetadata(offset)
 
     def batch_start(self, offset: int) -> int:
-        """Base offset of the batch that holds `offset`, or of the first one behind it; the end of the log if none."""
+        """Return the base offset of the batch that holds `offset`, or `offset` in a gap, or the log end behind all."""
         segment = self.segments.floor(offset)
         while segment is not None:
             place = segment.translate_offset(offset)
@@ -180,8 +183,8 @@ class LocalLog:
     def flush(self, offset: int | None = None, before: Callable[[], None] = lambda: None) -> None:
         """Bring everything below `offset` (None: everything there is) to stable storage and move the recovery point.
 
-        Concurrent callers share one fsync: whoever finds its offsets flushed by another returns at once. `before` is
-        called first, for what must be durable before the recovery point moves.
+        Concurrent callers share one fsync: a caller whose offsets another caller has flushed returns at once. `before`
+        is called first; it makes durable what must be so before the recovery point moves.
         """
         wanted = self.end.message_offset if offset is None else offset
         if wanted <= self.recovery_point:
@@ -205,7 +208,7 @@ class LocalLog:
             except FileNotFoundError:
                 if segment in self.segments.all():
                     raise
-                # else it has been deleted meanwhile
+                # else the segment has been deleted meanwhile
         files = self._environment.files
         if not self._directory_synced:
             files.sync_dir(os.path.dirname(self.directory))
@@ -216,7 +219,7 @@ class LocalLog:
     # -- truncating and deleting, under the log's lock
 
     def lower_recovery_point(self, offset: int) -> bool:
-        """What is behind `offset` will be written anew: it does not count as flushed any more. True if it did."""
+        """Count nothing behind `offset` as flushed any more: it will be written anew. True if something did count."""
         with self._flush_lock:
             lower = offset < self.recovery_point
             if lower:
@@ -224,7 +227,7 @@ class LocalLog:
             return lower
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
-        """Drop the batches that hold `offset` and all behind; returns the segments deleted.
+        """Drop the batch that holds `offset` and all behind it; return the segments deleted.
 
         The first segment must not begin above `offset`.
         """
@@ -236,13 +239,13 @@ class LocalLog:
             end_offset = active.next_offset()
             self.end = LogOffsetMetadata(end_offset, active.base_offset, active.size)
             self.recovery_point = min(self.recovery_point, end_offset)
-            # What was cut off must not come back behind new batches after a crash.
+            # A crash must not bring the cut batches back behind new ones.
             active.flush()
             self._environment.files.sync_dir(self.directory)
         return deletable
 
     def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
-        """Drop everything; the log begins and ends at `offset`. Returns the segments deleted."""
+        """Drop everything; the log begins and ends at `offset`. Return the segments deleted."""
         deleted = list(self.segments)
         with self._flush_lock:
             for segment in deleted:
@@ -254,7 +257,7 @@ class LocalLog:
         return deleted
 
     def delete_segments(self, segments: Iterable[LogSegment], *, delayed: bool) -> None:
-        """Take segments out, rename their files to `.deleted` and remove them, `delayed` by file.delete.delay.ms."""
+        """Remove segments and rename their files to `.deleted`; the files go now, or after file.delete.delay.ms."""
         doomed = list(segments)
         for segment in doomed:
             self.segments.remove(segment.base_offset)
@@ -268,8 +271,9 @@ class LocalLog:
     def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> list[LogSegment]:
         """Put a segment that the cleaner has written (`.cleaned`, on stable storage) in the place of neighbours.
 
-        A crash before all its files are called `.swap` leaves the old ones; after that, the next start finishes what
-        was begun. Those of the old ones that are gone already are left out. Returns the others, whose files go later.
+        A crash before all its files are called `.swap` leaves the old segments; after that, the next start finishes the
+        swap. Old segments that retention has deleted meanwhile are left out. Return the others, whose files are deleted
+        later.
         """
         present = set(self.segments)
         replaced = [segment for segment in old if segment in present]
@@ -278,7 +282,7 @@ class LocalLog:
             new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
             files.sync_dir(self.directory)
         except OSError:
-            with suppress(OSError):  # a start must not find it, when the old ones have been cleaned otherwise
+            with suppress(OSError):  # no start must find this segment: the old ones may be cleaned differently by then
                 new.delete()
             raise
         self.segments.replace(new, replaced)
@@ -288,7 +292,7 @@ class LocalLog:
             new.change_suffix(SWAP_SUFFIX, "")
             files.sync_dir(self.directory)
         except OSError as error:
-            # A full disk too: only a start can finish this.
+            # Not even a full disk may be tried again: only a start can finish the swap.
             raise OSError(errno.EIO, f"segment {new.base_offset} is half swapped in: {error}") from error
         self._delete_later(replaced)
         return replaced
@@ -300,14 +304,14 @@ class LocalLog:
             )
 
     def moved_to(self, directory: str) -> None:
-        """The directory has been renamed to this."""
+        """Note that the directory has been renamed."""
         self.directory = directory
         self._directory_synced = False
         for segment in self.segments:
             segment.moved_to(directory)
 
     def close(self) -> None:
-        """Write what indexes hold in memory only, and close all files."""
+        """Write the index entries that are only in memory, and close all files."""
         for segment in self.segments:
             segment.close()
 
@@ -318,7 +322,7 @@ class LocalLog:
 
 
 def delete_files(segments: Iterable[LogSegment]) -> None:
-    """Remove the files of segments that are out of their log already. A file that cannot be removed is reported."""
+    """Remove the files of segments that were removed from their log. A file that cannot be removed is reported."""
     for segment in segments:
         logger.info("Deleting segment files %s", segment.file.path)
         try:

@@ -1,6 +1,6 @@
 """`partition.metadata`: which topic, by its id, the log in a directory belongs to. Kafka's text format, version 0.
 
-Functions on files, called by the log under its lock and by the loader. Kafka: PartitionMetadataFile.
+Functions on files, called by TopicIdentity under the log's lock and by the loader. Kafka: PartitionMetadataFile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def write_partition_metadata(files: Files, directory: str, topic_id: bytes) -> N
 
 
 def read_partition_metadata(files: Files, directory: str) -> bytes | None:
-    """The topic id, None when there is no file. Raises MalformedCheckpoint, OSError."""
+    """Return the topic id, or None when there is no file. Raises MalformedCheckpoint, OSError."""
     path = os.path.join(directory, FILE_NAME)
     try:
         text = files.read_bytes(path).decode("utf-8", "replace")

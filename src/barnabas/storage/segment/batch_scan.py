@@ -1,6 +1,6 @@
 """Walks the batches of a log file, of any format, in few reads: to find an offset, and to look at every batch.
 
-Used by segments, recovery and the dump tool on whatever thread they run. Pure but for the reads of the given file.
+Used by segments, recovery and the dump tool, on the thread of each. Pure except for the reads of the given file.
 Kafka: FileRecords.searchForOffsetWithSize, FileLogInputStream.
 """
 
@@ -27,10 +27,10 @@ _LENGTH: Final = struct.Struct(">8xi")
 
 
 class Readable(Protocol):
-    """A file, or what stands for one."""
+    """A file, or an object that reads like one."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end."""
+        """Return up to `size` bytes from `position`; fewer only at the end."""
 
 
 class BatchPlace(NamedTuple):
@@ -43,9 +43,9 @@ class BatchPlace(NamedTuple):
 
 
 def find_batch(file: Readable, offset: int, position: int, end: int) -> BatchPlace | None:
-    """The first batch from `position` on whose last offset is at least `offset`; None when there is none before `end`.
+    """Return the first batch from `position` on whose last offset is at least `offset`; None if there is none.
 
-    Raises CorruptRecord when a size makes no sense.
+    Nothing at or behind `end` is looked at. Raises CorruptRecord when a batch claims an impossible size; OSError.
     """
     chunk = b""
     chunk_start = position
@@ -74,10 +74,10 @@ def find_batch(file: Readable, offset: int, position: int, end: int) -> BatchPla
 def scan_batches(
     file: Readable, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
 ) -> Iterator[RecordBatch | LegacyBatch]:
-    """Every batch from `position` to `end`, whole, as views of large reads. Checksums are the caller's to check.
+    """Yield every batch from `position` to `end`, whole, as views of large reads. Checksums are not checked.
 
     A view's own `position` is within its buffer: sum the lengths to know the place in the file. Raises CorruptRecord
-    at the first batch that is cut off or lies about its size.
+    at the first batch that is cut off or lies about its size. Raises OSError.
     """
     chunk = b""
     at = 0
@@ -99,7 +99,7 @@ def scan_batches(
 
 
 def _size_at(chunk: bytes, at: int) -> int:
-    """Size of the batch at `at`, with its first 12 bytes; -1 when they are not there."""
+    """Return the whole size of the batch at `at`, or -1 when its first bytes are not in the chunk."""
     if at + HEADER_SIZE > len(chunk) and at + MIN_BATCH_SIZE > len(chunk):
         return -1
     length: int = _LENGTH.unpack_from(chunk, at)[0]

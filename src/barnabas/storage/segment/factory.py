@@ -1,6 +1,7 @@
-"""Makes and opens segments: holds what all of them share. One per log manager, used by logs and the loader.
+"""Makes and opens segments, with the parts that all segments of a broker share.
 
-Immutable; the parts it shares have their own locks. Kafka: LogSegment.open, LogConfig.randomSegmentJitter.
+One per log manager, used by logs and the loader on any thread. Immutable; the shared parts have locks of their own.
+Kafka: LogSegment.open, LogConfig.randomSegmentJitter.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from barnabas.storage.segment.transaction_index import TransactionIndex
 
 
 class SegmentFactory:
-    """Knows the shared bounds (open files, index pages), the clock and the chance that segments need."""
+    """Makes segments. open_files, pages: the shared bounds on descriptors and index pages. random: for roll jitter."""
 
     __slots__ = ("clock", "open_files", "pages", "random")
 
@@ -40,9 +41,9 @@ class SegmentFactory:
         self.random = chance
 
     def create(self, directory: str, base_offset: int, config: LogConfig) -> LogSegment:
-        """A new, empty segment; stale files of its names are dropped. Raises OSError.
+        """Make a new, empty segment; stale files of the same names are removed. Raises OSError.
 
-        With `preallocate` the log file has its full size at once, and is cut to what it holds when it rolls or closes.
+        With `preallocate` the log file has its full size at once, and is cut to its content when it rolls or closes.
         """
         files = self.open_files.files
         for suffix in SEGMENT_SUFFIXES:
@@ -58,7 +59,7 @@ class SegmentFactory:
         return segment
 
     def open(self, directory: str, base_offset: int, config: LogConfig, suffix: str = "") -> LogSegment:
-        """The segment whose log file exists; its names end in `suffix`. Raises OSError."""
+        """Open the segment whose log file exists; the names of its files end in `suffix`. Raises OSError."""
         name = segment_file_name(base_offset, LOG_SUFFIX) + suffix
         file = SegmentFile(os.path.join(directory, name), self.open_files)
         return self._segment(file, base_offset, config, size=file.size(), is_new=False, suffix=suffix)

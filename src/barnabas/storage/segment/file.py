@@ -1,7 +1,7 @@
 """One file of a segment, by its path: opened on first use, closed when others need the descriptor, opened again.
 
-Owned by a LogSegment or an index. Reads come from any thread, writes from whoever holds the log's lock. `_lock` guards
-the descriptor and the path; it is not held during reads and writes.
+Owned by a LogSegment or an index. Any thread reads; the thread that holds the log's lock writes. `_lock` guards the
+descriptor and the path; it is not held during reads and writes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.storage.segment.open_files import OpenFiles
 
 
 class SegmentFile:
-    """A file that needs no descriptor while nobody uses it. Everything raises OSError."""
+    """A file that holds no descriptor while it is not used. Every method raises OSError."""
 
     __slots__ = ("__weakref__", "_is_gone", "_lock", "_open", "_open_files", "path", "recently_used")
 
@@ -31,11 +31,11 @@ class SegmentFile:
         self._is_gone = False
 
     def sibling(self, path: str) -> SegmentFile:
-        """Another file of the same segment."""
+        """Return another file of the same segment."""
         return SegmentFile(path, self._open_files)
 
     def borrow(self, *, create: bool = False) -> OpenFile:
-        """The open file, retained for the caller, who releases it once."""
+        """Return the open file, retained for the caller, who must release it once."""
         open_file = self._open
         if open_file is not None and open_file.try_retain():
             self.recently_used = True
@@ -52,7 +52,7 @@ class SegmentFile:
         return open_file
 
     def exists(self) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         return self._open is not None or self._open_files.files.exists(self.path)
 
     def create(self) -> None:
@@ -60,7 +60,7 @@ class SegmentFile:
         self.borrow(create=True).release()
 
     def size(self) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
         open_file = self.borrow()
         try:
             return open_file.file.size()
@@ -68,11 +68,11 @@ class SegmentFile:
             open_file.release()
 
     def modified_ms(self) -> int:
-        """When the file was changed last, in milliseconds of wall time."""
+        """Return the time of the last change, in milliseconds since the epoch."""
         return self._open_files.files.modified_ms(self.path)
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end."""
+        """Return up to `size` bytes from `position`; fewer only at the end."""
         open_file = self.borrow()
         try:
             return open_file.read(position, size)
@@ -98,7 +98,11 @@ class SegmentFile:
             open_file.release()
 
     def sync(self) -> None:
-        """Return when the content is on stable storage. A sync that fails, even on a full disk, may have lost it."""
+        """Return when the content is on stable storage.
+
+        A sync that fails may have lost data even where the disk is only full, so it never counts as a shortage: the
+        error is turned into EIO, which takes the log directory offline.
+        """
         open_file = self.borrow()
         try:
             open_file.file.sync()
@@ -116,30 +120,30 @@ class SegmentFile:
             self.path = path
 
     def moved_to(self, path: str) -> None:
-        """The directory was renamed: the file has this path now."""
+        """Note that the directory was renamed, and that the file has this path now."""
         with self._lock:
             self.path = path
 
     def let_go(self) -> None:
-        """See Closable."""
+        """Give up the descriptor; the file is opened again when it is used."""
         with self._lock:
             open_file, self._open = self._open, None
         if open_file is not None:
             open_file.release()
 
     def close(self) -> None:
-        """Give the descriptor up. The file may be used again, which opens it again."""
+        """Close the file. Another use opens it again."""
         self._open_files.closed(self)
         self.let_go()
 
     def close_for_good(self) -> None:
-        """The same, but nobody opens it again: a late reader would keep a deleted file, and the room it takes."""
+        """Close the file and refuse to open it again: a late reader would keep a deleted file, and its disk space."""
         with self._lock:
             self._is_gone = True
         self.close()
 
     def delete(self) -> None:
-        """Close, and remove the file if there is one."""
+        """Close the file for good, and remove it if it exists."""
         self.close_for_good()
         files = self._open_files.files
         if files.exists(self.path):

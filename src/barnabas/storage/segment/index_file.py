@@ -1,9 +1,9 @@
-"""A file of fixed-size entries whose first and second fields only rise: what both indexes of a segment are.
+"""A file of fixed-size entries whose first and second fields only rise: the base of both indexes of a segment.
 
 Appended to under the log's lock, searched by any thread; `_lock` guards entries and tail. New entries stay in memory
-until they are a page full, or the segment is flushed, rolled or closed: they are written by pwrite then, and after a
-crash they are rebuilt from the log. What is not in memory is read page by page through a bounded cache.
-Kafka: AbstractIndex, which is a memory mapping instead.
+until they fill a page, or the segment is flushed, rolled or closed; then they are written by pwrite. After a crash,
+entries that were not written are rebuilt from the log. Entries that are not in memory are read page by page through a
+bounded cache. Kafka: AbstractIndex, which is a memory mapping instead.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 WRITE_AT_ENTRIES: Final = PAGE_ENTRIES
 KEEP_ENTRIES: Final = PAGE_ENTRIES
-"""Written entries kept in memory as well: readers are mostly at the end of the log."""
+"""Written entries that are kept in memory as well: most readers are at the end of the log."""
 
 
 _ENTRY_STRUCTS = {entry_format: struct.Struct(entry_format) for entry_format in (">ii", ">qi")}
-"""Shared: there are two indexes a segment, and thousands of segments."""
+"""Shared by all indexes: there are two per segment, and thousands of segments."""
 
 
 class CorruptIndex(Exception):
@@ -61,7 +61,7 @@ class IndexFile:
     """Entries of two numbers. `entry_format` is big-endian: ">ii" or ">qi".
 
     max_bytes: the size at which the segment rolls (`segment.index.bytes`); the file is never larger than its entries.
-    is_new: there is no file yet, or one of no account. Everything that touches the file raises OSError.
+    is_new: there is no file yet, or a stale one. Every method that touches the file raises OSError.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class IndexFile:
 
     @property
     def path(self) -> str:
-        """Where the file is, or will be."""
+        """The path of the file, which may not exist yet."""
         return self._file.path
 
     @property
@@ -115,7 +115,7 @@ class IndexFile:
             return self._entries
 
     def entry_at(self, number: int) -> tuple[int, int]:
-        """The entry of this number, as stored. Raises IndexError."""
+        """Return the entry of this number, as stored. Raises IndexError when there is no such entry."""
         with self._lock:
             self._load()
             if not 0 <= number < self._entries:
@@ -123,13 +123,13 @@ class IndexFile:
             return self._stored_entry(number)
 
     def write_pending(self) -> None:
-        """Write what is only in memory; afterwards the file exists, if empty."""
+        """Write the entries that are only in memory; afterwards the file exists, even if it is empty."""
         with self._lock:
             self._load()
             self._write_pending()
 
     def sync(self) -> None:
-        """Write what is only in memory and return when all is on stable storage."""
+        """Write the entries that are only in memory, and return when all are on stable storage."""
         with self._lock:
             self._load()
             self._write_pending()
@@ -138,7 +138,7 @@ class IndexFile:
             self._file.sync()
 
     def forget_tail(self) -> None:
-        """Write what is only in memory and keep nothing there: nothing will be appended any more."""
+        """Write the entries that are only in memory and keep none there: nothing will be appended any more."""
         with self._lock:
             self._load()
             self._write_pending()
@@ -153,7 +153,7 @@ class IndexFile:
             self._cut_to(0)
 
     def close(self) -> None:
-        """Bring what is only in memory to stable storage, and close the file."""
+        """Bring the entries that are only in memory to stable storage, and close the file."""
         with self._lock:
             untouched = self._entries < 0
         if not untouched:
@@ -162,18 +162,18 @@ class IndexFile:
         self._file.close()
 
     def close_handlers(self) -> None:
-        """Close the file for good and write nothing: its directory has failed, or its log is being deleted."""
+        """Close the file for good and write nothing: the directory has failed, or the log is being deleted."""
         self._file.close_for_good()
 
     def rename(self, path: str) -> None:
-        """Give the file another name, if there is a file; what is only in memory stays there."""
+        """Give the file another name, if it exists; entries that are only in memory stay there."""
         if self._file.exists():
             self._file.rename(path)
         else:
             self._file.moved_to(path)
 
     def moved_to(self, path: str) -> None:
-        """The directory was renamed: the file has this path now."""
+        """Note that the directory was renamed, and that the file has this path now."""
         self._file.moved_to(path)
 
     def delete(self) -> None:
@@ -181,7 +181,10 @@ class IndexFile:
         self._file.delete()
 
     def _load(self) -> None:
-        """Look at the file, once. Kafka's preallocated index of a crashed broker ends in zeros: see sanity checks."""
+        """Read the number of entries from the file, once.
+
+        The preallocated index of a crashed Kafka broker ends in zeros, which the sanity checks find.
+        """
         if self._entries >= 0:
             return
         size = self._file.size()
@@ -190,13 +193,13 @@ class IndexFile:
             self._last = self._stored_entry(self._entries - 1)
 
     def _check_size(self) -> None:
-        """Raise CorruptIndex unless the file holds whole entries, and no more than were ever allowed."""
+        """Raise CorruptIndex unless the file holds whole entries."""
         size = self._file.size()
         if size % self._entry.size:
             raise CorruptIndex(f"index file {self.path} has {size} bytes, which is no multiple of {self._entry.size}")
 
     def _append(self, key: int, value: int) -> None:
-        """Add an entry. A full disk is no error here: the entry stays in memory and is written with the next ones."""
+        """Add an entry. A failed write is no error: the entry stays in memory and is written with the next ones."""
         self._tail.keys.append(key)
         self._tail.values.append(value)
         self._last = (key, value)
@@ -220,7 +223,7 @@ class IndexFile:
         self._tail.drop_front(self._entries - KEEP_ENTRIES)
 
     def _search(self, target: int) -> tuple[int, int] | None:
-        """The last entry whose key is at most `target`."""
+        """Return the last entry whose key is at most `target`; None when there is none."""
         self._load()
         last = self._last
         if last is None or last[0] <= target:
@@ -234,7 +237,7 @@ class IndexFile:
         return self._stored_entry(number) if number >= 0 else None
 
     def _number_of_last(self, field: int, target: int) -> int:
-        """Number of the last entry whose field 0 or 1 is at most `target`; -1 when there is none."""
+        """Return the number of the last entry whose field 0 or 1 is at most `target`; -1 when there is none."""
         tail = self._tail
         column = tail.values if field else tail.keys
         if column and column[0] <= target:
@@ -242,7 +245,7 @@ class IndexFile:
         return self._search_stored(field, target, tail.start)
 
     def _search_stored(self, field: int, target: int, count: int) -> int:
-        """The same among the first `count` entries, which are in the file."""
+        """Search the first `count` entries, which are in the file, as `_number_of_last` does."""
         if count == 0:
             return -1
         low, high = 0, (count - 1) // PAGE_ENTRIES
@@ -269,7 +272,10 @@ class IndexFile:
         return key, value
 
     def _page(self, page_number: int) -> bytes:
-        """A page of the file, at least as long as what is written of it."""
+        """Return a page of the file, at least as long as the part of it that is written.
+
+        Raises CorruptIndex when the file is shorter than it was.
+        """
         size = self._entry.size
         needed = min(self._written - page_number * PAGE_ENTRIES, PAGE_ENTRIES) * size
         page = self._pages.get(self._number, page_number)
@@ -281,7 +287,7 @@ class IndexFile:
         return page
 
     def _cut_to(self, entries: int) -> None:
-        """Forget the entries from number `entries` on; the file has been cut, or is about to be."""
+        """Forget the entries from number `entries` on; the caller cuts the file."""
         self._tail.cut_at(entries)
         self._entries = entries
         self._written = min(self._written, entries)

@@ -1,7 +1,7 @@
-"""The pages of indexes that were read lately, of all segments together, in bounded memory.
+"""The recently read pages of all segments' indexes, in bounded memory.
 
-One per log manager; any thread; `_lock` guards the order. Kafka maps its indexes into memory instead, which we must
-not: a full disk under a mapping kills the process.
+One per log manager; any thread; `_lock` guards the order. Kafka maps its indexes into memory instead. Here that is out
+of the question: a full disk under a mapping kills the process.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class IndexPages:
         self._next_number = 0
 
     def new_number(self) -> int:
-        """A number for an index. An index that forgets its pages takes another one; the old pages grow old."""
+        """Return a number for an index. An index that drops its pages takes another one, and the old pages expire."""
         with self._lock:
             self._next_number += 1
             return self._next_number
 
     def get(self, index_number: int, page_number: int) -> bytes | None:
-        """The page, if it is here; it counts as used."""
+        """Return the page, if it is in the cache, and count it as used."""
         key = (index_number, page_number)
         with self._lock:
             page = self._pages.pop(key, None)
@@ -40,7 +40,7 @@ class IndexPages:
             return page
 
     def put(self, index_number: int, page_number: int, page: bytes) -> None:
-        """Keep a page, and drop the one unused longest."""
+        """Keep a page, and drop the page that was unused longest if there are too many."""
         with self._lock:
             self._pages[(index_number, page_number)] = page
             if len(self._pages) > self._limit:

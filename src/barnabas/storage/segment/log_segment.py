@@ -24,17 +24,17 @@ from barnabas.storage.segment.sequential_reads import MAX_BYTES, SequentialReads
 from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
 
 RECENT_BATCHES: Final = 128
-"""Places of the newest batches kept in memory, so that a consumer at the end of the log is served without a search."""
+"""How many of the newest batches have their places kept in memory: a consumer at the end of the log needs no search."""
 _new_tuple: Final = tuple.__new__
 
 
 class LogSegment:
     """One segment. Made by `SegmentFactory`.
 
-    size: bytes of whole batches in the log file. rolling_timestamp: timestamp that decides when the segment is old
-    enough to roll, None as long as it is empty or not looked at. recent: base offset -> (position, size); keys are
-    set and read one at a time, which dictionaries do atomically. is_preallocated: the log file is longer than `size`,
-    and is cut when the segment rolls or closes.
+    size: bytes of whole batches in the log file. rolling_timestamp: the timestamp that decides when the segment is old
+    enough to roll; None as long as the segment is empty or was not looked at. recent: base offset -> (position, size);
+    keys are set and read one at a time, which dictionaries do atomically. is_preallocated: the log file is longer than
+    `size`, and is cut when the segment rolls or closes.
     """
 
     __slots__ = (
@@ -125,7 +125,7 @@ class LogSegment:
         self._trim()
 
     def _trim(self) -> None:
-        """Give back what was allocated in advance and is not needed."""
+        """Cut off the bytes that were allocated in advance and are not needed."""
         if self.is_preallocated:
             self.file.truncate(self.size)
             self.is_preallocated = False
@@ -139,9 +139,13 @@ class LogSegment:
     def read(
         self, start_offset: int, max_bytes: int, max_position: int, *, min_one_message: bool
     ) -> FetchDataInfo | None:
-        """Batches from the one that holds `start_offset` on, at most `max_bytes` and not beyond `max_position`.
+        """Return batches from the one that holds `start_offset` on, at most `max_bytes`, not beyond `max_position`.
 
         None when the segment has no such offset. The first batch is whole with `min_one_message`, whatever the limit.
+        Raises OSError, CorruptRecord, CorruptIndex.
+
+        The place of the first batch comes from the cheapest source that has it: the newest batches (`recent`), the end
+        of an earlier small read (`SequentialReads`), the offset index and a search in the log file.
         """
         place = self.recent.get(start_offset)
         if place is not None:
@@ -169,24 +173,28 @@ class LogSegment:
         return FetchDataInfo(metadata, FileRecords(self.file.borrow(), position, size), limit < batch_size)
 
     def translate_offset(self, offset: int, from_position: int = 0) -> BatchPlace | None:
-        """The first batch whose last offset is at least `offset`; None when there is none."""
+        """Return the first batch whose last offset is at least `offset`; None when there is none.
+
+        Raises OSError, CorruptRecord, CorruptIndex.
+        """
         at_or_before, following = self.indexes.offsets.bounds(offset)
         if following - at_or_before > SEARCH_CHUNK_BYTES:
-            # Large batches have an entry each, so it is most likely the next one's: that saves reading the one before.
+            # Large batches have an entry each, so the batch is most likely that of the next entry: looking there first
+            # saves reading the header of the batch before.
             place = find_batch(self.file, offset, following, self.size)
             if place is not None and place.base_offset <= offset:
                 return place
         return find_batch(self.file, offset, max(at_or_before, from_position), self.size)
 
     def upper_bound_offset(self, position: int, size: int) -> int | None:
-        """An offset that batches of `size` bytes from `position` on do not reach; None: the segment's end.
+        """Return an offset that batches of `size` bytes from `position` on do not reach; None: the segment's end.
 
-        Taken from the offset index, so it may lie some batches behind.
+        The offset comes from the offset index, so it may lie some batches further on.
         """
         return self.indexes.offsets.upper_bound_offset(position + size)
 
     def next_offset(self) -> int:
-        """The offset behind the last batch; the base offset when the segment is empty."""
+        """Return the offset behind the last batch; the base offset when the segment is empty."""
         offsets = self.indexes.offsets
         position = offsets.lookup(offsets.last_offset).position
         last = self.base_offset - 1
@@ -195,11 +203,11 @@ class LogSegment:
         return last + 1
 
     def batches(self, from_position: int = 0) -> Sequence[Batch]:
-        """All whole batches from a position on; for tests and small ranges."""
+        """Return all whole batches from a position on; for tests and small ranges."""
         return list(scan_batches(self.file, from_position, self.size))
 
     def first_batch_timestamp(self) -> int:
-        """Largest timestamp of the first batch, -1 when it has none or the segment is empty."""
+        """Return the largest timestamp of the first batch; -1 when it has none or the segment is empty."""
         if self.size == 0:
             return NO_TIMESTAMP
         return next(iter(scan_batches(self.file, 0, self.size, chunk_bytes=4096))).max_timestamp
@@ -218,7 +226,7 @@ class LogSegment:
         return timestamp if timestamp >= 0 else self.file.modified_ms()
 
     def find_offset_by_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or behind `from_offset` that is not older."""
+        """Return (timestamp, offset, leader epoch) of the first record at or behind `from_offset` that is not older."""
         start = self.indexes.times.lookup(timestamp)
         position = self.indexes.offsets.lookup(max(start.offset, from_offset)).position
         for batch in scan_batches(self.file, position, self.size):

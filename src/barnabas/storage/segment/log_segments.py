@@ -1,6 +1,6 @@
 """The segments of one log, in the order of their base offsets.
 
-Changed under the log's lock, read without one: every change replaces the tuple that readers look at.
+Changed under the log's lock; any thread reads without a lock: every change replaces the tuples that readers look at.
 Kafka: LogSegments.
 """
 
@@ -13,7 +13,7 @@ from barnabas.storage.segment.log_segment import LogSegment
 
 
 class LogSegments:
-    """An ordered, copy-on-write collection; the last one, `active`, takes the appends."""
+    """An ordered, copy-on-write collection of segments; the last one, `active`, takes the appends."""
 
     __slots__ = ("_view", "active")
 
@@ -39,7 +39,7 @@ class LogSegments:
         return sum(segment.size for segment in self._view[1])
 
     def all(self) -> tuple[LogSegment, ...]:
-        """All segments, oldest first, as of now."""
+        """Return all segments, oldest first, as of now."""
         return self._view[1]
 
     def add(self, segment: LogSegment) -> None:
@@ -49,34 +49,34 @@ class LogSegments:
         self._replace(by_offset)
 
     def replace(self, new: LogSegment, old: Iterable[LogSegment]) -> None:
-        """Put one segment in the place of others, at once for every reader."""
+        """Put one segment in the place of others; readers see the old ones or the new one."""
         gone = set(old)
         by_offset = {present.base_offset: present for present in self._view[1] if present not in gone}
         by_offset[new.base_offset] = new
         self._replace(by_offset)
 
     def remove(self, base_offset: int) -> None:
-        """Take a segment out."""
+        """Remove a segment."""
         self._replace({present.base_offset: present for present in self._view[1] if present.base_offset != base_offset})
 
     def clear(self) -> None:
-        """Take all segments out."""
+        """Remove all segments."""
         self._view = ((), ())
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The segment with the largest base offset not above `offset`."""
+        """Return the segment with the largest base offset not above `offset`."""
         bases, segments = self._view
         place = bisect_right(bases, offset)
         return segments[place - 1] if place else None
 
     def higher(self, offset: int) -> LogSegment | None:
-        """The segment with the smallest base offset above `offset`."""
+        """Return the segment with the smallest base offset above `offset`."""
         bases, segments = self._view
         place = bisect_right(bases, offset)
         return segments[place] if place < len(segments) else None
 
     def values(self, start: int, end: int) -> tuple[LogSegment, ...]:
-        """From the segment that holds `start` to the last one that begins below `end`."""
+        """Return the segments from the one that holds `start` to the last one that begins below `end`."""
         bases, segments = self._view
         if end <= start:
             return ()

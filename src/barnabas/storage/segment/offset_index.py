@@ -1,7 +1,7 @@
 """Where in a segment's log file the batch of an offset lies: a sparse `.index` of 8-byte entries.
 
-An entry is the last offset of a batch, relative to the segment's base offset, and the batch's position. Threads and
-lock: see `index_file`. Kafka: OffsetIndex.
+An entry is the last offset of a batch, relative to the segment's base offset, and the batch's position. Owned by
+SegmentIndexes; threads and lock are those of `index_file`. Kafka: OffsetIndex.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OffsetIndex(IndexFile):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry; the base offset when there is none."""
+        """The offset of the last entry; the base offset when there is none."""
         with self._lock:
             self._load()
             return self.base_offset + (self._last[0] if self._last else 0)
@@ -53,7 +53,7 @@ class OffsetIndex(IndexFile):
             return self._entries >= self.max_entries
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or before `offset`; (base offset, 0) when there is none."""
+        """Return the last entry at or before `offset`; (base offset, 0) when there is none."""
         with self._lock:
             found = self._search(offset - self.base_offset)
         if found is None:
@@ -61,10 +61,11 @@ class OffsetIndex(IndexFile):
         return OffsetPosition(self.base_offset + found[0], found[1])
 
     def bounds(self, offset: int) -> tuple[int, int]:
-        """Where to look for the batch of `offset`: positions of the last entry at or before it, and of the next one.
+        """Return the positions of the last entry at or before `offset`, and of the next entry.
 
-        The second is -1 when there is none, or no reason to look there: the first is of that very offset, or there is
-        no first one, in which case the batch is as likely the one at the start of the file, which has no entry.
+        The batch lies between them. The second is -1 when there is no next entry, or no reason to look there: the first
+        entry is of that very offset, or there is no first entry, in which case the batch is as likely the one at the
+        start of the file, which has no entry.
         """
         relative = offset - self.base_offset
         with self._lock:
@@ -79,10 +80,10 @@ class OffsetIndex(IndexFile):
             return position, self._stored_entry(number + 1)[1]
 
     def upper_bound_offset(self, position: int) -> int | None:
-        """Offset of the first entry at or behind a position of the log file; None when there is none.
+        """Return the offset of the first entry at or behind a position of the log file; None when there is none.
 
-        The very first entry has to lie behind it: so it comes out of Kafka's search, and with it the aborted
-        transactions of a fetch.
+        The very first entry of the index has to lie behind the position, not at it. Kafka's search has this result, and
+        the aborted transactions in an answer to a fetch depend on it.
         """
         with self._lock:
             self._load()
@@ -92,7 +93,7 @@ class OffsetIndex(IndexFile):
             return self.base_offset + self._stored_entry(number)[0] if number < self._entries else None
 
     def entry(self, number: int) -> OffsetPosition:
-        """The entry of this number. Raises IndexError."""
+        """Return the entry of this number. Raises IndexError when there is no such entry."""
         relative, position = self.entry_at(number)
         return OffsetPosition(self.base_offset + relative, position)
 

@@ -1,8 +1,8 @@
 """An open descriptor that closes when its last holder releases it.
 
-A segment's file holds it while it may be needed again; every range of it on its way to a socket holds it too. So a
-descriptor number is never reused by another topic's file while an answer still refers to it. Any thread retains and
-releases; `_lock` guards the count.
+A SegmentFile holds it while the file may be needed again; each range of the file on its way to a socket holds it too.
+Without the count, a descriptor that is closed early could get its number reused by another topic's file, and the answer
+would carry that topic's bytes. Any thread retains and releases; `_lock` guards the count.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class OpenFile:
             return True
 
     def retain(self) -> None:
-        """Add a holder; only for somebody who knows of another one."""
+        """Add a holder, where the caller knows that there is another one. Raises ValueError when the file is closed."""
         if not self.try_retain():
             raise ValueError("the file is closed")
 
     def release(self) -> None:
-        """Remove a holder; the last one closes the file."""
+        """Remove a holder; the last one closes the file. Raises ValueError when there was none."""
         with self._lock:
             if self._holders == 0:
                 raise ValueError("the file was released more often than retained")
@@ -51,6 +51,6 @@ class OpenFile:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the last holder is gone."""
+        """Whether the last holder has released the file."""
         with self._lock:
             return self._holders == 0

@@ -1,4 +1,4 @@
-"""Bounds how many files a log manager keeps open: those unused longest are closed, and opened again on demand.
+"""Bounds the number of files that a log manager keeps open: those unused longest are closed, and opened on demand.
 
 One per log manager, shared by all its logs; any thread. `_lock` guards the order; it is never held while a file is
 opened or closed, and inside it no other lock is taken.
@@ -20,13 +20,13 @@ class Closable(Protocol):
     recently_used: bool
 
     def let_go(self) -> None:
-        """Give the descriptor up; whoever still reads from it keeps it open that long."""
+        """Give up the descriptor; readers that still hold it keep it open until they release it."""
 
 
 class OpenFiles:
-    """Knows the files that hold a descriptor, oldest first, and gives each a second chance if it was used since.
+    """The files that hold a descriptor, oldest first; a file that was used since it came here gets a second chance.
 
-    limit: descriptors held at most, beside those that answers on their way to a socket keep alive.
+    limit: descriptors held at most, beside those that answers on their way to a socket keep open.
     """
 
     __slots__ = ("_holding", "_lock", "files", "limit")
@@ -42,7 +42,10 @@ class OpenFiles:
             return len(self._holding)
 
     def opened(self, file: Closable) -> None:
-        """`file` has opened its descriptor; too many others may have to close theirs. Call without any file's lock."""
+        """Note that `file` has opened its descriptor, and close others if there are too many.
+
+        Call without any file's lock.
+        """
         victims: list[Closable] = []
         with self._lock:
             holding = self._holding
@@ -61,6 +64,6 @@ class OpenFiles:
             victim.let_go()
 
     def closed(self, file: Closable) -> None:
-        """`file` has closed its descriptor for good."""
+        """Note that `file` has closed its descriptor."""
         with self._lock:
             self._holding.pop(file, None)

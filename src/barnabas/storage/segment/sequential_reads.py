@@ -1,9 +1,9 @@
-"""Where the readers of a segment will most likely go on: behind the batch they found last. Saves looking for it.
+"""Where the readers of a segment will most likely go on: behind the batch that each found last.
 
-One per segment that has been read from further back than its newest batches. A reader who goes on where a small read
-ended finds its batch without the index, and with the same `pread` that reads it. Any thread; entries are set and taken
-one at a time, which dictionaries do atomically. A segment that is truncated begins with a new one after its file was
-cut: what a slow reader still enters, it enters into the old one.
+One per segment. A consumer that goes on where a small read ended finds its batch without the index, and with the same
+`pread` that reads the batch. Any thread; entries are set and taken one at a time, which dictionaries do atomically. A
+truncation cuts the file first and replaces this object then, so that an entry of a slow reader, which may be wrong now,
+goes into the old object.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.records.record_batch import LOG_OVERHEAD
 from barnabas.storage.segment.file import SegmentFile
 
 MAX_BYTES: int = 64 * 1024
-"""Reads of at most this size are made at once; larger ones go by sendfile, and one search more does not matter."""
+"""Reads of at most this size are made at once; larger ones go out by sendfile, where a search does not matter."""
 MAX_PLACES: Final = 64
 
 _HEADER: Final = struct.Struct(">qi4xb6xi")
@@ -32,14 +32,14 @@ class SequentialReads:
         self._places: dict[int, int] = {}
 
     def note(self, next_offset: int, position: int) -> None:
-        """Somebody has found the batch before this offset, and it ends at this position."""
+        """Note that the batch before `next_offset` ends at this position."""
         places = self._places
         if len(places) >= MAX_PLACES:
             places.clear()
         places[next_offset] = position
 
     def take(self, offset: int) -> int:
-        """The position of the batch that holds `offset`, if a reader was expected there; else -1."""
+        """Return the position of the batch that holds `offset`, if a reader was expected there; else -1."""
         return self._places.pop(offset, -1)
 
     def read(self, file: SegmentFile, offset: int, position: int, size: int) -> FileRecords | None:

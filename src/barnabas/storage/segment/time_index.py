@@ -1,7 +1,8 @@
 """From which offset on a segment holds timestamps above a given one: a sparse `.timeindex` of 12-byte entries.
 
 An entry (timestamp, offset relative to the base offset) says that no batch up to that offset has a larger timestamp;
-the offset is the last one of the batch that has it. Threads and lock: see `index_file`. Kafka: TimeIndex.
+the offset is the last one of the batch that has it. Owned by SegmentIndexes; threads and lock are those of
+`index_file`. Kafka: TimeIndex.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class TimeIndex(IndexFile):
             return self._entries >= self.max_entries - 1
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry with at most `timestamp`; (-1, base offset) when there is none."""
+        """Return the last entry with at most `timestamp`; (-1, base offset) when there is none."""
         with self._lock:
             found = self._search(timestamp)
         if found is None:
@@ -71,7 +72,7 @@ class TimeIndex(IndexFile):
         return TimestampOffset(found[0], self.base_offset + found[1])
 
     def entry(self, number: int) -> TimestampOffset:
-        """The entry of this number. Raises IndexError."""
+        """Return the entry of this number. Raises IndexError when there is no such entry."""
         timestamp, relative = self.entry_at(number)
         return TimestampOffset(timestamp, self.base_offset + relative)
 

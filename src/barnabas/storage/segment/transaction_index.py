@@ -1,9 +1,10 @@
 """A segment's `.txnindex`: the transactions that were aborted by markers in this segment. Kafka's entries, version 0.
 
-Appended to under the log's lock, before the marker itself is written; read from any thread, up to a size that is
-published after the entry has been written. There is no file as long as nothing was aborted. An entry says where the
-transaction began (maybe in an earlier segment), where its marker is, and the last stable offset behind it, which tells
-readers when they need look no further. Kafka: TransactionIndex, AbortedTxn, TxnIndexSearchResult.
+Appended to under the log's lock, before the marker itself is written; any thread reads, up to a size that is published
+after the entry has been written. There is no file as long as nothing was aborted. An entry has the first offset of the
+transaction (maybe in an earlier segment), the offset of its marker, and the last stable offset behind the marker, from
+which a reader knows that later indexes hold nothing more for it. Kafka: TransactionIndex, AbortedTxn,
+TxnIndexSearchResult.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class AbortedTransactionEntry(NamedTuple):
     last_stable_offset: int
 
     def encode(self) -> bytes:
-        """The 34 bytes of the entry."""
+        """Return the 34 bytes of the entry."""
         return _ENTRY.pack(VERSION, *self)
 
 
@@ -42,7 +43,7 @@ class AbortedSearch(NamedTuple):
 
 
 class TransactionIndex:
-    """The index of the segment that begins at `base_offset`. Everything that touches the file raises OSError."""
+    """The index of the segment that begins at `base_offset`. Every method that touches the file raises OSError."""
 
     __slots__ = ("_file", "_last_offset", "_size", "_unsynced", "base_offset")
 
@@ -55,7 +56,7 @@ class TransactionIndex:
 
     @property
     def path(self) -> str:
-        """Where the file is, or would be."""
+        """The path of the file, which may not exist."""
         return self._file.path
 
     @property
@@ -66,7 +67,7 @@ class TransactionIndex:
     # -- writing, under the log's lock
 
     def append(self, entry: AbortedTransactionEntry) -> None:
-        """Add an entry; last offsets rise. On an error nothing has changed."""
+        """Add an entry. On an error nothing has changed. Raises ValueError unless the last offset rises."""
         last_offset = self._newest_offset()
         if last_offset is not None and entry.last_offset <= last_offset:
             raise ValueError(
@@ -89,7 +90,7 @@ class TransactionIndex:
             self._last_offset = kept[-1].last_offset if kept else None
 
     def reset(self) -> None:
-        """Drop all entries, and what else is in the file."""
+        """Drop all entries and the whole content of the file."""
         self._last_offset = None
         self._size = 0
         if self._file.exists():
@@ -104,7 +105,7 @@ class TransactionIndex:
     # -- reading, any thread
 
     def entries(self) -> list[AbortedTransactionEntry]:
-        """All entries, in the order of their markers. Raises CorruptIndex at a version that is not known."""
+        """Return all entries, in the order of their markers. Raises CorruptIndex when a version is unknown."""
         size = self._size
         if not size:
             return []
@@ -149,7 +150,7 @@ class TransactionIndex:
     # -- the file
 
     def sync(self) -> None:
-        """Return when the entries are on stable storage, and those that were dropped cannot come back."""
+        """Return when the entries are on stable storage and dropped entries cannot come back."""
         if self._unsynced:
             self._unsynced = False
             try:
@@ -159,18 +160,18 @@ class TransactionIndex:
                 raise
 
     def rename(self, path: str) -> None:
-        """Give the file, if there is one, another name."""
+        """Give the file another name, if it exists."""
         if self._file.exists():
             self._file.rename(path)
         else:
             self._file.moved_to(path)
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has been renamed to this."""
+        """Note that the log's directory has been renamed."""
         self._file.moved_to(os.path.join(directory, os.path.basename(self._file.path)))
 
     def close(self) -> None:
-        """Give the descriptor up."""
+        """Close the file; another use opens it again."""
         self._file.close()
 
     def close_handlers(self) -> None:
@@ -178,5 +179,5 @@ class TransactionIndex:
         self._file.close_for_good()
 
     def delete(self) -> None:
-        """Remove the file, if there is one."""
+        """Remove the file, if it exists."""
         self._file.delete()

@@ -5,6 +5,7 @@ Called by BrokerServer during start, on the main thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.broker.foundations import Foundations
@@ -20,6 +21,7 @@ from barnabas.coordinator.group.environment import GroupEnvironment, MembershipS
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.loading.loader import GroupLoader
+from barnabas.coordinator.group.loading.partition_loader import PartitionLoader
 from barnabas.coordinator.group.loading.restore import restore_memberships
 from barnabas.coordinator.group.log.writer import GroupLog
 from barnabas.coordinator.group.membership import GroupType
@@ -71,22 +73,23 @@ def build_group_coordinator(
     def removed(group: Group) -> None:
         service_of(group.membership.group_type).unloaded(group)
 
+    loader = PartitionLoader(
+        environment,
+        replicas.hosted.partition_or_error,
+        lambda records: restore_memberships(records, clock),
+        service_of,
+    )
     coordinator = GroupCoordinator(
         partitions=environment.partitions,
-        loader=GroupLoader(
-            environment,
-            replicas.hosted.partition_or_error,
-            lambda records: restore_memberships(records, clock),
-            service_of,
-            settle_loaded_groups,
-        ),
+        loader=GroupLoader(environment.partitions, loader, settle_loaded_groups),
         offsets=OffsetService(environment, removed),
         expiry=OffsetExpiry(environment, removed),
         classic=classic,
         consumer=Lazy(lambda: consumer_groups().service),
         admin=GroupAdminService(environment, classic.removed),
     )
-    registry.family(_metrics_of(coordinator, environment, rebalances))
+    counts = _counts(coordinator, rebalances)
+    registry.family(GroupMetrics(environment.table, counts, loader.load_times, clock))
     replicas.orders.listeners.add(coordinator.leadership_changed)
     return coordinator
 
@@ -108,15 +111,12 @@ def _environment(foundations: Foundations, replicas: ReplicaManager, metadata: M
     )
 
 
-def _metrics_of(
-    coordinator: GroupCoordinator, environment: GroupEnvironment, rebalances: RebalanceCounts
-) -> GroupMetrics:
+def _counts(coordinator: GroupCoordinator, rebalances: RebalanceCounts) -> Mapping[str, Callable[[], int]]:
     offsets, expiry = coordinator.offsets, coordinator.expiry
-    counts = {
+    return {
         "offset-commit": lambda: offsets.committed_count,
         "offset-expiration": lambda: expiry.expired_count,
         "offset-deletion": lambda: offsets.deleted_count,
         "group-completed-rebalance": lambda: rebalances.classic,
         "consumer-group-rebalance": lambda: rebalances.consumer,
     }
-    return GroupMetrics(environment.table, counts, coordinator.loader.load_times, environment.clock)

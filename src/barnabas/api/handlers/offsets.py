@@ -11,7 +11,7 @@ Kafka: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
 from barnabas.api.brief import COMMITTED_OFFSET_US, FETCHED_GROUP_US, FETCHED_OFFSET_US, Brief, check_cost, check_costs
@@ -56,14 +56,6 @@ STORE_VERSION: Final = 0
 NO_OFFSET: Final = -1
 
 
-class _AskedTopic(NamedTuple):
-    """The partitions of a topic whose offsets the coordinator decides on."""
-
-    name: str
-    topic_id: bytes
-    indexes: list[int]
-
-
 class OffsetsApi:
     """Committed offsets of groups."""
 
@@ -104,7 +96,7 @@ class OffsetsApi:
         ):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         refused: list[CommittedTopic] = []
-        asked: list[_AskedTopic] = []
+        asked: list[tuple[OffsetCommitRequest.OffsetCommitRequestTopic, list[int]]] = []
         offsets: list[OffsetToCommit] = []
         names = self._commit_topic_names(request)
         readable = None if self._authorizer is None else self._readable_topics(request, names)
@@ -134,19 +126,19 @@ class OffsetsApi:
             if unknown:
                 refused.append(CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown))
             if indexes:
-                asked.append(_AskedTopic(topic.name, topic.topic_id, indexes))
+                asked.append((topic, indexes))
 
         def committed(errors: Sequence[ErrorCode]) -> None:
             result = iter(errors)
             answers = [
                 CommittedTopic(
-                    name=name,
-                    topic_id=topic_id,
+                    name=topic.name,
+                    topic_id=topic.topic_id,
                     partitions=[
                         CommittedPartition(partition_index=index, error_code=next(result)) for index in indexes
                     ],
                 )
-                for name, topic_id, indexes in asked
+                for topic, indexes in asked
             ]
             request.respond(OffsetCommitResponse(topics=_merged(refused, answers) if refused else answers))
 

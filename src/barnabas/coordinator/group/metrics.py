@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from barnabas.coordinator.group.classic.states import ClassicState
-from barnabas.coordinator.group.loading.loader import LoadTimes
+from barnabas.coordinator.group.loading.partition_loader import LoadTimes
 from barnabas.coordinator.group.membership import GroupType
 from barnabas.coordinator.group.table import GroupTable
 from barnabas.metrics.metrics_registry import MetricName, Sample

@@ -10,6 +10,8 @@ from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.loading.loader import GroupLoader
+from barnabas.coordinator.group.loading.pace import CpuReadings
+from barnabas.coordinator.group.loading.partition_loader import PartitionLoader
 from barnabas.coordinator.group.loading.restore import restore_memberships
 from barnabas.coordinator.group.log.writer import GroupLog
 from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
@@ -70,13 +72,17 @@ class GroupBroker:
             log=GroupLog(self.replicas.manager.appender, config, self.clock),
         )
         self.memberships = RecordedService()
-        self.loader = GroupLoader(
+        self.partition_loader = PartitionLoader(
             self.environment,
             self.replicas.manager.hosted.partition_or_error,
             lambda records: restore_memberships(records, self.clock),
             lambda group_type: self.memberships,
+        )
+        self.loader = GroupLoader(
+            self.partitions,
+            self.partition_loader,
             start=self._start_loading,
-            readings=lambda: (0, 0, 0),
+            readings=lambda: CpuReadings(0, 0, 0),
         )
         self.offsets = OffsetService(self.environment, self.memberships.unloaded)
         self.expiry = OffsetExpiry(self.environment, self.memberships.unloaded)

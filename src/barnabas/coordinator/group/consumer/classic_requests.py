@@ -11,7 +11,8 @@ Kafka: GroupMetadataManager.classicGroup{Join,Sync,Heartbeat,Leave}ToConsumerGro
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from barnabas.coordinator.group.classic.terms import (
@@ -53,18 +54,10 @@ def join(
     clock: Clock,
     new_id: str,
 ) -> ConsumerOutcome[JoinAnswer]:
-    """A classic member joins, or joins again; new_id: for one that has no id yet. Raises ApiError."""
-    if config.consumer.migration_policy == "disabled":
-        raise ApiError(
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            f"Cannot join the consumer group {group.group_id} with the classic protocol because the group migration is "
-            "disabled.",
-        )
+    """Let a classic member join, or join again. new_id: the id of a member that has none yet. Raises ApiError."""
     update = ConsumerGroupUpdate(group, context)
     member_id = terms.member_id or new_id
-    update.check_size(member_id)
-    if not group.supports_classic_protocols(terms.protocol_type, [name for name, _ in terms.protocols]):
-        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
+    _check_join(update, terms, config, member_id)
     if not terms.member_id and terms.group_instance_id is None and terms.needs_known_member_id:
         return ConsumerOutcome(JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id), group)
     existing = group.static_member(terms.group_instance_id)
@@ -77,7 +70,7 @@ def join(
         update.update_epoch(is_changed, member, updated)
     owned = context.topics.by_id(subscription.owned_partitions)
     if existing is not None and can_downgrade_replacing(group, existing, config):
-        return _downgrade(update, updated, clock, subscription_changed=is_changed, owned=subscription)
+        return _downgrade(update, updated, clock, subscription_changed=is_changed, owned=owned)
     target = update.update_target(member, updated)
     after = update.reconcile(updated, target, subscription_changed=is_changed, owned=owned)
     update.timers += [
@@ -86,6 +79,20 @@ def join(
         TimerChange(TimerKind.SYNC, member_id, terms.rebalance_timeout_ms),
     ]
     return update.outcome(_joined(after))
+
+
+def _check_join(update: ConsumerGroupUpdate, terms: JoinTerms, config: GroupCoordinatorConfig, member_id: str) -> None:
+    """Raises ApiError: INCONSISTENT_GROUP_PROTOCOL or GROUP_MAX_SIZE_REACHED when the member cannot join the group."""
+    group = update.group
+    if config.consumer.migration_policy == "disabled":
+        raise ApiError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"Cannot join the consumer group {group.group_id} with the classic protocol because the group migration is "
+            "disabled.",
+        )
+    update.check_size(member_id)
+    if not group.supports_classic_protocols(terms.protocol_type, [name for name, _ in terms.protocols]):
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
 
 
 def sync(group: ConsumerGroup, terms: SyncTerms, topics: ClusterTopics) -> ConsumerOutcome[SyncAnswer]:
@@ -184,21 +191,22 @@ def _downgrade(
     clock: Clock,
     *,
     subscription_changed: bool,
-    owned: Subscription,
+    owned: Mapping[bytes, AbstractSet[int]],
 ) -> ConsumerOutcome[JoinAnswer]:
-    """The last member that spoke the new protocol has come back by the classic one."""
+    """Return the outcome when the last member that spoke the new protocol is back by the classic one.
+
+    Raises ApiError: GROUP_ID_NOT_FOUND when the metadata of a member cannot be read.
+    """
     group, topics = update.group, update.context.topics
     reason = None
     if group.assignment_epoch < update.group_epoch:
         reason = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
     else:
         target = group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id)
-        by_id = topics.by_id(owned.owned_partitions)
-        updated = update.reconcile(updated, target, subscription_changed=subscription_changed, owned=by_id)
+        updated = update.reconcile(updated, target, subscription_changed=subscription_changed, owned=owned)
     classic, records = downgraded(group, (), updated, clock, topics)
-    return ConsumerOutcome(
-        _joined(updated), group, [*update.records, *records], downgraded=classic, rebalance_reason=reason
-    )
+    records = [*update.records, *records]
+    return ConsumerOutcome(_joined(updated), group, records, downgraded=classic, rebalance_reason=reason)
 
 
 def _joining_member(update: ConsumerGroupUpdate, terms: JoinTerms, member_id: str) -> ConsumerGroupMember:

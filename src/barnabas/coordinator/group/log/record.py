@@ -6,7 +6,10 @@ Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorRecord.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+KeyAndValue: TypeAlias = tuple[bytes, bytes | None]
+"""A record as a plain tuple: commits make them by the thousand, and a NamedTuple costs a call each."""
 
 
 class GroupRecord(NamedTuple):

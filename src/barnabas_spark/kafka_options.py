@@ -69,7 +69,7 @@ def refuse_fixed(options: OptionValues) -> None:
 
 
 def bootstrap_servers(options: OptionValues) -> list[str]:
-    """The addresses of the cluster, which must be reachable without TLS or SASL. Raises OptionError."""
+    """Return the addresses of the cluster, which must be reachable without TLS or SASL. Raises OptionError."""
     if options.choice("kafka.security.protocol", "plaintext", ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")) != (
         "plaintext"
     ):

@@ -30,7 +30,7 @@ class OffsetRange:
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-    """What lies between two sets of offsets, where anything does, in order of topic and partition."""
+    """Return what lies between two sets of offsets, where anything does, in order of topic and partition."""
     return [
         OffsetRange(*partition, start[partition], stop)
         for partition, stop in sorted(end.items())

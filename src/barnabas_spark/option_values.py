@@ -24,11 +24,11 @@ class OptionValues:
         return name.lower() in self._values
 
     def text(self, name: str) -> str | None:
-        """The option as it was given; None where it was not."""
+        """Return the option as it was given; None where it was not."""
         return self._values.get(name.lower())
 
     def required(self, name: str, example: str) -> str:
-        """An option that must be there and not be empty."""
+        """Return an option that must be there and not be empty."""
         value = self.text(name)
         if value is None or not value.strip():
             raise OptionError(f"option {name!r} is missing: set it, for example .option({name!r}, {example!r})")
@@ -44,7 +44,7 @@ class OptionValues:
         return self.reject(name, "true or false")
 
     def integer(self, name: str, default: int | None, smallest: int = 1) -> int | None:
-        """A whole number of at least `smallest`."""
+        """Return a whole number of at least `smallest`."""
         value = self.text(name)
         if value is None:
             return default

@@ -66,7 +66,7 @@ def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]
 
 
 def _fetch(fetcher: RawFetcher, each: OffsetRange, offset: int, options: SourceOptions) -> FetchedRecords | None:
-    """What the broker has from `offset` on; None if it has nothing there any more."""
+    """Return what the broker has from `offset` on; None if it has nothing there any more."""
     try:
         return fetcher.fetch(
             each.topic, each.partition, offset, max_bytes=options.fetch_bytes, max_wait_ms=options.fetch_wait_ms
@@ -78,7 +78,7 @@ def _fetch(fetcher: RawFetcher, each: OffsetRange, offset: int, options: SourceO
 
 
 def _after_data_loss(each: OffsetRange, offset: int, options: SourceOptions) -> int:
-    """Where to go on when `offset` is not there; the end of the range if nothing of it is."""
+    """Return where to go on when `offset` is not there; the end of the range if nothing of it is."""
     partition = TopicPartition(each.topic, each.partition)
     broker = connections.offsets(options)
     earliest, latest = broker.earliest([partition])[partition], broker.latest([partition])[partition]

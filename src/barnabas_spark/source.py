@@ -29,25 +29,25 @@ class BarnabasDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word for `format(...)`."""
+        """Return the word for `format(...)`."""
         return "barnabas"
 
     def schema(self) -> StructType:
-        """The columns where the user names none; `headers` is among them only with `includeHeaders`."""
+        """Return the columns where the user names none; `headers` is among them only with `includeHeaders`."""
         return default_schema(OptionValues(self.options).boolean("includeHeaders", default=False))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch query."""
+        """Return a batch query."""
         return BarnabasReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A streaming query."""
+        """Return a streaming query."""
         return BarnabasStreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch write; only appending makes sense on a topic."""
+        """Return a batch write; only appending makes sense on a topic."""
         return BarnabasWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A streaming write."""
+        """Return a streaming write."""
         return BarnabasStreamWriter(self.options, schema)

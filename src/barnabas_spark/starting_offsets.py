@@ -28,17 +28,17 @@ class BrokerOffsets(Protocol):
     """What the source asks a broker about offsets."""
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
-        """All partitions of the topics; raises if one does not exist."""
+        """Return all partitions of the topics; raises if one does not exist."""
 
     def earliest(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        """The first offset that is still there."""
+        """Return the first offset that is still there."""
 
     def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        """The offset behind the last record a consumer may see."""
+        """Return the offset behind the last record a consumer may see."""
 
 
 def partitions_to_read(options: SourceOptions, broker: BrokerOffsets) -> list[TopicPartition]:
-    """The partitions that are subscribed or assigned. Raises OptionError if an assigned one does not exist."""
+    """Return the partitions that are subscribed or assigned. Raises OptionError if an assigned one does not exist."""
     if options.topics:
         return broker.partitions(options.topics)
     existing = set(broker.partitions(sorted({partition.topic for partition in options.assigned})))
@@ -52,7 +52,7 @@ def partitions_to_read(options: SourceOptions, broker: BrokerOffsets) -> list[To
 
 
 def resolve(option: str, position: Position, partitions: Sequence[TopicPartition], broker: BrokerOffsets) -> Offsets:
-    """Offsets of all `partitions` for a position of the options. Raises OptionError if it names other partitions."""
+    """Return offsets of all `partitions` for a position of the options. Raises OptionError if it names other partitions."""
     if position == "earliest":
         return broker.earliest(partitions)
     if position == "latest":
@@ -74,7 +74,7 @@ def resolve(option: str, position: Position, partitions: Sequence[TopicPartition
 
 
 def first_offsets(options: SourceOptions, broker: BrokerOffsets) -> Offsets:
-    """Where a stream starts that has no checkpoint yet; the same answer again once it is kept."""
+    """Return where a stream starts that has no checkpoint yet; the same answer again once it is kept."""
     location = options.starting_offsets_location
     kept = None if location is None else _read(location)
     if kept is not None:

@@ -46,7 +46,7 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets | None = None
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Where a query without a checkpoint starts. Spark asks twice, and must be told the same."""
+        """Return where a query without a checkpoint starts. Spark asks twice, and must be told the same."""
         if self._first is None:
             self._first = first_offsets(self._options, connections.offsets(self._options))
         return offsets_to_json(self._first)
@@ -69,11 +69,11 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_to_json(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """Where the topics ended when last asked: shown in the query's progress, so that lag can be seen."""
+        """Return where the topics ended when last asked: shown in the query's progress, so that lag can be seen."""
         return None if self._latest is None else offsets_to_json(self._latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of one micro-batch."""
+        """Return the tasks of one micro-batch."""
         stops = offsets_from_parsed(end)
         starts = offsets_from_parsed(start)
         for partition in sorted(starts.keys() - stops.keys()):

@@ -23,7 +23,7 @@ def offsets_from_json(text: str) -> Offsets:
 
 
 def offsets_from_parsed(topics: Mapping[str, Any]) -> Offsets:
-    """Offsets from the parsed form, which Spark hands out. Raises ValueError saying what is wrong."""
+    """Return offsets from the parsed form, which Spark hands out. Raises ValueError saying what is wrong."""
     offsets = {}
     for topic, partitions in topics.items():
         if not isinstance(partitions, dict):
@@ -54,7 +54,7 @@ def partitions_from_json(text: str) -> list[TopicPartition]:
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The form that goes into Spark's offset log, in order of topic and partition."""
+    """Return the form that goes into Spark's offset log, in order of topic and partition."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset

@@ -131,7 +131,7 @@ def delete_offsets(name: str, bootstrap_servers: str, timeout_seconds: float, to
 
 
 def _where(places: dict[str, Any]) -> Reset:
-    """The one place that was given. click's usage error for none or several, ValueError for one that is no place."""
+    """Return the one place that was given. click's usage error for none or several, ValueError for one that is no place."""
     from barnabas.clients.admin.group_offset_reset import ResetTo, ShiftBy, ToOffset, ToTimestamp
 
     given = {option: value for option, value in places.items() if value is not None and value is not False}
@@ -188,7 +188,7 @@ def _need_no_members(admin: Admin, name: str) -> None:
 
 
 def _named_partitions(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartition]:
-    """Partitions of `topic` or `topic:0,3`. ValueError for one that does not exist."""
+    """Return partitions of `topic` or `topic:0,3`. ValueError for one that does not exist."""
     found = []
     for text in topics:
         name, separator, numbers = text.partition(":")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def parse_timestamp_ms(text: str) -> int | None:
-    """Milliseconds since 1970, which is what times before are too; None for a text that is no moment."""
+    """Return the milliseconds since 1970, which is what times before are too; None for a text that is no moment."""
     from datetime import datetime
 
     try:

@@ -152,7 +152,7 @@ def _lines(file: BinaryIO, *, show_progress: bool) -> Iterator[bytes]:
 
 
 def _size_of(file: BinaryIO) -> int | None:
-    """Bytes of a regular file; None for a pipe, a terminal, or a stand-in without a descriptor."""
+    """Return bytes of a regular file; None for a pipe, a terminal, or a stand-in without a descriptor."""
     try:
         status = os.fstat(file.fileno())
     except OSError:

@@ -123,7 +123,7 @@ def _report(context: click.Context, results: Mapping[TopicPartition, ApiError | 
 
 
 def _planned(text: str) -> dict[TopicPartition, list[int]]:
-    """The partitions of a plan; ValueError when it is none."""
+    """Return the partitions of a plan; ValueError when it is none."""
     from barnabas.protocol.topic_partition import TopicPartition
 
     try:
@@ -137,7 +137,7 @@ def _planned(text: str) -> dict[TopicPartition, list[int]]:
 
 
 def _number(value: Any) -> int:
-    """A partition's number, or a broker's. Raises ValueError."""
+    """Return a partition's number, or a broker's. Raises ValueError."""
     number = int(value)
     if not 0 <= number < 2**31:
         raise ValueError(f"{number} is not in [0, {2**31 - 1}]")

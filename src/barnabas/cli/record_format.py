@@ -27,7 +27,7 @@ class RecordFormat:
         self._key = key
 
     def __call__(self, record: ConsumerRecord) -> bytes:
-        """The line, without its end. Bytes of keys and values are left as they are."""
+        """Return the line, without its end. Bytes of keys and values are left as they are."""
         parts = []
         if self._timestamp:
             name = TIMESTAMP_NAMES.get(record.timestamp_type, b"NoTimestampType")
@@ -46,7 +46,7 @@ class RecordFormat:
 
 
 def as_json(record: ConsumerRecord) -> bytes:
-    """The whole record as one JSON object; bytes that are not UTF-8 become {"base64": ...}."""
+    """Return the whole record as one JSON object; bytes that are not UTF-8 become {"base64": ...}."""
     fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,

@@ -1,7 +1,8 @@
-"""Requests for callers that wait for the answer: what consumer, raw fetcher and admin client are built on.
+"""Requests for callers that wait for the answer: the base of consumer, raw fetcher and admin client.
 
-Owned by the thread that uses it; the caller serialises if there are several. The connections belong to one process:
-a forked child (Spark forks its Python workers) gets new ones at its first call, and never touches its parent's.
+Owned by the thread that uses it; several threads need a lock of their own. The connections belong to one process: a
+forked child (Spark forks its Python workers) makes new ones at its first call, and never touches its parent's.
+Kafka: ConsumerNetworkClient.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LONGEST_POLL_MS = 1_000
 
 
 class BlockingClient:
-    """One connection per node, one request of `call` at a time. Times are milliseconds.
+    """Connections to the cluster, one a node, with one request of `call` at a time. Times are milliseconds.
 
     `make_selector` makes the connections, `resolve(host, port)` gives a host's addresses (tests script both).
     """
@@ -69,12 +70,12 @@ class BlockingClient:
         self.network = self.make_network(updater)
 
     def make_network(self, updater: MetadataUpdater) -> NetworkClient:
-        """Connections with these settings, apart from this client's own: for another thread, which then owns them."""
+        """Return connections of their own with the same settings, for another thread to own."""
         selector = self._make_selector(self.clock)
         return NetworkClient(selector, updater, self._config, self.clock, self.random, resolve=self._resolve)
 
     def check_usable(self) -> bool:
-        """Raise ClientClosed after `close`. True if this is a forked child, which now has connections of its own."""
+        """Return True in a forked child, which now has connections of its own. Raises ClientClosed after `close`."""
         if self._closed:
             raise ClientClosed("This client has already been closed.")
         if os.getpid() == self._process_id:
@@ -83,7 +84,7 @@ class BlockingClient:
         return True
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds."""
+        """Return the monotonic time in milliseconds."""
         return self.network.now_ms()
 
     def poll(self, timeout_ms: float) -> None:
@@ -108,10 +109,10 @@ class BlockingClient:
         versions: tuple[int, int] | None = None,
         deadline_ms: int,
     ) -> Message:
-        """Send a request and wait for its answer. `to` chooses the node, None the least loaded one.
+        """Send a request and return its answer. `to` chooses the node; None takes the least loaded one.
 
-        A lost connection is tried again until the deadline. Raises ClientTimeout, Disconnected, UnsupportedVersion,
-        ClientClosed.
+        A lost connection is retried until the deadline. Raises ClientTimeout (Unreachable, if no broker was ever
+        reached), Disconnected, UnsupportedVersion, ClientClosed.
         """
         self.check_usable()
         problem: Exception | None = None
@@ -144,7 +145,7 @@ class BlockingClient:
     def _exchange(
         self, node: Node, message: Message, versions: tuple[int, int] | None, deadline_ms: int
     ) -> ClientResponse | None:
-        """The response; None when the deadline passed before it came, and the connection is given up."""
+        """Return the response. Raises ClientTimeout at the deadline, and drops the connection."""
         answers: list[ClientResponse] = []
         request = self.network.new_request(node.id, message, versions=versions, callback=answers.append)
         self.network.send(request, self.now_ms())
@@ -160,7 +161,7 @@ class BlockingClient:
     # -- metadata ----------------------------------------------------------------------------------------------------
 
     def await_topics(self, topics: Iterable[str], deadline_ms: int) -> Cluster:
-        """A snapshot that has all these topics. Raises ApiError for one that cannot be had, ClientTimeout."""
+        """Return a snapshot with all these topics. Raises ClientTimeout, ApiError for a topic with an error."""
         wanted = list(topics)
         for topic in wanted:
             self.metadata.add_topic(topic, self.now_ms())
@@ -169,7 +170,7 @@ class BlockingClient:
         )
 
     def await_leader(self, topic_partition: TopicPartition, deadline_ms: int) -> Node:
-        """The leader of a partition. Raises ApiError for a topic that cannot be had, ClientTimeout."""
+        """Return the leader of a partition. Raises ClientTimeout, ApiError for a topic with an error."""
         topic = topic_partition.topic
         self.metadata.add_topic(topic, self.now_ms())
         cluster = self._await_cluster(lambda cluster: cluster.leader(topic_partition) is not None, [topic], deadline_ms)
@@ -186,7 +187,7 @@ class BlockingClient:
             errors = {topic: cluster.topic_errors.get(topic, ErrorCode.NONE) for topic in topics}
             left_ms = deadline_ms - self.now_ms()
             for topic, error in errors.items():
-                # A topic may be in creation, unless it need not be waited for or the wait is over.
+                # A topic may be in creation: its error counts only if waiting does not help, or the wait is over.
                 if error is not ErrorCode.NONE and (error not in INVALID_METADATA_ERRORS or left_ms <= 0):
                     raise ApiError(error, f"{error.message} Topic: {topic}")
             if left_ms <= 0:

@@ -32,7 +32,7 @@ def bootstrap_nodes(servers: str | Sequence[str]) -> list[Node]:
 
 
 class BootstrapFailures:
-    """Why each bootstrap broker could not be reached. `timeout_ms` None: a client never gives up because of that."""
+    """Why each bootstrap broker could not be reached. `timeout_ms` None: the failures are never final."""
 
     def __init__(self, nodes: Sequence[Node], timeout_ms: int | None) -> None:
         self.is_final = False

@@ -1,6 +1,7 @@
-"""A snapshot of a cluster as the last metadata answers describe it (Kafka: Cluster, MetadataSnapshot).
+"""A snapshot of a cluster as the last metadata answers describe it.
 
-Immutable: replaced as a whole by ClusterMetadata, read by every thread without a lock.
+Immutable: ClusterMetadata replaces it as a whole, and every thread reads it without a lock.
+Kafka: Cluster, MetadataSnapshot.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from barnabas.rpc.node import Node
 
 
 class PartitionInfo(NamedTuple):
-    """One partition. `leader` is a node id, -1 for none; `leader_epoch` -1 when the broker doesn't tell."""
+    """One partition. `leader` is a node id, -1 for none; `leader_epoch` is -1 from old brokers."""
 
     topic: str
     partition: int
@@ -28,7 +29,7 @@ class PartitionInfo(NamedTuple):
 
 
 class Cluster:
-    """Nodes, and the topics somebody asked about. `topic_errors` has those that cannot be described."""
+    """Nodes, and the topics that were asked for. `topic_errors` has the topics that cannot be described."""
 
     __slots__ = (
         "_available",
@@ -74,27 +75,27 @@ class Cluster:
         }
 
     def leader(self, topic_partition: TopicPartition) -> Node | None:
-        """The leader, if it is known and alive."""
+        """Return the leader, if it is known and alive."""
         return self._leaders.get(topic_partition)
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions the topic has; None when it is unknown."""
+        """Return how many partitions the topic has, or None for an unknown topic."""
         partitions = self.topics.get(topic)
         return None if partitions is None else len(partitions)
 
     def available_partitions(self, topic: str) -> tuple[int, ...]:
-        """Partitions that have a leader."""
+        """Return the partitions of the topic that have a leader."""
         return self._available.get(topic, ())
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
-        """What is known of a partition."""
+        """Return the description of a partition, or None for an unknown one."""
         for info in self.topics.get(topic_partition.topic, ()):
             if info.partition == topic_partition.partition:
                 return info
         return None
 
     def topic_id(self, topic: str) -> bytes:
-        """16 bytes; zeros when the broker gave none."""
+        """Return the topic's id: 16 bytes, zeros when the broker gave none."""
         return self.topic_ids.get(topic, ZERO_UUID)
 
     @property

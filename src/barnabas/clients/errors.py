@@ -1,4 +1,4 @@
-"""What the clients raise beside `ApiError`, which carries the broker's error codes. No state."""
+"""The exceptions of the clients. `ApiError` beside them carries the broker's error codes. No state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INVALID_METADATA_ERRORS = frozenset(
 
 
 class ClientTimeout(TimeoutError):
-    """Something took longer than allowed: metadata, memory, an answer, a delivery (Kafka: TimeoutException)."""
+    """A wait took longer than allowed: for metadata, memory, an answer, a delivery (Kafka: TimeoutException)."""
 
 
 class Unreachable(ClientTimeout):
@@ -42,7 +42,7 @@ class Disconnected(ConnectionError):
 
 
 def error_of(code: int) -> ErrorCode:
-    """The error of a number in an answer; UNKNOWN_SERVER_ERROR for one of a broker newer than this client."""
+    """Return the error of a code in an answer: UNKNOWN_SERVER_ERROR for a code that this client does not know."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -54,7 +54,7 @@ class WokenUp(Exception):
 
 
 class CommitFailed(Exception):
-    """The offsets were not committed, and cannot be any more: their partitions may have new owners.
+    """The offsets were not committed, and a retry cannot help: their partitions may have new owners.
 
     Kafka: CommitFailedException.
     """

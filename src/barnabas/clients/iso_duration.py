@@ -15,7 +15,7 @@ _MS_PER_UNIT: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
 def parse_duration_ms(text: str) -> int | None:
-    """Milliseconds of a span such as P7D or PT1H30M; None for a text that is none."""
+    """Return the milliseconds of a time span such as P7D or PT1H30M, or None for any other text."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         return None

@@ -1,4 +1,4 @@
-"""Asks the leaders of partitions, and asks again while their errors may pass.
+"""Asks the leaders of partitions, and retries as long as their errors may pass.
 
 Called by the offset look-up and the admin client, on the thread that owns the BlockingClient.
 Kafka: PartitionLeaderStrategy, AdminApiDriver.
@@ -31,10 +31,9 @@ def ask_leaders(
     *,
     versions: tuple[int, int] | None = None,
 ) -> dict[TopicPartition, R]:
-    """Every partition's result, one request a leader.
+    """Return every partition's result, with one request a leader.
 
-    results_in: takes an answer apart into (partition, error code, result). Raises ApiError for an error that stays,
-    ClientTimeout.
+    results_in(answer): yields partition, error code and result. Raises ApiError for an error that stays, ClientTimeout.
     """
     client.check_usable()
     found: dict[TopicPartition, R] = {}
@@ -76,7 +75,7 @@ def _by_leader(
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic."""
+    """Return the numbers of these partitions by topic."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)

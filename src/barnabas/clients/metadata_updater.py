@@ -1,6 +1,6 @@
-"""Keeps a ClusterMetadata fresh through the NetworkClient it belongs to (Kafka: DefaultMetadataUpdater).
+"""Keeps a ClusterMetadata fresh, through the connections of the NetworkClient that uses it.
 
-Called on the client's thread only.
+Called on the client's thread only. Kafka: NetworkClient.DefaultMetadataUpdater.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class ClusterMetadataUpdater:
         self._reconnect_backoff_ms = reconnect_backoff_ms
         self._rebootstrap = rebootstrap
         self._in_progress: tuple[int, bool] | None = None
-        """Request version and partial or not, of the one request that may be in progress."""
+        """Version of the request in progress, and whether it is partial."""
 
     def nodes(self) -> Sequence[Node]:
-        """See MetadataUpdater."""
+        """Return the nodes that are known now."""
         return tuple(self._metadata.cluster.nodes.values())
 
     def is_update_due(self, now_ms: int) -> bool:
-        """See MetadataUpdater: not while a request is in progress."""
+        """Return whether metadata should be fetched first. While a request is in progress, it should not."""
         return self._in_progress is None and self._metadata.time_to_next_update_ms(now_ms) == 0
 
     def maybe_update(self, client: MetadataClient, now_ms: int) -> int:
-        """See MetadataUpdater."""
+        """Begin an update if one is due and possible. Returns the milliseconds until the next call is useful."""
         wait_ms = max(
             self._metadata.time_to_next_update_ms(now_ms),
             self._request_timeout_ms if self._in_progress is not None else 0,
@@ -67,14 +67,14 @@ class ClusterMetadataUpdater:
             client.send_metadata_request(client.new_request(node.id, message), now_ms)
             return self._request_timeout_ms
         if client.is_any_node_connecting():
-            return self._reconnect_backoff_ms  # rather that one than another new one
+            return self._reconnect_backoff_ms  # better wait for that connection than make another one
         if client.can_connect(node.id, now_ms):
             client.initiate_connect(node, now_ms)
             return self._reconnect_backoff_ms
-        return FOREVER_MS  # connected, but it can take no more for now: an event will tell
+        return FOREVER_MS  # connected, but at its limit of requests: the next answer ends the poll
 
     def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
-        """See MetadataUpdater: metadata may be stale; if an update was due, this counts as its failure."""
+        """Ask for an update, because metadata may be stale. If one was due already, count this as its failure."""
         cluster = self._metadata.cluster
         if cluster.is_bootstrap and node_id in cluster.nodes:
             logger.warning("Bootstrap broker %s disconnected", cluster.nodes[node_id])
@@ -84,14 +84,14 @@ class ClusterMetadataUpdater:
         self._metadata.request_update()
 
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
-        """See MetadataUpdater."""
+        """Note that the request got no answer. An `error` means that none can ever be sent."""
         self._metadata.failed_update(now_ms)
         self._in_progress = None
         if error is not None:
             self._metadata.fail(error)
 
     def handle_response(self, body: Message, now_ms: int) -> None:
-        """See MetadataUpdater. An answer without brokers comes from one that is starting: try again later."""
+        """Take an answer in. An answer without brokers comes from a broker that is starting: retry later."""
         assert isinstance(body, MetadataResponse)
         assert self._in_progress is not None
         version, is_partial = self._in_progress

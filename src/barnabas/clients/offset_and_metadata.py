@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class OffsetAndMetadata(NamedTuple):
-    """The next offset a group reads. `leader_epoch` is that of the record before it; -1: not known."""
+    """The next offset a group reads. `leader_epoch` is the epoch of the record before it, or -1."""
 
     offset: int
     metadata: str = ""

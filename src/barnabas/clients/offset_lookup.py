@@ -1,6 +1,6 @@
-"""Asks the leaders of partitions for offsets by time (ListOffsets), for consumer and admin client.
+"""Asks the leaders of partitions for offsets by time (ListOffsets).
 
-Called on the thread that owns the BlockingClient. Kafka: OffsetFetcher.
+Called by consumer and admin client, on the thread that owns the BlockingClient. Kafka: OffsetFetcher.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSION_OF_MAX_TIMESTAMP = 7
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """`offset` -1 when no record is that young; `timestamp_ms` -1 for the earliest and the latest."""
+    """An offset found by time: -1 when no record is that young. `timestamp_ms` is -1 for the earliest and latest."""
 
     offset: int
     timestamp_ms: int
@@ -35,9 +35,9 @@ def lookup_offsets(
     *,
     isolation_level: int = 0,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """The first offset whose record is at least as young as the timestamp; LATEST, EARLIEST and MAX_TIMESTAMP too.
+    """Return each partition's first offset at or after the timestamp; LATEST, EARLIEST and MAX_TIMESTAMP too.
 
-    Raises ApiError, ClientTimeout; errors that may pass are tried again until the deadline.
+    Errors that may pass are retried until the deadline. Raises ApiError, ClientTimeout.
     """
     oldest = _VERSION_OF_MAX_TIMESTAMP if MAX_TIMESTAMP in timestamps.values() else 1
     return ask_leaders(
@@ -51,7 +51,7 @@ def lookup_offsets(
 
 
 def offsets_request(timestamps: Mapping[TopicPartition, int], isolation_level: int = 0) -> ListOffsetsRequest:
-    """A request for these partitions of one leader."""
+    """Return a request for these partitions of one leader."""
     topics: dict[str, list[ListOffsetsRequest.ListOffsetsPartition]] = {}
     for (topic, partition), timestamp in timestamps.items():
         entry = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
@@ -64,7 +64,7 @@ def offsets_request(timestamps: Mapping[TopicPartition, int], isolation_level: i
 
 
 def offsets_in(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int, OffsetAndTimestamp]]:
-    """The answer taken apart: partition, error code, what was found."""
+    """Yield partition, error code and result of each entry of an answer."""
     for topic in response.topics:
         for partition in topic.partitions:
             found = OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)

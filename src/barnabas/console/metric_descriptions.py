@@ -212,7 +212,7 @@ _PLANE: Final = "ControlPlane"
 
 
 def description_of(name: MetricName) -> str | None:
-    """What a metric says; None for one that is not described."""
+    """Return what a metric says; None for one that is not described."""
     of_kind = _BY_KIND.get(name.type, {})
     plain = name.name.removeprefix(_PLANE)
     for ending in _ENDINGS:

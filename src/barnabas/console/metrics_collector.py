@@ -26,7 +26,7 @@ class MetricsCollector(Collector):
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        """Every metric now, those of one name together."""
+        """Return every metric now, those of one name together."""
         families: dict[str, Metric] = {}
         for sample in self._metrics.collect():
             name, labels = prometheus_name(sample), labels_of(sample.name)

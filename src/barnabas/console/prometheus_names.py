@@ -25,18 +25,18 @@ _NOT_ALLOWED: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def is_counter(sample: Sample) -> bool:
-    """Whether it only grows (and is no histogram)."""
+    """Return whether it only grows (and is no histogram)."""
     return sample.distribution is None and (sample.rates is not None or sample.is_counter)
 
 
 def prometheus_name(sample: Sample) -> str:
-    """The name, with the `_total` of a counter."""
+    """Return the name, with the `_total` of a counter."""
     name = sample.name
     return _name(name.group, name.type, name.name, is_counter(sample))
 
 
 def labels_of(name: MetricName) -> dict[str, str]:
-    """The tags."""
+    """Return the tags."""
     return {_label(tag): value for tag, value in name.tags}
 
 
@@ -54,6 +54,6 @@ def _label(tag: str) -> str:
 
 
 def help_of(name: MetricName) -> str:
-    """Where JMX would show it, without the values of its tags."""
+    """Return where JMX would show it, without the values of its tags."""
     tags = tuple((tag, "*") for tag, _ in name.tags)
     return name._replace(tags=tags).mbean

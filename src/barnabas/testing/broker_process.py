@@ -95,7 +95,7 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     def command(self) -> list[str]:
-        """The command line of the broker; after the first start with the ports it got then."""
+        """Return the command line of the broker; after the first start with the ports it got then."""
         listen = ",".join(self.addresses) or self._listen
         command = [*self._python, "-m", "barnabas", "serve", "--until-stdin-closes", "--log-level", self._log_level]
         command += ["--data-dir", self.data_dir, "--listen", listen]
@@ -245,7 +245,7 @@ def broker(
 
 
 def _text(value: Setting) -> str:
-    """A setting as a properties file has it."""
+    """Return a setting as a properties file has it."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int | float) else ",".join(value)

@@ -143,7 +143,7 @@ def _rows_by_batch(query: StreamingQuery) -> dict[int, int]:
 
 
 def _checked(pipeline: DelayPipeline, sent: Totals) -> list[DelayCell]:
-    """The result, after comparing both its copies with each other and with what was sent."""
+    """Return the result, after comparing both its copies with each other and with what was sent."""
     in_parquet, in_topic = pipeline.parquet_cells(), pipeline.topic_cells()
     if sent.flights != FLIGHT_COUNT:
         raise DemoFailed(f"{sent.flights:,} flights were produced, of {FLIGHT_COUNT:,}")

@@ -59,7 +59,7 @@ class Display:
                 self._progress = None
 
     def task(self, description: str, total: int = 1) -> Task:
-        """A piece of work of `total` steps."""
+        """Return a piece of work of `total` steps."""
         if self._progress is None:
             return _LineTask(self.console, description, total)
         return _BarTask(self._progress, self._progress.add_task(description, total=total, note=""), total)

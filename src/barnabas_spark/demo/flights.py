@@ -49,7 +49,7 @@ def flight_records() -> Iterator[FlightRecord]:
 
 
 def airline_names() -> dict[str, str]:
-    """The airlines by carrier code, without the legal form. Raises DataMissing."""
+    """Return the airlines by carrier code, without the legal form. Raises DataMissing."""
     with open(_data_file("airlines.csv"), encoding="utf-8", newline="") as file:
         return {row["carrier"]: _short(row["name"]) for row in csv.DictReader(file)}
 

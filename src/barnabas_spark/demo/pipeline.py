@@ -55,11 +55,11 @@ class DelayPipeline:
         )
 
     def parquet_cells(self) -> list[DelayCell]:
-        """The result as it lies in Parquet."""
+        """Return the result as it lies in Parquet."""
         return _cells(self._session.read.parquet(self._parquet))
 
     def topic_cells(self) -> list[DelayCell]:
-        """The result as it lies in the topic: the last record of each key, which is what compaction keeps."""
+        """Return the result as it lies in the topic: the last record of each key, which is what compaction keeps."""
         records = (
             self._session.read.format("barnabas")
             .option("kafka.bootstrap.servers", self._bootstrap_servers)

@@ -1,6 +1,7 @@
-"""Looks after topics, partitions, settings, quotas and groups, and describes the cluster (Kafka: KafkaAdminClient).
+"""The admin client: topics, partitions, settings, quotas and groups, and a description of the cluster.
 
-Any thread may call; one request at a time is under way (`admin_calls`). Answers are awaited.
+Any thread may call, and waits for the answer; one request at a time is in flight (`admin_calls`).
+Kafka: KafkaAdminClient.
 
     with Admin("localhost:9092") as admin:
         admin.create_topics([NewTopic("flights", num_partitions=4, replication_factor=1)])
@@ -110,9 +111,9 @@ class Admin:
     # -- topics ------------------------------------------------------------------------------------------------------
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> dict[str, CreatedTopic]:
-        """Create topics and wait until they are there. `validate_only` only says whether they could be.
+        """Create topics and wait until they exist. `validate_only` only checks whether they could be created.
 
-        Raises ApiError for the first topic that cannot be created; the others are, all the same.
+        Raises ApiError for the first topic that cannot be created; all others are created.
         """
         request = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in topics],
@@ -130,7 +131,7 @@ class Admin:
         }
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics. Raises ApiError for the first one that cannot be deleted; the others are."""
+        """Delete topics. Raises ApiError for the first topic that cannot be deleted; all others are deleted."""
         names = list(names)
         request = DeleteTopicsRequest(topic_names=names, timeout_ms=self._calls.broker_timeout_ms)
         response = self._calls.ask_controller(
@@ -143,14 +144,14 @@ class Admin:
             raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
 
     def list_topics(self, *, include_internal: bool = False) -> list[str]:
-        """Names of all topics, sorted."""
+        """Return the names of all topics, sorted. Raises ClientTimeout, Disconnected."""
         response = self._metadata(None)
         return sorted(
             topic.name for topic in response.topics if topic.name and (include_internal or not topic.is_internal)
         )
 
     def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
-        """These topics, or all. Raises ApiError for one that does not exist or may not be described."""
+        """Return these topics, or all. Raises ApiError for one that does not exist or may not be described."""
         response = self._metadata(None if names is None else list(names))
         described = {}
         for topic in response.topics:
@@ -172,119 +173,120 @@ class Admin:
         return described
 
     def create_partitions(self, wanted: Mapping[str, NewPartitions], *, validate_only: bool = False) -> None:
-        """Give topics more partitions, and wait until they are there.
+        """Give topics more partitions, and wait until the partitions exist.
 
-        Raises ApiError for the first topic that refuses; the others have theirs, all the same.
+        Raises ApiError for the first topic that cannot have more; all others get theirs.
         """
         create_partitions(self._calls, wanted, validate_only=validate_only)
 
     def elect_leaders(
         self, election_type: ElectionType, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, ApiError | None]:
-        """Have leaders elected for these partitions, or for all; what came of it, without those that needed none.
+        """Have leaders elected for these partitions, or for all.
 
-        Raises ApiError when no election took place at all.
+        Returns the error, or None, of each partition that needed an election. Raises ApiError when no election took
+        place at all.
         """
         return elect_leaders(self._calls, election_type, partitions)
 
     def alter_partition_reassignments(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, ApiError | None]:
-        """Begin to move partitions to these brokers, the preferred leader first; None ends what was begun.
+        """Begin to move partitions to these brokers, the preferred leader first; None cancels a reassignment.
 
-        What each partition said. Raises ApiError when nothing was done at all.
+        Returns each partition's error, or None. Raises ApiError when no partition was changed at all.
         """
         return alter_partition_reassignments(self._calls, wanted)
 
     def list_partition_reassignments(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The reassignments that go on, of these partitions or of all. Raises ApiError."""
+        """Return the reassignments in progress, of these partitions or of all. Raises ApiError."""
         return list_partition_reassignments(self._calls, partitions)
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     def describe_cluster(self) -> ClusterDescription:
-        """Id, controller and brokers."""
+        """Return the cluster's id, controller and brokers. Raises ClientTimeout, Disconnected."""
         response = self._metadata([])
         nodes = (Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
         return ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(nodes)))
 
     def describe_features(self, broker_id: int | None = None) -> BrokerFeatures:
-        """APIs and features of a broker, or of any. Raises ApiError."""
+        """Return the APIs and features of a broker, or of any broker. Raises ApiError."""
         return describe_features(self._calls, broker_id)
 
     def describe_client_quotas(
         self, entity: QuotaEntity = EVERYBODY, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Quotas by whose they are: this entity's and, unless `strict`, narrower ones. Raises ApiError."""
+        """Return quotas by entity: this entity's and, unless `strict`, those of narrower ones. Raises ApiError."""
         return describe_client_quotas(self._calls, entity, strict=strict)
 
     def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> None:
-        """Set quotas by name (None: take it away). Raises ApiError for the first entity that is refused."""
+        """Set quotas by name; None removes one. Raises ApiError for the first entity that is refused."""
         alter_client_quotas(self._calls, changes, validate_only=validate_only)
 
     # -- groups ------------------------------------------------------------------------------------------------------
 
     def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-        """All groups, or those in one of these states and of one of these types, sorted by id. Raises ApiError."""
+        """Return all groups, or those of these states and types, sorted by id. Raises ApiError."""
         return list_groups(self._calls, self.describe_cluster().nodes, states, types)
 
     def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription]:
-        """State and members of groups of either protocol. Raises ApiError for the first that cannot be described."""
+        """Return state and members of groups, of either protocol. Raises ApiError for the first that has none."""
         return describe_groups(self._calls, group_ids)
 
     def delete_groups(self, group_ids: Collection[str]) -> dict[str, ApiError | None]:
-        """Delete groups with their offsets; what came of each. A group with members is refused."""
+        """Delete groups with their offsets. Returns each group's error, or None; NON_EMPTY_GROUP with members."""
         return delete_groups(self._calls, group_ids)
 
     def remove_group_members(
         self, group_id: str, instance_ids: Collection[str] | None = None, *, reason: str = ""
     ) -> dict[str, ApiError | None]:
-        """Send static members away, by their instance ids, or all members; what came of each. Raises ApiError.
+        """Remove static members by their instance ids, or all members. Members that are alive join again.
 
-        Members that are alive join again.
+        Returns each member's error, or None. Raises ApiError when no member was removed at all.
         """
         return remove_members(self._calls, group_id, instance_ids, reason)
 
     def list_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed for these partitions, or for all; those without are left out. Raises ApiError.
+        """Return a group's committed offsets for these partitions, or for all; those without are left out.
 
-        `require_stable`: wait until no transaction is about to commit some.
+        `require_stable`: wait until no open transaction may change them. Raises ApiError.
         """
         return list_offsets_of_group(self._calls, group_id, partitions, require_stable=require_stable)
 
     def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
     ) -> dict[TopicPartition, ApiError | None]:
-        """Commit offsets for a group that has no members; what each partition said (members: UNKNOWN_MEMBER_ID)."""
+        """Commit offsets for a group. Returns each partition's error, or None; UNKNOWN_MEMBER_ID with members."""
         return alter_offsets_of_group(self._calls, group_id, offsets)
 
     def delete_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ApiError | None]:
-        """Forget what a group has committed for partitions, of topics its members do not subscribe to.
+        """Delete a group's committed offsets for partitions of topics that its members do not subscribe to.
 
-        What each partition said. Raises ApiError when nothing was done at all.
+        Returns each partition's error, or None. Raises ApiError when no offset was deleted at all.
         """
         return delete_offsets_of_group(self._calls, group_id, partitions)
 
     # -- settings ----------------------------------------------------------------------------------------------------
 
     def describe_topic_configs(self, name: str) -> dict[str, ConfigEntry]:
-        """All settings of a topic by name. Raises ApiError."""
+        """Return all settings of a topic by name. Raises ApiError."""
         return self.describe_configs(ConfigResource.topic(name))
 
     def describe_broker_configs(self, broker_id: int) -> dict[str, ConfigEntry]:
-        """All settings of a broker by name, asked of that broker. Raises ApiError."""
+        """Return all settings of a broker by name, asked of that broker. Raises ApiError."""
         return self.describe_configs(ConfigResource.broker(broker_id))
 
     def describe_configs(self, resource: ConfigResource, names: Iterable[str] | None = None) -> dict[str, ConfigEntry]:
-        """Settings of a topic or broker by name: these, or all. Raises ApiError."""
+        """Return settings of a topic or broker by name: these, or all. Raises ApiError."""
         asked = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=resource.type,
             resource_name=resource.name,
@@ -304,9 +306,9 @@ class Admin:
     def incremental_alter_configs(
         self, resource: ConfigResource, changes: Iterable[ConfigChange], *, validate_only: bool = False
     ) -> None:
-        """Change settings of a topic or broker; the others stay as they are. Raises ApiError when nothing was changed.
+        """Change settings of a topic or broker; all others stay as they are.
 
-        `validate_only` only says whether it could be done.
+        `validate_only` only checks whether they could be changed. Raises ApiError when no setting was changed.
         """
         configs = [
             IncrementalAlterConfigsRequest.AlterableConfig(change.name, change.operation, change.value)
@@ -321,9 +323,9 @@ class Admin:
     # -- records and replicas ----------------------------------------------------------------------------------------
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records before these offsets (-1: all there are); where each partition begins now.
+        """Delete the records before these offsets; -1 deletes all. Returns where each partition begins now.
 
-        Raises ApiError for the first partition that refuses; in others records may have been deleted.
+        Raises ApiError for the first partition that fails; in others, records may have been deleted.
         """
 
         def request_for(partitions: Iterable[TopicPartition]) -> DeleteRecordsRequest:
@@ -351,7 +353,7 @@ class Admin:
     def describe_producers(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        """The idempotent producers that the leaders of partitions remember. Raises ApiError."""
+        """Return the idempotent producers that the leaders of partitions remember. Raises ApiError."""
 
         def request_for(partitions: Iterable[TopicPartition]) -> DescribeProducersRequest:
             return DescribeProducersRequest(
@@ -372,13 +374,13 @@ class Admin:
         return self._calls.ask_leaders(partitions, request_for, results_in)
 
     def describe_log_dirs(self, broker_id: int) -> list[LogDir]:
-        """A broker's log directories with their replicas, also those that failed. Raises ApiError."""
+        """Return a broker's log directories with their replicas, also those that failed. Raises ApiError."""
         response = self._calls.ask_broker(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
         raise_error(response.error_code, None, f"Broker: {broker_id}")
         return [_log_dir(directory) for directory in response.results]
 
     def list_offsets(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets by time: -1 the latest, -2 the earliest, -3 that of the largest timestamp. Raises ApiError."""
+        """Return offsets by time: -1 the latest, -2 the earliest, -3 the largest timestamp's. Raises ApiError."""
         return self._calls.lookup_offsets(dict(timestamps_ms))
 
     def close(self) -> None:
@@ -402,7 +404,7 @@ class Admin:
 
 
 def _who_knows(resource: ConfigResource) -> Callable[[Cluster], Node | None] | None:
-    """A broker alone knows its settings and its loggers; those of topics and of all brokers anybody does."""
+    """Return how to choose the broker to ask: only the broker itself knows its settings; None means any broker."""
     if resource.type not in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) or not resource.name:
         return None
     return lambda cluster: cluster.nodes.get(int(resource.name))

@@ -1,7 +1,7 @@
-"""How the admin client's requests find the broker that answers them, and how errors in answers are raised.
+"""Sends the admin client's requests to the broker that can answer them, and raises the errors in answers.
 
-Owned by `Admin`, called by it and by the modules beside it, on any thread: `_lock` lets one request at a time through.
-Kafka: KafkaAdminClient.Call, its node providers.
+Owned by `Admin`, and called by it and by the modules beside it, on any thread: `_lock` lets one request at a time
+through. Kafka: KafkaAdminClient.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _V = TypeVar("_V")
 
 
 class AdminCalls:
-    """`timeout_ms` bounds each call, retries included."""
+    """The calls of one admin client. `timeout_ms` bounds each call, retries included."""
 
     def __init__(self, client: BlockingClient, timeout_ms: int) -> None:
         self._client = client
@@ -38,18 +38,18 @@ class AdminCalls:
 
     @property
     def broker_timeout_ms(self) -> int:
-        """How long the broker may take: for the timeout in a request."""
+        """The timeout to put into requests: how long the broker may take."""
         return min(self._timeout_ms, _LONGEST_BROKER_TIMEOUT_MS)
 
     def ask(self, request: Message, answer_class: type[_A], to: Callable[[Cluster], Node | None] | None = None) -> _A:
-        """The answer of the node that `to` chooses, of any if it is None. Raises ClientTimeout, Disconnected."""
+        """Return the answer of the node that `to` chooses, or of any node. Raises ClientTimeout, Disconnected."""
         with self._lock:
             answer = self._client.call(request, to=to, deadline_ms=self._deadline_ms())
         assert isinstance(answer, answer_class)
         return answer
 
     def ask_broker(self, broker_id: int, request: Message, answer_class: type[_A]) -> _A:
-        """The answer of one broker."""
+        """Return the answer of one broker. Raises ClientTimeout, Disconnected."""
         return self.ask(request, answer_class, lambda cluster: cluster.nodes.get(broker_id))
 
     def ask_controller(
@@ -59,9 +59,9 @@ class AdminCalls:
         errors: Callable[[_A], Iterable[int]],
         versions: tuple[int, int] | None = None,
     ) -> _A:
-        """The answer of the controller, or of its successor if it no longer is the controller.
+        """Return the answer of the controller, or of its successor. Raises ClientTimeout, Disconnected.
 
-        errors: all error codes of an answer.
+        errors(answer): all error codes of an answer.
         """
         return self._ask_while(
             {ErrorCode.NOT_CONTROLLER}, request, answer_class, lambda cluster: cluster.controller, errors, versions
@@ -75,7 +75,10 @@ class AdminCalls:
         errors: Callable[[_A], Iterable[int]],
         versions: tuple[int, int] | None = None,
     ) -> _A:
-        """The answer of one broker about all groups it coordinates, when it has loaded them. errors: as above."""
+        """Return the answer of one broker about all groups it coordinates, once it has loaded them.
+
+        errors(answer): all error codes of an answer. Raises ClientTimeout, Disconnected.
+        """
         return self._ask_while(
             PASSING_ERRORS, request, answer_class, lambda cluster: cluster.nodes.get(broker_id), errors, versions
         )
@@ -89,7 +92,7 @@ class AdminCalls:
         errors: Callable[[_A], Iterable[int]],
         versions: tuple[int, int] | None,
     ) -> _A:
-        """Ask until the answer has none of these errors, or time is up."""
+        """Ask until the answer has none of the `passing` errors, or the timeout is over."""
         with self._lock:
             deadline_ms = self._deadline_ms()
             while True:
@@ -106,7 +109,7 @@ class AdminCalls:
         request_for: Callable[[Collection[TopicPartition]], Message],
         results_in: Callable[[_A], Iterable[tuple[TopicPartition, int, _V]]],
     ) -> dict[TopicPartition, _V]:
-        """See `leader_calls.ask_leaders`."""
+        """Return each partition's result, asked of its leader. Raises ApiError, ClientTimeout."""
         with self._lock:
             return ask_leaders(self._client, partitions, request_for, results_in, self._deadline_ms())
 
@@ -117,7 +120,7 @@ class AdminCalls:
         results_in: Callable[[_A], Iterable[tuple[str, int, _V]]],
         versions: tuple[int, int] | None = None,
     ) -> dict[str, tuple[Node, _V]]:
-        """See `group_coordinators.ask_coordinators`."""
+        """Return each group's coordinator and result. Raises ApiError, ClientTimeout."""
         with self._lock:
             return ask_coordinators(
                 self._client, group_ids, request_for, results_in, self._deadline_ms(), versions=versions
@@ -131,7 +134,10 @@ class AdminCalls:
         errors: Callable[[_A], Iterable[int]],
         versions: tuple[int, int] | None = None,
     ) -> _A:
-        """The answer of one group's coordinator, when none of its errors is one that passes. errors: all of them."""
+        """Return the answer of one group's coordinator, once it has no error that may pass.
+
+        errors(answer): all error codes of an answer. Raises ApiError, ClientTimeout.
+        """
 
         def results_in(answer: _A) -> Iterable[tuple[str, int, _A]]:
             assert isinstance(answer, answer_class)
@@ -141,7 +147,7 @@ class AdminCalls:
         return answer
 
     def lookup_offsets(self, timestamps_ms: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """See `offset_lookup.lookup_offsets`."""
+        """Return each partition's offset by time. Raises ApiError, ClientTimeout."""
         with self._lock:
             return lookup_offsets(self._client, timestamps_ms, self._deadline_ms())
 
@@ -155,7 +161,7 @@ class AdminCalls:
 
 
 def error_in(code: int, message: str | None, about: str) -> ApiError | None:
-    """The error of an answer; None if it tells of none. about: what it is about, where the broker doesn't say."""
+    """Return the error of an answer, or None. `about` completes the text where the broker sends none."""
     if not code:
         return None
     error = error_of(code)
@@ -163,7 +169,7 @@ def error_in(code: int, message: str | None, about: str) -> ApiError | None:
 
 
 def raise_error(code: int, message: str | None, about: str) -> None:
-    """Raise the error of an answer, if it tells of one."""
+    """Raise ApiError if an answer has an error. `about` completes the text where the broker sends none."""
     error = error_in(code, message, about)
     if error is not None:
         raise error

@@ -1,4 +1,4 @@
-"""Client quotas: whose they are, and how the admin client asks for and changes them (KIP-546).
+"""Client quotas, the entities they apply to, and the admin client's requests for them (KIP-546).
 
 Called by `Admin`. Kafka: ClientQuotaEntity, ClientQuotaFilter, ClientQuotaAlteration.
 """
@@ -26,7 +26,7 @@ class _Default:
 
 
 DEFAULT: Final = _Default()
-"""In place of a name: everybody who has no quota of his own."""
+"""In place of a name: all users or client ids without a quota of their own."""
 
 Name = str | _Default | None
 
@@ -40,30 +40,30 @@ class _Match(IntEnum):
 
 
 class QuotaEntity(NamedTuple):
-    """Whose quota: a user, a client id, both together, or an address. None: not told apart by that."""
+    """What a quota applies to: a user, a client id, both together, or an address. None: any value."""
 
     user: Name = None
     client_id: Name = None
     ip: Name = None
 
     def __str__(self) -> str:
-        """As a line of output names it."""
+        """Return the entity in the form of the command line's output."""
         parts = [f"{kind} {'default' if name is DEFAULT else name}" for kind, name in self.parts()]
         return ", ".join(parts)
 
     def parts(self) -> list[tuple[str, str | _Default]]:
-        """Kind and name of what it is told apart by."""
+        """Yield kind and name of each part that is set."""
         return [(kind, name) for kind, name in zip(_TYPES, self, strict=True) if name is not None]
 
 
 EVERYBODY: Final = QuotaEntity()
-"""Told apart by nothing: every quota there is."""
+"""The entity without any part: as a filter, it matches every quota."""
 
 
 def describe_client_quotas(
     calls: AdminCalls, entity: QuotaEntity, *, strict: bool
 ) -> dict[QuotaEntity, dict[str, float]]:
-    """See Admin.describe_client_quotas."""
+    """Return quotas by entity: this entity's and, unless `strict`, those of narrower ones. Raises ApiError."""
     components = [
         DescribeClientQuotasRequest.ComponentData(
             kind, _Match.DEFAULT if name is DEFAULT else _Match.EXACT, name if isinstance(name, str) else None
@@ -84,7 +84,7 @@ def describe_client_quotas(
 def alter_client_quotas(
     calls: AdminCalls, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool
 ) -> None:
-    """See Admin.alter_client_quotas."""
+    """Set quotas by name; None removes one. Raises ApiError for the first entity that is refused."""
     entries = [
         AlterClientQuotasRequest.EntryData(
             [

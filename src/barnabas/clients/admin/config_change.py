@@ -1,4 +1,4 @@
-"""Whose settings the admin client shows and changes, and what a change is. Immutable."""
+"""Resources with settings, and changes of settings, for the admin client. Immutable. Kafka: ConfigResource."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 
 
 class ConfigResource(NamedTuple):
-    """What has settings: a topic, or a broker by its number ("": what holds for all that say nothing else)."""
+    """A topic or a broker by its number; "" stands for the brokers' common defaults."""
 
     type: ConfigResourceType
     name: str
 
     @classmethod
     def topic(cls, name: str) -> Self:
-        """A topic."""
+        """Return the resource of a topic."""
         return cls(ConfigResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, broker_id: int) -> Self:
-        """A broker."""
+        """Return the resource of a broker."""
         return cls(ConfigResourceType.BROKER, str(broker_id))
 
     @classmethod
     def all_brokers(cls) -> Self:
-        """The default of brokers that have no setting of their own."""
+        """Return the resource of the brokers' common defaults."""
         return cls(ConfigResourceType.BROKER, "")
 
     @classmethod
     def broker_loggers(cls, broker_id: int) -> Self:
-        """The log levels of a broker."""
+        """Return the resource of a broker's log levels."""
         return cls(ConfigResourceType.BROKER_LOGGER, str(broker_id))
 
 
 class ConfigChange(NamedTuple):
-    """What to do to one setting: SET, DELETE (back to the default), APPEND to a list, SUBTRACT from one."""
+    """A change of one setting: SET, DELETE (back to the default), APPEND to a list, SUBTRACT from one."""
 
     name: str
     operation: ConfigOperation

@@ -1,6 +1,6 @@
-"""What a broker can do: the versions of each API, and the cluster's features (KIP-584).
+"""The versions of APIs that a broker supports, and the cluster's features (KIP-584).
 
-Called by `Admin`. Kafka: KafkaAdminClient.describeFeatures, FeatureMetadata, NodeApiVersions.
+Called by `Admin`. Kafka: FeatureMetadata, NodeApiVersions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BrokerFeatures(NamedTuple):
 
 
 def describe_features(calls: AdminCalls, broker_id: int | None) -> BrokerFeatures:
-    """See Admin.describe_features."""
+    """Return the APIs and features of a broker, or of any broker. Raises ApiError."""
     request = ApiVersionsRequest("barnabas-admin", __version__)
     if broker_id is None:
         answer = calls.ask(request, ApiVersionsResponse)

@@ -1,7 +1,7 @@
-"""Groups: list, describe and delete them, send members away.
+"""Lists, describes and deletes groups, and removes members.
 
-Called by `Admin`. Kafka: KafkaAdminClient.listGroups, describeConsumerGroups, deleteConsumerGroups,
-removeMembersFromConsumerGroup; DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler.
+Called by `Admin`. Kafka: DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler,
+RemoveMembersFromConsumerGroupHandler.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BATCHED_LEAVE_SINCE = 3
 def list_groups(
     calls: AdminCalls, brokers: Iterable[Node], states: Collection[str], types: Collection[str]
 ) -> list[GroupListing]:
-    """See Admin.list_groups."""
+    """Return the groups of all brokers, or those of these states and types, sorted by id. Raises ApiError."""
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     oldest = _TYPES_SINCE if types else _STATES_SINCE if states else ListGroupsRequest.min_version
     found = {}
@@ -59,7 +59,10 @@ def list_groups(
 
 
 def describe_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, GroupDescription]:
-    """See Admin.describe_groups. Groups that are not of the consumer protocol are asked for again as classic ones."""
+    """Return state and members of groups. Raises ApiError.
+
+    Each group is asked for as one of the consumer protocol first, then as a classic one.
+    """
     described = _consumer_groups(calls, group_ids)
     described |= _classic_groups(calls, [group_id for group_id in group_ids if group_id not in described])
     return {group_id: described[group_id] for group_id in group_ids}
@@ -94,7 +97,7 @@ def _classic_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, 
     answers = calls.ask_coordinators(group_ids, lambda groups: DescribeGroupsRequest(groups=list(groups)), results_in)
     described = {}
     for group_id, (coordinator, group) in answers.items():
-        # before v6 a group that does not exist was a dead one
+        # Before v6, a group that does not exist was described as a dead one.
         missing = group.group_state == DEAD and not group.error_code
         code = ErrorCode.GROUP_ID_NOT_FOUND if missing else group.error_code
         raise_error(code, group.error_message, f"Group: {group_id}")
@@ -103,7 +106,7 @@ def _classic_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, 
 
 
 def delete_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, ApiError | None]:
-    """See Admin.delete_groups."""
+    """Delete groups with their offsets. Returns each group's error, or None."""
 
     def results_in(answer: DeleteGroupsResponse) -> Iterator[tuple[str, int, int]]:
         for result in answer.results:
@@ -118,7 +121,7 @@ def delete_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, Ap
 def remove_members(
     calls: AdminCalls, group_id: str, instance_ids: Collection[str] | None, reason: str
 ) -> dict[str, ApiError | None]:
-    """See Admin.remove_group_members."""
+    """Remove members. Returns each member's error, or None. Raises ApiError when no member was removed at all."""
     reason = f"member was removed by an admin: {reason}" if reason else "member was removed by an admin"
     if instance_ids is None:
         leaving = [

@@ -1,4 +1,4 @@
-"""Finds the coordinators of groups, asks them, and asks again while their errors may pass.
+"""Finds the coordinators of groups, asks them, and retries as long as their errors may pass.
 
 Called by the admin client, on the thread that owns the BlockingClient.
 Kafka: CoordinatorStrategy, AdminApiDriver.
@@ -25,7 +25,7 @@ PASSING_ERRORS = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-"""Errors of coordinators that pass by themselves, or when another broker is asked."""
+"""Errors of coordinators that may be gone at a retry, or at another broker."""
 
 _RETRY_MS = 100
 _GROUP = 0
@@ -45,7 +45,7 @@ def ask_coordinators(
     *,
     versions: tuple[int, int] | None = None,
 ) -> dict[str, tuple[Node, R]]:
-    """Every group's coordinator and result, one request a coordinator.
+    """Return every group's coordinator and result, one request a coordinator.
 
     results_in: takes an answer apart into (group, error code, result). Errors that pass are waited for, others are the
     caller's. Raises ApiError when one does not pass, or no coordinator can be had; ClientTimeout.
@@ -79,7 +79,10 @@ def ask_coordinators(
 def _by_coordinator(
     client: BlockingClient, group_ids: list[str], deadline_ms: int
 ) -> tuple[dict[Node, list[str]], ErrorCode]:
-    """Groups by coordinator, without those that have none as of now, and the error of one of these."""
+    """Return groups by coordinator, without those that have none yet, and the error of one of these.
+
+    Raises ApiError for an error that stays.
+    """
     by_coordinator: dict[Node, list[str]] = {}
     last_error = ErrorCode.NONE
     for each in _find(client, group_ids, deadline_ms):
@@ -96,7 +99,7 @@ def _by_coordinator(
 def _find(
     client: BlockingClient, group_ids: list[str], deadline_ms: int
 ) -> Iterator[FindCoordinatorResponse.Coordinator]:
-    """Any broker's answers: one for all groups, or one each from brokers before Kafka 3.0."""
+    """Return any broker's answers: one for all groups, or one for each group from brokers before Kafka 3.0."""
     try:
         request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=group_ids)
         answer = client.call(request, versions=_BATCHED_VERSIONS, deadline_ms=deadline_ms)

@@ -1,7 +1,6 @@
-"""What administrators see of groups and their members, and how it is read from the two protocols' answers.
+"""Descriptions of groups and their members, made from the answers of the two protocols.
 
-Called by `groups`, on any thread; no state. Kafka: GroupListing, ConsumerGroupDescription, MemberDescription,
-DescribeConsumerGroupsHandler.
+Called by `group_admin`, on any thread; no state. Kafka: GroupListing, ConsumerGroupDescription, MemberDescription.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class GroupDescription(NamedTuple):
 
 
 def classic_description(group: DescribeGroupsResponse.DescribedGroup, coordinator: Node) -> GroupDescription:
-    """A group as DescribeGroups describes it. Raises DecodeError for what is no assignment of consumers."""
+    """Return a group as DescribeGroups describes it. Raises DecodeError for an assignment that cannot be read."""
     of_consumers = group.protocol_type == PROTOCOL_TYPE
     members = tuple(
         GroupMember(
@@ -83,7 +82,7 @@ def classic_description(group: DescribeGroupsResponse.DescribedGroup, coordinato
 
 
 def consumer_description(group: ConsumerGroupDescribeResponse.DescribedGroup, coordinator: Node) -> GroupDescription:
-    """A group as ConsumerGroupDescribe describes it."""
+    """Return a group as ConsumerGroupDescribe describes it."""
     return GroupDescription(
         group.group_id,
         CONSUMER,

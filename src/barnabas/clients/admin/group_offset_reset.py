@@ -1,4 +1,4 @@
-"""Where a group shall go on: an offset for each partition, from what was asked for and what the partitions hold.
+"""Plans the reset of a group's offsets: an offset for each partition, within what the partition holds.
 
 Called by `barnabas groups reset-offsets` with an open `Admin`; changes nothing. `within` is pure.
 Kafka: ConsumerGroupCommand.ConsumerGroupService.prepareOffsetsToReset, OffsetsUtils.
@@ -16,12 +16,12 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class ResetTo(Enum):
-    """Places that need no number."""
+    """Targets without a number."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     CURRENT = "current"
-    """What is committed now; the end where nothing is."""
+    """The committed offset; the end where none is committed."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class ToOffset:
 
 @dataclass(frozen=True)
 class ToTimestamp:
-    """The first record that is at least as young; the end where none is. Milliseconds since 1970."""
+    """The first record at or after a time in milliseconds since the epoch; the end where there is none."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True)
 class ShiftBy:
-    """So many records on from what is committed, or back."""
+    """The committed offset, plus a number of records that may be negative."""
 
     count: int
 
@@ -52,7 +52,7 @@ Reset = ResetTo | ToOffset | ToTimestamp | ShiftBy | Mapping[TopicPartition, int
 def plan_reset(
     admin: Admin, group_id: str, partitions: Collection[TopicPartition], to: Reset
 ) -> dict[TopicPartition, int]:
-    """Every partition's new offset, none beyond what the partition holds. Raises ApiError.
+    """Return every partition's new offset, none beyond what the partition holds. Raises ApiError.
 
     ValueError for partitions that cannot be shifted because nothing is committed.
     """
@@ -86,7 +86,7 @@ def within(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """What is wanted, or the nearest offset that the partition holds."""
+    """Return the wanted offset, or the nearest one that the partition holds."""
     return {partition: max(earliest[partition], min(offset, latest[partition])) for partition, offset in wanted.items()}
 
 

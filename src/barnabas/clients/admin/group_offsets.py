@@ -1,7 +1,7 @@
-"""Committed offsets of groups, as administrators read, change and delete them.
+"""Reads, changes and deletes the committed offsets of groups.
 
-Called by `Admin`. Kafka: KafkaAdminClient.listConsumerGroupOffsets, alterConsumerGroupOffsets,
-deleteConsumerGroupOffsets; the handlers of the same names.
+Called by `Admin`. Kafka: ListConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
+DeleteConsumerGroupOffsetsHandler.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COMMIT_SINCE = 2
 def list_offsets_of_group(
     calls: AdminCalls, group_id: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """See Admin.list_group_offsets."""
+    """Return committed offsets; partitions without one are left out. Raises ApiError."""
     topics = None
     if partitions is not None:
         topics = [
@@ -63,7 +63,7 @@ def list_offsets_of_group(
 def alter_offsets_of_group(
     calls: AdminCalls, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
 ) -> dict[TopicPartition, ApiError | None]:
-    """See Admin.alter_group_offsets."""
+    """Commit offsets. Returns each partition's error, or None."""
     topics = [
         OffsetCommitRequest.OffsetCommitRequestTopic(
             topic, partitions=[_committed(index, offsets[TopicPartition(topic, index)]) for index in indexes]
@@ -100,7 +100,7 @@ def _committed(index: int, wanted: OffsetAndMetadata | int) -> OffsetCommitReque
 def delete_offsets_of_group(
     calls: AdminCalls, group_id: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ApiError | None]:
-    """See Admin.delete_group_offsets."""
+    """Delete committed offsets. Returns each partition's error, or None. Raises ApiError."""
     topics = [
         OffsetDeleteRequest.OffsetDeleteRequestTopic(
             topic, [OffsetDeleteRequest.OffsetDeleteRequestPartition(index) for index in indexes]

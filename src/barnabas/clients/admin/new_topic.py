@@ -1,4 +1,7 @@
-"""What the admin client takes and returns. Immutable."""
+"""Topics, clusters and settings as the admin client takes and returns them. Immutable.
+
+Kafka: NewTopic, TopicDescription, ConfigEntry.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from barnabas.rpc.node import Node
 
 @dataclass(frozen=True)
 class NewTopic:
-    """A topic to be created. -1: the broker's default. `assignments`: broker ids by partition, instead of numbers."""
+    """A topic to create. -1: the broker's default. `assignments`: broker ids by partition, instead of numbers."""
 
     name: str
     num_partitions: int = -1
@@ -22,7 +25,7 @@ class NewTopic:
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was created; brokers older than 2.4 don't tell the numbers (-1)."""
+    """A topic that was created. The numbers are -1 from brokers before 2.4."""
 
     name: str
     topic_id: bytes
@@ -40,7 +43,7 @@ class TopicDescription(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """`controller_id` -1: nobody knows."""
+    """A cluster as a broker describes it. `controller_id` is -1 while the broker knows none."""
 
     cluster_id: str | None
     controller_id: int
@@ -48,7 +51,7 @@ class ClusterDescription(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A setting. `source`: 1 topic, 2 and 3 dynamic broker, 4 static broker, 5 default, -1 not told."""
+    """A setting. `source`: 1 topic, 2 and 3 dynamic broker, 4 static broker, 5 default, -1 unknown."""
 
     name: str
     value: str | None

@@ -1,7 +1,6 @@
-"""More partitions, other leaders, other replicas: what the admin client asks the controller to do to partitions.
+"""Changes of partitions that the controller makes: more partitions, other leaders, other replicas.
 
-Called by `Admin`. Kafka: KafkaAdminClient.createPartitions, electLeaders, alterPartitionReassignments,
-listPartitionReassignments; NewPartitions, ElectionType, PartitionReassignment.
+Called by `Admin`. Kafka: NewPartitions, PartitionReassignment.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 @dataclass(frozen=True)
 class NewPartitions:
-    """How many partitions a topic shall have. `assignments`: brokers of each new one; none: the controller chooses."""
+    """A topic's new number of partitions. `assignments`: brokers of each new one; none: the controller chooses."""
 
     total_count: int
     assignments: Sequence[Sequence[int]] = ()
 
 
 class PartitionReassignment(NamedTuple):
-    """A reassignment that goes on: the replicas as of now, and which of them come and go."""
+    """A reassignment in progress: the present replicas, and which of them are being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -46,7 +45,7 @@ class PartitionReassignment(NamedTuple):
 
 
 def create_partitions(calls: AdminCalls, wanted: Mapping[str, NewPartitions], *, validate_only: bool) -> None:
-    """See Admin.create_partitions."""
+    """Give topics more partitions. Raises ApiError for the first topic that cannot have more."""
     request = CreatePartitionsRequest(
         topics=[
             CreatePartitionsRequest.CreatePartitionsTopic(
@@ -70,7 +69,7 @@ def create_partitions(calls: AdminCalls, wanted: Mapping[str, NewPartitions], *,
 def elect_leaders(
     calls: AdminCalls, election_type: ElectionType, partitions: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, ApiError | None]:
-    """See Admin.elect_leaders."""
+    """Have leaders elected. Returns the error, or None, of each partition that needed it. Raises ApiError."""
     request = ElectLeadersRequest(
         election_type=election_type,
         topic_partitions=None
@@ -98,7 +97,7 @@ def _election_errors(answer: ElectLeadersResponse) -> list[int]:
 def alter_partition_reassignments(
     calls: AdminCalls, wanted: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, ApiError | None]:
-    """See Admin.alter_partition_reassignments."""
+    """Begin or cancel reassignments. Returns each partition's error, or None. Raises ApiError."""
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=calls.broker_timeout_ms,
         topics=[
@@ -128,7 +127,7 @@ def _reassignable(
 def list_partition_reassignments(
     calls: AdminCalls, partitions: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, PartitionReassignment]:
-    """See Admin.list_partition_reassignments."""
+    """Return the reassignments in progress. Raises ApiError."""
     request = ListPartitionReassignmentsRequest(
         timeout_ms=calls.broker_timeout_ms,
         topics=None

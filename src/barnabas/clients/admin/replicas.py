@@ -1,4 +1,7 @@
-"""What brokers tell of the replicas they hold: log directories, and the producers a partition remembers. Immutable."""
+"""Log directories with their replicas, and the producers a partition remembers, as brokers describe them. Immutable.
+
+Kafka: LogDirDescription, ReplicaInfo, ProducerState.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class ReplicaInfo(NamedTuple):
-    """A replica in a log directory. `size`: bytes; `offset_lag`: records it is behind; `is_future`: on its way here."""
+    """A replica in a log directory. `size` in bytes, `offset_lag` in records; `is_future`: being moved here."""
 
     size: int
     offset_lag: int
@@ -18,7 +21,7 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """A log directory of a broker. Bytes of its file system are -1 where the broker doesn't tell."""
+    """A log directory of a broker. The bytes of its file system are -1 from brokers that do not send them."""
 
     path: str
     error: ErrorCode

@@ -2,9 +2,9 @@
 
 Called by `fetched_batches`, which scans the fetched bytes and names the columns. Pure functions; no state, no lock.
 
-How: a Python loop walks only the lengths of the records; every other varint is decoded across all records at once.
-Keys and values become an Arrow `binary_view` array whose views point into the fetched bytes, and one cast to `binary`
-gathers them in C++. What comes out owns its memory, so the fetch buffer may be reused afterwards.
+A Python loop walks only the lengths of the records; every other varint is decoded across all records at once. Keys and
+values become an Arrow `binary_view` array whose views point into the fetched bytes, and one cast to `binary` gathers
+them in C++. The result owns its memory, so the fetch buffer may be reused afterwards.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INLINE_MASKS = np.where(np.arange(_INLINE_BYTES) < np.arange(_INLINE_BYTES + 1)
 
 
 class RecordArrays(NamedTuple):
-    """The records of one chunk as columns of equal length. A column nobody asked for is None."""
+    """The records of one chunk as columns of equal length. A column that was not asked for is None."""
 
     keys: pa.Array | None
     values: pa.Array | None
@@ -48,7 +48,7 @@ class RecordArrays(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which of the costly columns the caller reads."""
+    """The costly columns that the caller reads."""
 
     keys: bool = True
     values: bool = True
@@ -109,7 +109,7 @@ def decode_record_batches(
     timestamps, timestamp_types = _timestamps(batches, counts, timestamp_deltas)
     keep = _inside(offsets, start_offset, end_offset)
     if not isinstance(keep, slice):
-        # Rare: a fetch from the middle of a batch. What is left out is checked like the rest.
+        # Rare: a fetch from the middle of a batch. Records that are left out are checked like the others.
         locate_headers(array, header_counts, header_positions, ends)
     gather = _Gatherer(data, array)
     return RecordArrays(
@@ -125,7 +125,7 @@ def decode_record_batches(
 
 
 def empty_headers(count: int) -> pa.Array:
-    """`count` empty header lists: a NULL list would cost Spark eleven times as much per row."""
+    """Return `count` empty header lists, because a NULL list would cost Spark eleven times as much a row."""
     return _header_lists(np.zeros(count + 1, np.int32), pa.array([], pa.string()), pa.array([], pa.binary()))
 
 
@@ -184,7 +184,7 @@ def _check_fields(key_lengths: Integers, value_lengths: Integers, behind: Intege
 
 
 def _check_headers(counts: Integers, positions: Integers, ends: Integers) -> None:
-    """Check that headers fit, and that a record without any ends where its length says."""
+    """Check that headers fit, and that a record without headers ends where its length says. Raises CorruptRecord."""
     if (counts < 0).any() or (positions + 2 * counts > ends).any():
         raise CorruptRecord("a record claims more headers than it can hold")
     if (positions[counts == 0] != ends[counts == 0]).any():
@@ -196,7 +196,7 @@ def _column(batches: Sequence[RecordBatch], attribute: str) -> Integers:
 
 
 def _timestamps(batches: Sequence[RecordBatch], counts: Integers, deltas: Integers) -> tuple[Integers, Integers]:
-    """Timestamps and their types: a batch stamped by the broker gives all its records its largest timestamp."""
+    """Return timestamps and their types. In a batch stamped by the broker, all records have its largest timestamp."""
     types = _column(batches, "timestamp_type")
     stamped = types == LOG_APPEND_TIME
     timestamps = np.repeat(_column(batches, "base_timestamp"), counts) + deltas
@@ -208,7 +208,7 @@ def _timestamps(batches: Sequence[RecordBatch], counts: Integers, deltas: Intege
 
 
 def _inside(offsets: Integers, start_offset: int, end_offset: int) -> slice | Mask:
-    """What picks the offsets in [start, end): nearly always all of them, and then without a copy."""
+    """Return the index of the offsets in [start, end): nearly always all of them, and then without a copy."""
     if not len(offsets) or (int(offsets.min()) >= start_offset and int(offsets.max()) < end_offset):
         return slice(None)
     return (offsets >= start_offset) & (offsets < end_offset)
@@ -222,7 +222,7 @@ class _Gatherer:
         self._array = array
 
     def binary(self, positions: Integers, lengths: Integers) -> pa.Array:
-        """The pieces as a binary array; a negative length is NULL. Positions must lie inside the buffer."""
+        """Return the pieces as a binary array; a negative length is NULL. Positions must lie inside the buffer."""
         count = len(positions)
         sizes = np.maximum(lengths, 0)
         views = np.zeros((count, 4), np.uint32)
@@ -238,7 +238,7 @@ class _Gatherer:
         return pointing.cast(pa.binary())
 
     def _inlined(self, positions: Integers, sizes: Integers) -> npt.NDArray[np.uint32]:
-        """Twelve bytes a row: the short pieces, and zeros behind them."""
+        """Return twelve bytes a row: the short pieces, filled with zeros."""
         last = len(self._array) - _INLINE_BYTES
         if last >= 0 and int(positions.max()) <= last:
             content = np.lib.stride_tricks.sliding_window_view(self._array, _INLINE_BYTES)[positions]
@@ -258,7 +258,7 @@ def _as_text(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        # As Java does, and anybody may write such a key: what is no UTF-8 becomes U+FFFD.
+        # As in Java: bytes that are not UTF-8 become U+FFFD. Any client may write such a key.
         return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
 
 

@@ -1,10 +1,10 @@
 """Arrow columns into record batches of format v2, without a Python step per record.
 
-Called by the Spark sink and by whoever produces tables. Pure functions; no state, no lock.
+Called by the Spark sink and by users that produce tables. Pure functions; no state, no lock.
 
-How: numpy writes what stands between the payloads (lengths, deltas) into small arrays, and Arrow's
-`binary_join_element_wise` interleaves them with keys, values and headers in C++. The offsets of what comes out are
-where each record ends, which is all that cutting into batches needs.
+Numpy writes the varints between the payloads (lengths, deltas) into small arrays, and Arrow's
+`binary_join_element_wise` interleaves them with keys, values and headers in C++. The offsets of the result say where
+each record ends, which is all that cutting into batches needs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RecordColumns(NamedTuple):
     """milliseconds since 1970"""
 
     def rows(self, start: int, stop: int) -> RecordColumns:
-        """The rows from `start` to `stop`, without a copy."""
+        """Return the rows from `start` to `stop`, without a copy."""
         return RecordColumns(stop - start, *(None if column is None else column[start:stop] for column in self[1:]))
 
 
@@ -91,7 +91,7 @@ def encode_batches(
 
 
 def _cut(sizes: Integers, batch_bytes: int) -> Integers:
-    """Row numbers at which batches start."""
+    """Return the row numbers at which batches start."""
     ends = np.cumsum(sizes)
     starts = [0]
     behind = 0
@@ -105,7 +105,7 @@ def _cut(sizes: Integers, batch_bytes: int) -> Integers:
 
 
 def _groups(batch_starts: Integers, sizes: Integers) -> Iterator[tuple[int, int]]:
-    """Runs of whole batches that are small enough to be encoded in one go."""
+    """Yield runs of whole batches that are small enough to be encoded at once."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):
@@ -140,7 +140,7 @@ def _encode_group(rows: RecordColumns, firsts: Integers, codec: Codec) -> Iterat
 def _record_bodies(
     rows: RecordColumns, timestamp_deltas: Integers, offset_deltas: Integers
 ) -> tuple[memoryview, Integers]:
-    """All records one behind the other, and where each starts (one entry more than rows)."""
+    """Return all records one behind the other, and where each starts (one entry more than rows)."""
     key_codes, value_codes = _length_codes(rows.keys, rows.row_count), _length_codes(rows.values, rows.row_count)
     timestamps, offsets = zigzag(timestamp_deltas), zigzag(offset_deltas)
     front_sizes = [code_sizes(codes) for codes in (timestamps, offsets, key_codes)]
@@ -229,7 +229,7 @@ class _Writer:
         self._positions = self._positions + next(self._sizes)
 
     def array(self) -> pa.Array:
-        """The rows written."""
+        """Return the rows written."""
         buffers = [None, pa.py_buffer(self._offsets), pa.py_buffer(self._out)]
         return pa.Array.from_buffers(pa.binary(), len(self._offsets) - 1, buffers)
 
@@ -239,7 +239,7 @@ def _as_binary(columns: RecordColumns) -> RecordColumns:
 
 
 def _binary(column: pa.Array | None) -> pa.Array | None:
-    """The column as plain binary: text by its UTF-8 bytes, a column of type null as no column."""
+    """Return the column as plain binary: text by its UTF-8 bytes, a column of type null as no column."""
     if column is None or pa.types.is_null(column.type):
         return None
     return column if column.type == pa.binary() else column.cast(pa.binary())
@@ -251,7 +251,7 @@ def _offsets(array: pa.Array) -> Integers:
 
 
 def _byte_lengths(array: pa.Array | None) -> Integers:
-    """Bytes of each entry; a NULL has 0."""
+    """Return the number of bytes of each entry; a NULL has 0."""
     if array is None:
         return np.zeros(1, np.int64)
     lengths = np.diff(_offsets(array))
@@ -262,7 +262,7 @@ def _byte_lengths(array: pa.Array | None) -> Integers:
 
 
 def _length_codes(array: pa.Array | None, count: int) -> Codes:
-    """Zigzag codes of the lengths; -1 for NULL."""
+    """Return the zigzag codes of the lengths, with -1 for NULL."""
     if array is None:
         return np.ones(count, np.uint64)
     lengths = np.diff(_offsets(array))

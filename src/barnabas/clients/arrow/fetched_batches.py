@@ -1,7 +1,7 @@
 """The batches of one fetch answer as Arrow batches with the columns of Spark's Kafka source (`RECORD_SCHEMA`).
 
-Called by whoever fetches raw: the Spark source, `fetch_table`. A `FetchedBatches` belongs to the thread that made
-it; no lock.
+Called by the users of RawFetcher, such as the Spark source. A `FetchedBatches` belongs to the thread that made it; no
+lock.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def decode_batches(
     columns: Sequence[str] = COLUMNS,
     verify_crc: bool = True,
 ) -> pa.RecordBatch:
-    """The records of a fetched buffer in one Arrow batch with `columns` of RECORD_SCHEMA. Raises CorruptRecord."""
+    """Return a fetched buffer as one Arrow batch with `columns` of RECORD_SCHEMA. Raises CorruptRecord."""
     wanted = Wanted("key" in columns, "value" in columns, "headers" in columns)
     fetched = FetchedBatches(buffer).decode(
         start_offset=start_offset, end_offset=end_offset, wanted=wanted, verify_crc=verify_crc

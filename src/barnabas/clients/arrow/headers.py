@@ -1,4 +1,4 @@
-"""Where the headers of many records lie: found for all records at once, header by header.
+"""Finds the positions of the headers of many records: for all records at once, header by header.
 
 Called by `decoder` only. Pure functions over arrays; no state, no lock.
 

@@ -17,12 +17,12 @@ _MASK = np.uint64(0xFFFFFFFF)
 
 
 def key_partitions(keys: pa.Array, partition_count: int) -> Integers:
-    """The partition of each key of a binary column without NULLs."""
+    """Return the partition of each key of a binary column without NULLs."""
     return ((murmur2(keys) & np.uint64(0x7FFFFFFF)) % np.uint64(partition_count)).astype(np.int64)
 
 
 def murmur2(keys: pa.Array) -> Codes:
-    """The 32-bit hash of each key of a binary column without NULLs.
+    """Return the 32-bit hash of each key of a binary column without NULLs.
 
     Four bytes of every key at a time: as many rounds as a quarter of the longest key is long.
     """
@@ -52,7 +52,7 @@ def murmur2(keys: pa.Array) -> Codes:
 
 
 def _words(data: Bytes, positions: Integers) -> Codes:
-    """The little-endian 32-bit words at `positions`."""
+    """Return the little-endian 32-bit words at `positions`."""
     word = data[positions].astype(np.uint64)
     for index in (1, 2, 3):
         word |= data[positions + index].astype(np.uint64) << np.uint64(8 * index)

@@ -27,7 +27,7 @@ _ONE = np.uint64(1)
 
 
 def read_varints(data: Bytes, positions: Integers, longest_bytes: int = VARINT_BYTES) -> tuple[Integers, Integers]:
-    """The signed varints that start at `positions`, and the positions behind them.
+    """Return the signed varints that start at `positions`, and the positions behind them.
 
     Raises CorruptRecord for one that is longer than `longest_bytes` or runs past the end of `data`.
     """
@@ -64,7 +64,7 @@ def zigzag(values: Integers) -> Codes:
 
 
 def code_sizes(codes: Codes) -> Integers:
-    """How many bytes each code takes as a varint (1 to 10)."""
+    """Return how many bytes each code takes as a varint (1 to 10)."""
     sizes = np.ones(len(codes), np.int64)
     largest = int(codes.max()) if len(codes) else 0
     threshold = 0x80

@@ -1,16 +1,16 @@
-"""Reads records: of topics that its group divides among its members, or of partitions of one's own choice.
+"""Reads records: of topics whose partitions a group divides among its members, or of partitions the user chooses.
 
 Owned by the thread that uses it, which also does the network, inside its calls; only `wakeup` may be called from
-another. A consumer with a `group_id` has a second thread, which talks to the group's coordinator over connections of
-its own (`coordinator_channel` says what the two share, and under which lock). A forked child gets connections of its
-own, and goes on at the same positions; but it is no member of its parent's group.
+another thread. A consumer with a `group_id` has a second thread, which talks to the group's coordinator over
+connections of its own (`coordinator_channel` says what the two threads share, and under which lock). A forked child
+gets connections of its own and goes on at the same positions, but it is no member of its parent's group.
 
     with Consumer("localhost:9092", group_id="counters", auto_offset_reset="earliest") as consumer:
         consumer.subscribe(["flights"])
         for record in consumer.poll(1000):
             print(record.partition, record.offset, record.value)
 
-Kafka: KafkaConsumer with the classic protocol (ClassicKafkaConsumer).
+Kafka: KafkaConsumer, ClassicKafkaConsumer.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 
 
 class Consumer:
-    """Settings are those of ConsumerConfig, by name; give a `config` or settings, not both.
+    """A consumer with the settings of ConsumerConfig: give them by name, or a `config`, not both.
 
-    Every call that waits does so for `default_api_timeout_ms` at most unless told otherwise, and raises WokenUp when
-    another thread calls `wakeup`.
+    Every call that waits does so for `default_api_timeout_ms` at most, unless it takes a timeout of its own, and raises
+    WokenUp when another thread calls `wakeup`.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class Consumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read what the group gives this member of these topics, or of all whose whole names match the pattern.
+        """Read the partitions that the group assigns, of these topics or of all whose whole names match the pattern.
 
-        Replaces an earlier subscription; without topics, ends it. `poll` joins the group. Raises ValueError without a
-        `group_id`, RuntimeError after `assign`.
+        This replaces an earlier subscription; without topics it ends it. `poll` joins the group. Raises ValueError
+        without a `group_id`, RuntimeError after `assign`, TypeError for a string instead of a list.
         """
         self._check_usable()
         coordinator = self._group()
@@ -139,11 +139,11 @@ class Consumer:
         coordinator.subscription_changed()
 
     def subscription(self) -> set[str]:
-        """The topics subscribed to, or that match the pattern."""
+        """Return the topics subscribed to, or that match the pattern."""
         return set(self._subscriptions.topics)
 
     def unsubscribe(self) -> None:
-        """Leave the group, and read nothing. Raises what the listener raises."""
+        """Leave the group and forget all partitions. Raises what the listener raises."""
         self._check_usable()
         try:
             if self._coordinator is not None:
@@ -157,8 +157,8 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions from now on; positions of those that stay are kept.
 
-        With a group, new ones begin at its committed offsets, else where `auto_offset_reset` says. Raises RuntimeError
-        while subscribed.
+        With a group, new partitions begin at its committed offsets, else where `auto_offset_reset` says. Raises
+        RuntimeError while subscribed.
         """
         self._check_usable()
         wanted = list(dict.fromkeys(partitions))
@@ -172,22 +172,22 @@ class Consumer:
         self._follow_topics()
 
     def assignment(self) -> set[TopicPartition]:
-        """The assigned partitions, by whomever."""
+        """Return the partitions that the group or the user assigned."""
         return set(self._subscriptions.partitions)
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Join the group again with the next `poll`, as if something of the subscription had changed."""
+        """Join the group again with the next `poll`, as if the subscription had changed. Raises ValueError."""
         self._check_usable()
         self._group().enforce_rebalance(reason or "rebalance enforced by user")
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group. Raises ValueError without a `group_id`."""
+        """Return this consumer's identity in its group. Raises ValueError without a `group_id`."""
         return self._group().group_metadata
 
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, topic_partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at `offset`. Raises LookupError for a partition that is not assigned."""
+        """Go on at `offset`. Raises LookupError for a partition that is not assigned, ValueError below 0."""
         place = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         if place.offset < 0:
             raise ValueError(f"seek offset must not be a negative number, not {place.offset}")
@@ -195,11 +195,11 @@ class Consumer:
         self._fetcher.drop(topic_partition)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the first offset that is still there, of these partitions or of all."""
+        """Go on at the first offset that is still there, of these partitions or of all. Raises LookupError."""
         self._seek_to(partitions, RESET_TO_EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on behind the last record there is when this is resolved, by `poll` or `position`."""
+        """Go on at the end of these partitions or of all, as of the next `poll` or `position`. Raises LookupError."""
         self._seek_to(partitions, RESET_TO_LATEST)
 
     def _seek_to(self, partitions: Iterable[TopicPartition], reset: OffsetReset) -> None:
@@ -208,7 +208,7 @@ class Consumer:
             self._fetcher.drop(topic_partition)
 
     def position(self, topic_partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Offset of the next record `poll` returns. Raises ClientTimeout, ApiError, LookupError."""
+        """Return the offset of the next record `poll` returns. Raises ClientTimeout, ApiError, LookupError."""
         self._check_usable()
         state = self._subscriptions.state(topic_partition)
 
@@ -223,21 +223,21 @@ class Consumer:
         return state.offset
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return nothing of these partitions until `resume`, or until they are revoked."""
+        """Return no records of these partitions until `resume`, or until they are revoked. Raises LookupError."""
         for topic_partition in partitions:
             self._subscriptions.state(topic_partition).paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo `pause`."""
+        """Undo `pause`. Raises LookupError for a partition that is not assigned."""
         for topic_partition in partitions:
             self._subscriptions.state(topic_partition).paused = False
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the partitions that are paused."""
         return {each for each, state in self._subscriptions.partitions.items() if state.paused}
 
     def current_lag(self, topic_partition: TopicPartition) -> int | None:
-        """Records behind the position, as far as fetched answers tell; None if that is not known (KIP-695)."""
+        """Return how many records lie behind the position, or None while no fetch has told that (KIP-695)."""
         state = self._subscriptions.state(topic_partition)
         if state.high_watermark is None or state.offset is None:
             return None
@@ -248,8 +248,8 @@ class Consumer:
     def commit_sync(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
         """Commit these offsets, or else all positions, and wait until the coordinator has them.
 
-        An offset is that of the next record to read. Raises CommitFailed if this consumer has been given up by the
-        group, ApiError (REBALANCE_IN_PROGRESS: poll, then try again), ClientTimeout, WokenUp.
+        An offset is that of the next record to read. Raises CommitFailed when the group has removed this consumer,
+        ApiError (after REBALANCE_IN_PROGRESS: poll, then retry), ClientTimeout, WokenUp.
         """
         self._check_usable()
         coordinator = self._group()
@@ -257,9 +257,10 @@ class Consumer:
         coordinator.offsets.commit_sync(chosen, self._deadline_ms(timeout_ms))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit these offsets, or else all positions, without waiting, and without trying again.
+        """Commit these offsets, or else all positions, without waiting and without retries.
 
-        `callback(offsets, error)` runs inside a later call of this consumer; commits are answered in their order.
+        `callback(offsets, error)` runs inside a later call of this consumer, in the order of the commits. Raises
+        ValueError without a group.
         """
         self._check_usable()
         coordinator = self._group()
@@ -269,18 +270,18 @@ class Consumer:
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's committed offset of each partition, None where there is none. Raises ApiError, ClientTimeout."""
+        """Return the group's committed offset of each partition, or None. Raises ApiError, ClientTimeout."""
         self._check_usable()
         return self._group().offsets.committed(partitions, self._deadline_ms(timeout_ms))
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that is still there. Raises ClientTimeout, ApiError."""
+        """Return the first offset that is still there. Raises ClientTimeout, ApiError."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record a consumer may see. Raises ClientTimeout, ApiError."""
+        """Return the offset behind the last record a consumer may see. Raises ClientTimeout, ApiError."""
         return self._offsets(dict.fromkeys(partitions, LATEST))
 
     def _offsets(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -291,7 +292,10 @@ class Consumer:
     def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at least as young as each timestamp, or None. Raises ClientTimeout, ApiError, ValueError."""
+        """Return the first record at or after each timestamp, or None.
+
+        Raises ClientTimeout, ApiError, ValueError for a negative timestamp.
+        """
         if any(timestamp < 0 for timestamp in timestamps_ms.values()):
             raise ValueError("The target time cannot be negative.")
         self._check_usable()
@@ -299,18 +303,18 @@ class Consumer:
         return {each: entry if entry.offset >= 0 else None for each, entry in found.items()}
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The topic's partitions. Raises ClientTimeout, ApiError."""
+        """Return the topic's partitions. Raises ClientTimeout, ApiError."""
         self._check_usable()
         return self._client.await_topics([topic], self._deadline_ms()).topics[topic]
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Records, in order within each partition: as soon as there are any, or none after `timeout_ms`.
+        """Return records, in order within each partition: as soon as there are any, or none after `timeout_ms`.
 
-        At most `max_records` (`max_poll_records`). Takes part in the group: joins, calls the listener, commits what
-        earlier polls returned if that is automatic. Raises ApiError (OFFSET_OUT_OF_RANGE only if `auto_offset_reset`
-        is none), CorruptRecord, WokenUp, what the listener raises, RuntimeError if there is nothing to read.
+        Returns at most `max_records`, or else `max_poll_records`. This call also takes part in the group: it joins,
+        calls the listener, and commits automatically. Raises ApiError (OFFSET_OUT_OF_RANGE only if `auto_offset_reset`
+        is none), CorruptRecord, WokenUp, what the listener raises, RuntimeError without a subscription or partitions.
         """
         self._check_usable()
         if self._subscriptions.type is SubscriptionMode.NONE:
@@ -331,21 +335,21 @@ class Consumer:
                 self._fetcher.raise_error()
             self._fetcher.send_fetches()
             if records or self._client.now_ms() >= deadline_ms:
-                self._client.poll(0)  # the next fetch leaves before the caller looks at these
+                self._client.poll(0)  # the next fetch leaves before the caller looks at these records
                 return records or self._fetcher.take(limit)
             if not self._fetcher.is_waiting or not self._subscriptions.has_all_positions():
                 wait_ms = min(wait_ms, self.config.retry_backoff_ms)
             self._client.poll(wait_ms)
 
     def wakeup(self) -> None:
-        """From any thread: make the call that waits now, or else the next one that may, raise WokenUp."""
+        """Make the call that waits now, or else the next one that may, raise WokenUp. Any thread may call it."""
         self._waiting.wakeup()
 
     def close(self, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS, *, leave_group: bool = True) -> None:
         """Commit if that is automatic, leave the group (a static member stays), close the connections. Idempotent.
 
-        Without `leave_group`, the others wait for the session to end before they take over (KIP-1092). Raises what the
-        listener raises, when all is closed.
+        Without `leave_group`, the other members wait for this member's session to end before they take its partitions
+        over (KIP-1092). Raises what the listener raises, after everything is closed.
         """
         if self._closed:
             return
@@ -382,7 +386,7 @@ class Consumer:
     def _check_usable(self) -> None:
         if not self._client.check_usable():
             return
-        # Forked: answers will come to the parent.
+        # A forked child: the answers to earlier requests will come to the parent.
         if self._coordinator is not None:
             self._coordinator.forked()
         self._fetcher.forget_connections()
@@ -396,7 +400,7 @@ class Consumer:
             self._client.metadata.add_topic(topic, self._client.now_ms())
 
     def _update_positions(self) -> None:
-        """Have missing positions found: committed ones first, then by `auto_offset_reset`."""
+        """Look for missing positions: committed offsets first, then by `auto_offset_reset`. Raises ApiError."""
         if self._subscriptions.has_all_positions():
             return
         if self._coordinator is not None:
@@ -404,7 +408,7 @@ class Consumer:
         self._resetter.reset()
 
     def _raise_topic_errors(self) -> None:
-        """Once for each update of the metadata, so that a caller who goes on gets the records of other topics."""
+        """Raise a topic's error once an update, so that a caller that goes on gets the records of other topics."""
         metadata = self._client.metadata
         version = metadata.update_version
         if version == self._raised_version:

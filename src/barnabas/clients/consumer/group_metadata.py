@@ -1,6 +1,6 @@
-"""Who a consumer is in its group, as others may have to tell the coordinator (Kafka: ConsumerGroupMetadata).
+"""The identity of a consumer in its group, for requests that others send in the consumer's name. Immutable.
 
-A transactional producer commits a consumer's offsets under this name. Immutable.
+A transactional producer commits a consumer's offsets with it. Kafka: ConsumerGroupMetadata.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """`generation_id` -1 and `member_id` "" as long as the consumer has joined no generation."""
+    """Group, generation and member. `generation_id` is -1 and `member_id` "" until a generation is joined."""
 
     group_id: str
     generation_id: int = -1

@@ -26,7 +26,7 @@ class OffsetReset:
         return self.timestamp is None and self.duration_ms is None
 
     def timestamp_at(self, now_ms: int) -> int:
-        """What to ask the broker for; `now_ms` is the wall clock's time."""
+        """Return what to ask the broker for; `now_ms` is the wall clock's time."""
         if self.duration_ms is not None:
             return max(now_ms - self.duration_ms, 0)
         assert self.timestamp is not None

@@ -1,4 +1,4 @@
-"""What a consumer in a group hears when its partitions change (Kafka: ConsumerRebalanceListener).
+"""The user's callbacks for changes of a consumer's partitions.
 
 Called on the consumer's thread, inside `poll`, `unsubscribe` and `close`; the consumer may be used.
 """
@@ -11,13 +11,13 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class RebalanceListener:
-    """Override what is of interest. Partitions come sorted; eager assignors take all before they give any."""
+    """Override the methods of interest. Partitions are sorted. Eager assignors revoke all before they assign any."""
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are new. Called after every rebalance, with none if nothing came; positions may be sought here."""
+        """Take note of new partitions, and seek in them if need be. Called after every rebalance, even with none."""
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """These go to others: the last occasion to commit their offsets."""
+        """Commit the offsets of partitions that go to other members: this is the last occasion."""
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """These may have new owners already, for this member had been given up: offsets cannot be committed.

@@ -1,9 +1,10 @@
-"""What a consumer wants to read, what it was assigned, and where it is in each partition.
+"""A consumer's subscription, its assigned partitions, and its position in each of them.
 
 Owned by the consumer's thread; no lock. Kafka: SubscriptionState.
 
-A partition's position is one of: to be had from the group (`needs_committed`), to be asked for (`reset`), or known
-(`offset`). Only the last can be fetched, unless it is paused or about to be revoked.
+A position is in one of three stages: the group has to supply it (`needs_committed`), the partition's leader has to
+supply it (`reset`), or it is known (`offset`). Only partitions with a known position are fetched, and of those only the
+ones that are neither paused nor about to be revoked.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class SubscriptionMode(Enum):
 
 
 class TopicPartitionState:
-    """Where we are in a partition. `reset`: how its offset is to be found; `offset_epoch`: of the record before it."""
+    """The position in a partition. `reset`: how to find the offset; `offset_epoch`: epoch of the record before it."""
 
     __slots__ = (
         "high_watermark",
@@ -50,18 +51,18 @@ class TopicPartitionState:
         self.reset: OffsetReset | None = None
         self.paused = False
         self.revoked = False
-        """Soon to be revoked: nothing more may be returned of it."""
+        """Whether the partition is about to be revoked, so that no more of its records may be returned."""
         self.retry_ms = 0
         self.high_watermark: int | None = None
 
     def seek(self, offset: int, offset_epoch: int = -1) -> None:
-        """The next record to return."""
+        """Set the offset of the next record to return."""
         self.offset, self.offset_epoch = offset, offset_epoch
         self.needs_committed = False
         self.reset = None
 
     def request_reset(self, reset: OffsetReset) -> None:
-        """Forget the position: it is to be asked for."""
+        """Forget the position, and have it looked up as `reset` says."""
         self.offset, self.offset_epoch = None, -1
         self.needs_committed = False
         self.reset = reset
@@ -69,7 +70,7 @@ class TopicPartitionState:
 
 
 class SubscriptionState:
-    """See the module's text. `has_group`: new partitions begin at their group's committed offsets."""
+    """The state of one consumer. `has_group`: new partitions begin at their group's committed offsets."""
 
     def __init__(self, reset: OffsetReset, *, has_group: bool) -> None:
         self.default_reset = reset
@@ -79,7 +80,7 @@ class SubscriptionState:
         """Topics subscribed to, or that match the pattern."""
         self.pattern: re.Pattern[str] | None = None
         self.group_topics: frozenset[str] = frozenset()
-        """As leader: the topics of all members, whose changes are watched."""
+        """As leader: the topics of all members, because their changes cause a rebalance."""
         self.listener: RebalanceListener | None = None
         self.partitions: dict[TopicPartition, TopicPartitionState] = {}
 
@@ -92,7 +93,7 @@ class SubscriptionState:
 
     @property
     def metadata_topics(self) -> frozenset[str]:
-        """Topics whose partitions must be known."""
+        """The topics whose metadata the consumer needs."""
         if self.type is SubscriptionMode.ASSIGNED:
             return frozenset(each.topic for each in self.partitions)
         return self.topics | self.group_topics
@@ -105,18 +106,18 @@ class SubscriptionState:
         self.listener = listener
 
     def subscribe_pattern(self, pattern: re.Pattern[str], listener: RebalanceListener | None) -> None:
-        """Subscribe to what matches. Raises RuntimeError if partitions or topics were chosen before."""
+        """Subscribe to topics that match. Raises RuntimeError if partitions or topics were chosen before."""
         self._set_type(SubscriptionMode.PATTERN)
         self.pattern = pattern
         self.listener = listener
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read exactly these. Raises RuntimeError while subscribed."""
+        """Read exactly these partitions. Raises RuntimeError while subscribed."""
         self._set_type(SubscriptionMode.ASSIGNED)
         self.set_partitions(partitions)
 
     def unsubscribe(self) -> None:
-        """Read nothing."""
+        """Forget the subscription, the assignment and all positions."""
         self.type = SubscriptionMode.NONE
         self.topics = self.group_topics = frozenset()
         self.pattern = None
@@ -124,21 +125,21 @@ class SubscriptionState:
         self.partitions = {}
 
     def set_matched_topics(self, topics: Iterable[str]) -> None:
-        """The topics that match the pattern now."""
+        """Set the topics that match the pattern now."""
         self.topics = frozenset(topics)
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic, by its whole name, matches the pattern."""
+        """Return whether the topic, by its whole name, matches the pattern."""
         return self.pattern is not None and self.pattern.fullmatch(topic) is not None
 
     def fits(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether an assignment is one for the present subscription."""
+        """Return whether an assignment is one for the present subscription."""
         if self.pattern is not None:
             return all(self.matches(each.topic) for each in partitions)
         return all(each.topic in self.topics for each in partitions)
 
     def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment: what stays keeps its position, what is new needs one."""
+        """Replace the assignment. Partitions that stay keep their positions, new ones need one."""
         old = self.partitions
         self.partitions = {}
         for each in partitions:
@@ -157,18 +158,18 @@ class SubscriptionState:
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def state(self, topic_partition: TopicPartition) -> TopicPartitionState:
-        """Where we are in an assigned partition. Raises LookupError."""
+        """Return the state of an assigned partition. Raises LookupError for one that is not assigned."""
         try:
             return self.partitions[topic_partition]
         except KeyError:
             raise LookupError(f"No current assignment for partition {topic_partition}") from None
 
     def awaiting_committed(self) -> list[TopicPartition]:
-        """Partitions whose position the group has to say."""
+        """Return the partitions whose position the group has to supply."""
         return [each for each, state in self.partitions.items() if state.needs_committed and not state.revoked]
 
     def awaiting_reset(self, now_ms: int) -> dict[TopicPartition, OffsetReset]:
-        """Partitions whose position has to be asked for, except those that wait out a failure."""
+        """Return the partitions whose position a leader has to supply, except those that wait for a backoff."""
         return {
             each: state.reset
             for each, state in self.partitions.items()
@@ -176,11 +177,11 @@ class SubscriptionState:
         }
 
     def has_all_positions(self) -> bool:
-        """Whether the position of every partition is known."""
+        """Return whether the position of every partition is known."""
         return all(state.offset is not None for state in self.partitions.values())
 
     def set_committed(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """Begin where the group was; without a committed offset, where `auto_offset_reset` says."""
+        """Begin at the group's committed offsets; without one, where `auto_offset_reset` says."""
         for topic_partition, offset in committed.items():
             state = self.partitions.get(topic_partition)
             if state is None or not state.needs_committed:
@@ -191,7 +192,7 @@ class SubscriptionState:
                 state.seek(offset.offset, offset.leader_epoch)
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions: what to commit so that a successor goes on behind the last record that was returned."""
+        """Return the positions to commit, so that a successor goes on behind the last record that was returned."""
         return {
             each: OffsetAndMetadata(state.offset, "", state.offset_epoch)
             for each, state in self.partitions.items()
@@ -199,6 +200,6 @@ class SubscriptionState:
         }
 
     def mark_revoked(self) -> None:
-        """Return nothing more of any partition: offsets are being committed before they are given away."""
+        """Return no more records of any partition: all are about to be given away, and their offsets committed."""
         for state in self.partitions.values():
             state.revoked = True

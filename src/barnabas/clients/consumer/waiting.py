@@ -1,7 +1,7 @@
-"""How the consumer's thread waits: in its network client, so that fetches go on, until something is true.
+"""How the consumer's thread waits for a condition: in its network client, so that fetches go on.
 
-Owned by the consumer's thread, but for `wakeup`, which any thread may call: its flag is an Event. The coordinator's
-channel wakes the network client too, whenever it has progressed.
+Owned by the consumer's thread, except `wakeup`, which any thread may call: its flag is an Event. The coordinator
+channel wakes the network client too, whenever an answer was handled. Kafka: ConsumerNetworkClient.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.clients.errors import WokenUp
 
 
 class ConsumerWaiting:
-    """See the module's text. Times are monotonic milliseconds."""
+    """Waits that `wakeup` interrupts. Times are monotonic milliseconds."""
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
@@ -22,22 +22,22 @@ class ConsumerWaiting:
         self._disabled = False
 
     def wakeup(self) -> None:
-        """Make what waits now, or else the next call that may wait, raise WokenUp."""
+        """Make the call that waits now, or else the next one that may wait, raise WokenUp."""
         self._woken.set()
         self._client.network.wakeup()
 
     def disable(self) -> None:
-        """Closing: nobody is woken any more."""
+        """Ignore `wakeup` from now on, because the consumer is being closed."""
         self._disabled = True
 
     def raise_if_woken(self) -> None:
-        """Raise WokenUp if somebody asked for it since the last time."""
+        """Raise WokenUp if `wakeup` was called since the last time."""
         if not self._disabled and self._woken.is_set():
             self._woken.clear()
             raise WokenUp("The consumer was woken up")
 
     def until(self, is_done: Callable[[], bool], deadline_ms: int, longest_poll_ms: int = 1_000) -> bool:
-        """Wait; whether it is done at last. Raises WokenUp, and what `is_done` raises."""
+        """Wait until `is_done()` or the deadline, and return which. Raises WokenUp, and what `is_done` raises."""
         while True:
             self.raise_if_woken()
             if is_done():

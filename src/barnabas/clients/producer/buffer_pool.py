@@ -1,6 +1,7 @@
-"""The memory a producer may hold (Kafka: BufferPool, `buffer.memory`). A budget: buffers are Python's own.
+"""The memory a producer may hold (`buffer.memory`): a budget, because the buffers are Python's own.
 
-Threads that call `send` allocate, the sending thread gives back; one lock. Those who wait are served in order.
+Threads that call `send` allocate, the sending thread gives back, under one lock. Threads that wait are served in order.
+Kafka: BufferPool.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from barnabas.clients.errors import BufferExhausted, ClientClosed
 
 
 class BufferPool:
-    """`total_bytes` of memory."""
+    """A budget of `total_bytes`."""
 
     def __init__(self, total_bytes: int) -> None:
         self.total_bytes = total_bytes
@@ -23,18 +24,18 @@ class BufferPool:
 
     @property
     def available_bytes(self) -> int:
-        """What is left."""
+        """The bytes that are free."""
         return self._available
 
     @property
     def waiting(self) -> int:
-        """How many threads wait for memory: then all batches are sent, full or not."""
+        """How many threads wait for memory. While some do, all batches are sent, full or not."""
         return len(self._waiters)
 
     def allocate(self, size: int, timeout_ms: float) -> None:
-        """Take `size` bytes, waiting for them if need be.
+        """Take `size` bytes, and wait for them if need be.
 
-        Raises BufferExhausted after `timeout_ms`, ValueError for more than there is at all, ClientClosed.
+        Raises BufferExhausted after `timeout_ms`, ValueError for more than the whole budget, ClientClosed.
         """
         if size > self.total_bytes:
             raise ValueError(f"Attempt to allocate {size} bytes, but there is a hard limit of {self.total_bytes}")
@@ -63,13 +64,13 @@ class BufferPool:
                 self._notify_first()
 
     def give_back(self, size: int) -> None:
-        """Return memory."""
+        """Return memory to the budget."""
         with self._lock:
             self._available += size
             self._notify_first()
 
     def close(self) -> None:
-        """Fail everybody who waits, and who will."""
+        """Fail the threads that wait, and later calls of `allocate`, with ClientClosed."""
         with self._lock:
             self._closed = True
             for waiter in self._waiters:

@@ -1,4 +1,4 @@
-"""What becomes of a batch, given the broker's answer: a table and a pure function (Kafka: Sender.completeBatch)."""
+"""What the sender does with a batch, given the broker's answer. Pure. Kafka: Sender."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Completion(Enum):
 
 
 def completion_of(error: ErrorCode, *, record_count: int, is_done: bool, may_retry: bool) -> Completion:
-    """The first rule that holds.
+    """Return the completion of the first rule that holds.
 
     1. No error: the batch arrived.
     2. Too large, with more than one record, and not ended meanwhile: split it.
-    3. The error may pass, time and attempts are left (`may_retry`): try again.
-    4. A duplicate sequence number: it arrived the first time, the answer was lost.
-    5. Else it failed.
+    3. The error may pass, and time and attempts are left (`may_retry`): retry.
+    4. A duplicate sequence number: the batch arrived the first time, and the answer was lost.
+    5. Otherwise the batch failed.
     """
     if error is ErrorCode.NONE:
         return Completion.SUCCEED

@@ -1,7 +1,7 @@
-"""How well records of a topic compress: a guess, so that batches are filled (Kafka: CompressionRatioEstimator).
+"""Estimates how well the records of a topic compress, so that compressed batches come out full.
 
-Guarded by the accumulator's lock. The estimate begins at 1, follows good news slowly and bad news quickly: a batch
-that turns out too large must be split.
+Guarded by the accumulator's lock. The estimate begins at 1. It falls slowly and rises quickly, because a batch that
+turns out too large must be split. Kafka: CompressionRatioEstimator.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class CompressionRatioEstimator:
         self._ratios: dict[tuple[str, Codec], float] = {}
 
     def estimate(self, topic: str, codec: Codec) -> float:
-        """The estimate, 1.0 for a topic never seen."""
+        """Return the estimate, 1.0 for a topic never seen."""
         return 1.0 if codec is Codec.NONE else self._ratios.get((topic, codec), 1.0)
 
     def observe(self, topic: str, codec: Codec, ratio: float) -> None:
-        """A batch was compressed."""
+        """Take the ratio of a compressed batch into the estimate."""
         current = self.estimate(topic, codec)
         if ratio > current:
             self._ratios[topic, codec] = max(current + _DETERIORATE_STEP, ratio)
@@ -32,5 +32,5 @@ class CompressionRatioEstimator:
             self._ratios[topic, codec] = max(current - _IMPROVING_STEP, ratio)
 
     def reset(self, topic: str, codec: Codec, ratio: float) -> None:
-        """A batch was too large: expect no compression at all."""
+        """Expect no compression at all, because a batch was too large."""
         self._ratios[topic, codec] = max(1.0, ratio)

@@ -12,7 +12,7 @@ _words = struct.Struct("<I").iter_unpack
 
 
 def murmur2(data: bytes) -> int:
-    """Unsigned 32-bit hash; Kafka's int is the same bits, signed."""
+    """Return the unsigned 32-bit hash. Kafka's int has the same bits, signed."""
     length = len(data)
     whole = length & ~3
     value = _SEED ^ length
@@ -29,5 +29,5 @@ def murmur2(data: bytes) -> int:
 
 @functools.lru_cache(maxsize=8192)
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition of a key, given how many there are (Kafka: BuiltInPartitioner.partitionForKey). Often repeated."""
+    """Return the partition of a key. Results are cached, because keys repeat. Kafka: partitionForKey."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

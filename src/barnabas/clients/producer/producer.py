@@ -1,7 +1,7 @@
-"""Sends records to topics (Kafka: KafkaProducer).
+"""Sends records to topics.
 
-`send` may be called from any thread; a daemon thread, `kafka-producer-network-thread | <client id>`, does the network.
-What the two share is guarded by the accumulator's lock and the metadata's condition.
+Any thread may call `send`; a daemon thread, `kafka-producer-network-thread | <client id>`, does the network. The
+accumulator's lock and the metadata's condition guard what they share. Kafka: KafkaProducer.
 
     with Producer("localhost:9092", linger_ms=5, compression_type="zstd") as producer:
         future = producer.send("flights", b"value", key=b"UA")
@@ -49,11 +49,11 @@ _TIMESTAMP_END = 1 << 63
 
 
 class Producer:
-    """Settings are those of ProducerConfig, by name; give a `config` or settings, not both.
+    """A producer with the settings of ProducerConfig: give them by name, or a `config`, not both.
 
-    Errors of a record (too large, no metadata or memory in time, refused by the broker) are in its future and its
-    callback; wrong arguments and use after `close` raise. A forked child must make its own. `make_selector` makes the
-    connections (tests script it).
+    Errors of a record (too large, no metadata or memory in time, rejected by the broker) go to its future and its
+    callback; wrong arguments and use after `close` raise. A forked child must make a producer of its own.
+    `make_selector` makes the connections (tests script it).
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Producer:
         random = random if random is not None else Random()
         self._largest_record = min(config.max_request_size, config.buffer_memory)
         self._next_touch_ms: dict[str, int] = {}
-        """When to tell the metadata again that a topic is in use; a lost update by another thread does no harm."""
+        """When to tell the metadata again that a topic is in use. No lock: a lost update costs one more call."""
         self._process_id = os.getpid()
         self._closed = False
         metadata_config = config.metadata_config(
@@ -116,10 +116,10 @@ class Producer:
         timestamp_ms: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> Future[RecordMetadata]:
-        """Queue a record; the future yields where it went. Waits at most `max_block_ms` for metadata and memory.
+        """Queue a record, and return a future of its offset. Waits at most `max_block_ms` for metadata and memory.
 
-        Without `partition`, the key's hash decides; without a key, a partition is chosen that changes per batch.
-        `timestamp_ms` None is now. `on_delivery(metadata, error)` runs on the sending thread before the future is
+        Without `partition`, the key's hash decides; without a key, the partition changes from batch to batch.
+        `timestamp_ms` None is now. `on_delivery(metadata, error)` runs on the sending thread, before the future is
         set. Raises ClientClosed, and TypeError or ValueError for wrong arguments.
         """
         self._check_usable()
@@ -157,9 +157,9 @@ class Producer:
     def send_batch(
         self, topic: str, partition: int, batch: bytes, on_delivery: DeliveryCallback | None = None
     ) -> Future[RecordMetadata]:
-        """Queue a ready-made v2 batch as it is; the future yields the offset of its first record.
+        """Queue a ready-made v2 batch as it is, and return a future of its first record's offset.
 
-        Raises CorruptRecord for bytes that are no batch, ClientClosed.
+        Raises CorruptRecord for bytes that are not one batch, ClientClosed.
         """
         self._check_usable()
         made = ProducerBatch.ready_made(TopicPartition(topic, partition), batch, self._now_ms())
@@ -174,16 +174,16 @@ class Producer:
         return future
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The topic's partitions, fetched if need be. Raises ClientTimeout after `max_block_ms`, ApiError."""
+        """Return the topic's partitions, fetched if need be. Raises ClientTimeout after `max_block_ms`, ApiError."""
         self._check_usable()
         return self._wait_on_metadata(topic, None)[0].topics[topic]
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions the topic has. Raises as `partitions_for`."""
+        """Return how many partitions the topic has. Raises ClientTimeout after `max_block_ms`, ApiError."""
         return len(self.partitions_for(topic))
 
     def flush(self) -> None:
-        """Send everything now, and wait until all of it has arrived or failed. Raises RuntimeError in a callback."""
+        """Send all records now, and wait until each has arrived or failed. Raises RuntimeError in a callback."""
         self._check_usable()
         if threading.current_thread() is self._thread:
             raise RuntimeError("flush in a delivery callback would wait for itself")
@@ -192,12 +192,12 @@ class Producer:
         self._accumulator.await_flush()
 
     def close(self, timeout_ms: float | None = None) -> None:
-        """Send what is left and stop; after `timeout_ms` (None: never) what is still left fails. Idempotent."""
+        """Send the remaining records and stop. Those that remain after `timeout_ms` (None: never) fail. Idempotent."""
         if self._closed:
             return
         self._closed = True
         if os.getpid() != self._process_id:
-            return  # the thread is in the parent
+            return  # a forked child: the thread is in the parent
         self._sender.initiate_close()
         self._metadata.close()
         if threading.current_thread() is self._thread:
@@ -237,7 +237,10 @@ class Producer:
         )
 
     def _wait_on_metadata(self, topic: str, partition: int | None) -> tuple[Cluster, float]:
-        """The snapshot once it has the topic (and partition), and what is left of `max_block_ms`."""
+        """Return the snapshot once it has the topic and partition, and what is left of `max_block_ms`.
+
+        Raises ClientTimeout, ApiError for a topic that cannot be described.
+        """
         now_ms = self._now_ms()
         cluster = self._metadata.cluster
         if now_ms >= self._next_touch_ms.get(topic, 0):
@@ -278,7 +281,7 @@ def _failed(error: Exception, callback: DeliveryCallback | None) -> Future[Recor
 
 
 def _as_bytes(name: str, data: object) -> bytes | None:
-    """A copy of what the caller may change while the record waits. Raises TypeError."""
+    """Return a copy, because the caller may change the original while the record waits. Raises TypeError."""
     if data is None:
         return None
     if isinstance(data, bytes | bytearray | memoryview):

@@ -16,7 +16,7 @@ Headers: TypeAlias = Sequence[tuple[str, Buffer | None]]
 
 
 class ProducerRecord(NamedTuple):
-    """`size`: how many bytes the record takes in a batch at most, uncompressed."""
+    """A record without its topic. `size`: the most bytes that the record takes in a batch, uncompressed."""
 
     timestamp_ms: int
     key: Buffer | None

@@ -1,4 +1,4 @@
-"""Where a record went: what the future of `Producer.send` yields. Immutable."""
+"""The place of a record in its topic, which the future of `Producer.send` yields. Immutable. Kafka: RecordMetadata."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import NamedTuple, TypeAlias
 
 
 class RecordMetadata(NamedTuple):
-    """`offset` is -1 with acks=0; sizes are bytes, -1 for null; `timestamp_ms` is the log's if that stamps records."""
+    """Partition and offset of a record. `offset` is -1 with acks=0; sizes are bytes, -1 for null.
+
+    `timestamp_ms` is the broker's if the topic has message.timestamp.type=LogAppendTime.
+    """
 
     topic: str
     partition: int
@@ -18,4 +21,4 @@ class RecordMetadata(NamedTuple):
 
 
 DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | None], None]
-"""Called once per record on the sending thread: where it went, or why it did not."""
+"""Called once a record, on the sending thread, with the metadata or the error."""

@@ -1,7 +1,8 @@
-"""The thread that sends: drains the accumulator, sends produce requests, completes batches (Kafka: Sender).
+"""The thread that sends: drains the accumulator, sends produce requests, completes batches.
 
-Owned by `kafka-producer-network-thread | <client id>`, which alone touches the NetworkClient; other threads set the
-two closing flags and wake it. An exception in a turn is logged and the loop goes on. Times: monotonic milliseconds.
+Owned by `kafka-producer-network-thread | <client id>`, which alone touches the NetworkClient. Other threads set the two
+closing flags and wake it. An exception in a turn is logged, and the loop goes on. Times are monotonic milliseconds.
+Kafka: Sender.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from barnabas.rpc.network_client import NetworkClient
 logger = logging.getLogger(__name__)
 
 _PRODUCE_VERSIONS = (3, 12)
-"""Batches of format v2 need 3; from 13 on requests name topics by id."""
+"""Batches of format v2 need version 3; from 13 on, requests name topics by id."""
 _INIT_PRODUCER_ID_TIMEOUT_MS = 2**31 - 1
 
 
 class Sender:
-    """See the module's text. `sequences` None: not idempotent. `run` is the thread's target."""
+    """The loop of one producer; `run` is the thread's target. `sequences` None: the producer is not idempotent."""
 
     def __init__(
         self,
@@ -58,24 +59,24 @@ class Sender:
     # -- other threads -----------------------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """Have a look at the accumulator."""
+        """Have the loop look at the accumulator. Any thread may call it."""
         self._client.wakeup()
 
     def initiate_close(self) -> None:
-        """Send what is left, then stop."""
+        """Stop when the remaining batches are sent. Any thread may call it."""
         self._accumulator.close()
         self._running = False
         self.wakeup()
 
     def force_close(self) -> None:
-        """Stop; what is left fails."""
+        """Stop now; the remaining batches fail. Any thread may call it."""
         self._forced = True
         self.initiate_close()
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run until closed."""
+        """Run the loop until the producer is closed."""
         logger.debug("Starting Kafka producer I/O thread.")
         while self._running:
             self._turn()
@@ -95,7 +96,7 @@ class Sender:
             logger.exception("Uncaught error in kafka producer I/O thread")
 
     def run_once(self) -> None:
-        """One turn: send what is ready, then wait for answers or for the next thing to do."""
+        """Take one turn: send the batches that are ready, then wait for answers or for the next deadline."""
         now_ms = self._client.now_ms()
         timeout_ms = FOREVER_MS
         if self._sequences is not None and self._sequences.needs_producer_id:
@@ -104,11 +105,11 @@ class Sender:
         self._client.poll(timeout_ms, now_ms)
 
     def _send_producer_data(self, now_ms: int) -> int:
-        """Hand over all batches that are ready; milliseconds until something else may be."""
+        """Send all batches that are ready. Returns the milliseconds until others may be."""
         cluster = self._metadata.cluster
         ready = self._accumulator.ready(cluster, now_ms)
         if ready.unknown_leader_topics:
-            # Topics that are waited for must not be forgotten, nor may a leader that is being elected.
+            # A topic with queued batches must not become idle, and its new leader has to be found.
             for topic in ready.unknown_leader_topics:
                 self._metadata.add_topic(topic, now_ms)
             self._metadata.request_update()
@@ -135,7 +136,7 @@ class Sender:
         return min(ready.next_check_ms, not_ready_ms, self._next_expiry_ms(now_ms))
 
     def _next_expiry_ms(self, now_ms: int) -> int:
-        """Milliseconds until the first batch expires, queued or in flight."""
+        """Return the milliseconds until the first batch expires, queued or in flight."""
         created = [batch.created_ms for batches in self._in_flight.values() for batch in batches]
         in_flight_ms = min(created) + self._config.delivery_timeout_ms - now_ms if created else FOREVER_MS
         return min(max(in_flight_ms, 0), self._accumulator.next_expiry_ms(now_ms))
@@ -206,7 +207,7 @@ class Sender:
             if unanswered:
                 text = "The broker's answer leaves this partition out"
                 self._complete_all(unanswered.values(), ErrorCode.UNKNOWN_SERVER_ERROR, text, now_ms)
-        else:  # acks=0: it was sent, more is not known
+        else:  # acks=0: the batches were sent, and that is all a producer learns
             self._complete_all(batches.values(), ErrorCode.NONE, None, now_ms)
 
     def _complete_all(self, batches: Iterable[ProducerBatch], error: ErrorCode, text: str | None, now_ms: int) -> None:
@@ -217,7 +218,7 @@ class Sender:
             self._complete(batch, answer, now_ms)
 
     def _complete(self, batch: ProducerBatch, answer: ProduceResponse.PartitionProduceResponse, now_ms: int) -> None:
-        """Finish, split, retry or fail a batch that was answered. Whatever it is, the partition may go on."""
+        """Finish, split, retry or fail a batch that was answered. In each case its partition may be drained again."""
         error = error_of(answer.error_code)
         completion = completion_of(
             error,
@@ -311,7 +312,7 @@ class Sender:
     # -- producer ids ------------------------------------------------------------------------------------------------
 
     def _request_producer_id(self, sequences: SequenceNumbers, now_ms: int) -> int:
-        """Ask any node for a producer id; milliseconds until it should be tried again."""
+        """Ask any node for a producer id. Returns the milliseconds until a retry is due."""
         if self._producer_id_requested:
             return FOREVER_MS
         if now_ms < self._next_producer_id_attempt_ms:

@@ -1,11 +1,16 @@
-"""Producer id and sequence numbers of an idempotent producer (Kafka: TransactionManager without transactions, KIP-98).
+"""Producer id and sequence numbers of an idempotent producer (KIP-98).
 
-Owned by the sending thread; `assign`, `may_send` and the rest are called by it only, partly under the accumulator's
-lock. No lock of its own.
+Owned by the sending thread, which calls some methods under the accumulator's lock. No lock of its own.
+Kafka: TransactionManager, without its transactions.
 
 A broker accepts the batches of a partition only in sequence, so a batch that failed for good leaves a gap that no
-later batch can cross: then a new producer id is fetched once nothing is in flight, and what is queued is numbered
-anew. That can duplicate a batch whose answer was lost, never lose one (Kafka bumps the epoch instead, KIP-360).
+later batch can cross. Then the producer fetches a new id once no batch is in flight, and numbers the queued batches
+again, from 0. That may duplicate a batch whose answer was lost, but it loses none. (Kafka raises the epoch instead,
+KIP-360.)
+
+    sent    base_sequence 0 (3 records), 3 (2 records), 5 (1 record)
+    answers 0: stored; 3: fails for good; 5: OUT_OF_ORDER_SEQUENCE_NUMBER, since the broker waits for 3
+    then    InitProducerId; the batch of 1 record is sent again with the new id and base_sequence 0
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ _RESETTING = frozenset(
 
 
 class SequenceNumbers:
-    """What has been numbered, and what is in flight."""
+    """The next sequence number of each partition, and the numbered batches that have not ended."""
 
     def __init__(self) -> None:
         self.producer_id = NO_PRODUCER_ID
@@ -34,12 +39,12 @@ class SequenceNumbers:
         self._next: dict[TopicPartition, int] = {}
         self._last_acked: dict[TopicPartition, int] = {}
         self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
-        """Numbered batches that have not ended, in sequence; those that wait for a retry included."""
+        """Numbered batches that have not ended, in sequence, including those that wait for a retry."""
         self._reset_wanted = False
 
     @property
     def needs_producer_id(self) -> bool:
-        """Whether InitProducerId should be sent: none yet, or a new one is wanted and nothing is on its way."""
+        """Whether to send InitProducerId: there is no id yet, or a new one is wanted and no batch is in flight."""
         if self.producer_id == NO_PRODUCER_ID:
             return True
         return self._reset_wanted and not any(
@@ -47,7 +52,7 @@ class SequenceNumbers:
         )
 
     def set_producer_id(self, producer_id: int, epoch: int) -> None:
-        """Take a producer id; batches that wait for a retry are numbered anew under it, from 0."""
+        """Take a producer id. Batches that wait for a retry are numbered again under it, from 0."""
         self.producer_id = producer_id
         self.producer_epoch = epoch
         self._reset_wanted = False
@@ -60,7 +65,7 @@ class SequenceNumbers:
                 self.assign(batch)
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Whether the batch may be sent now: there is an id, and no earlier batch of its partition is being retried."""
+        """Return whether the batch may be sent now: no earlier batch of its partition is being retried."""
         if self.producer_id == NO_PRODUCER_ID or self._reset_wanted:
             return False
         in_flight = self._in_flight.get(batch.topic_partition)
@@ -78,19 +83,19 @@ class SequenceNumbers:
         self._in_flight.setdefault(topic_partition, []).append(batch)
 
     def succeeded(self, batch: ProducerBatch) -> None:
-        """The broker has it."""
+        """Note that the broker has stored the batch."""
         last = batch.base_sequence + batch.record_count - 1 & MAX_SEQUENCE
         self._last_acked[batch.topic_partition] = last
         self._forget(batch)
 
     def failed(self, batch: ProducerBatch) -> None:
-        """It will not arrive, or nobody knows whether it did: its numbers are a gap."""
+        """Note that the batch failed, or that its fate is unknown: its numbers are a gap."""
         if batch.has_sequence:
             self._forget(batch)
             self._reset_wanted = True
 
     def replace(self, batch: ProducerBatch, pieces: list[ProducerBatch]) -> None:
-        """A batch the broker refused as too large was split: the pieces take over its numbers."""
+        """Give the numbers of a batch that was split to its pieces."""
         in_flight = self._in_flight.get(batch.topic_partition, [])
         if batch not in in_flight:
             return
@@ -102,9 +107,10 @@ class SequenceNumbers:
         in_flight[index : index + 1] = pieces
 
     def can_retry(self, error: ErrorCode, batch: ProducerBatch) -> bool:
-        """Whether sending the same batch again may help.
+        """Return whether sending the same batch again may help.
 
-        Out of order, it does unless this is the very next batch: then an earlier one is still missing, and comes first.
+        An out-of-order batch is retried, unless it is the next one in sequence: an earlier batch that is still missing
+        comes first.
         """
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             acked = self._last_acked.get(batch.topic_partition, NO_SEQUENCE)

@@ -1,4 +1,7 @@
-"""Assignors by the names under which members agree on them. Each consumer gets objects of its own. Pure."""
+"""Assignors by the names under which members agree on them. Pure.
+
+Called by `Consumer`; each consumer gets objects of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ BUILT_IN: dict[str, Callable[[], PartitionAssignor]] = {
 
 
 def make_assignors(wanted: Iterable[str | PartitionAssignor]) -> list[PartitionAssignor]:
-    """Assignors by name, and the user's own as they are. Raises ValueError for an unknown or a double name."""
+    """Make assignors by name, and take the user's own as they are. Raises ValueError for unknown or double names."""
     made: dict[str, PartitionAssignor] = {}
     for each in wanted:
         if isinstance(each, str) and each not in BUILT_IN:

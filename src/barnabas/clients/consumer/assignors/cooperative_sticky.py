@@ -1,6 +1,7 @@
-"""The sticky assignor for cooperative rebalances: what moves is given to nobody until its owner has given it up.
+"""The sticky assignor for cooperative rebalances: a partition that moves is first revoked, then assigned (KIP-429).
 
-The owner then joins again, and the next rebalance assigns it (KIP-429). Kafka: CooperativeStickyAssignor.
+In the first rebalance the partition is assigned to no member. Its old owner revokes it and joins again, and the second
+rebalance assigns the partition to its new owner. Kafka: CooperativeStickyAssignor.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class CooperativeStickyAssignor(AbstractStickyAssignor):
-    """See the module's text."""
+    """An assignor for groups whose members all know the cooperative protocol, and for mixed ones as an eager one."""
 
     name = "cooperative-sticky"
     protocols = frozenset({RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER})
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """The generation of the last assignment, for leaders that do not read it from the subscription yet."""
+        """Return the generation of the last assignment, for leaders that do not read it from the subscription yet."""
         return GENERATION.pack(self._generation)
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
-        """Remember its generation."""
+        """Remember the generation of the assignment."""
         self._generation = metadata.generation_id
 
     def member_data(self, subscription: Subscription) -> MemberData:
-        """What the member says it owns; the generation from the subscription (v2), or else from the user data."""
+        """Return a member's own claim. Its generation is in the subscription (v2), or else in the user data."""
         if subscription.generation_id >= 0:
             return MemberData(subscription.owned_partitions, subscription.generation_id)
         if subscription.user_data is None:
@@ -43,7 +44,7 @@ class CooperativeStickyAssignor(AbstractStickyAssignor):
         return MemberData(subscription.owned_partitions, generation)
 
     def assign(self, topics: PartitionRacks, subscriptions: Mapping[str, Subscription]) -> GroupAssignment:
-        """See PartitionAssignor."""
+        """Divide stickily, and leave out partitions that another member has yet to revoke."""
         assignment = super().assign(topics, subscriptions)
         transferred = self._transferred
         if transferred is None:
@@ -54,7 +55,7 @@ class CooperativeStickyAssignor(AbstractStickyAssignor):
 
 
 def _transferred(subscriptions: Mapping[str, Subscription], assignment: GroupAssignment) -> dict[TopicPartition, str]:
-    """What is added to one member and was owned by another."""
+    """Return the partitions that are added to one member and were owned by another."""
     added: dict[TopicPartition, str] = {}
     revoked: set[TopicPartition] = set()
     for member_id, partitions in assignment.items():

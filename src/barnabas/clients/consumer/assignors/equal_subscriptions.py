@@ -1,9 +1,12 @@
 """Divides partitions stickily among members that all subscribe to the same topics. Pure.
 
-    1. Everybody keeps what it owned, up to its share: the floor or the ceiling of the average, the latter for as many
-       members as there are partitions beyond the floor. Only partitions of its rack, where racks matter.
-    2. Where racks matter, the others go to members of their racks in turn, as long as those have room.
-    3. What is left goes to the members with room in turn, those below the floor first.
+    1. Each member keeps the partitions it owned, up to its share: the floor or the ceiling of the average, the latter
+       for as many members as there are partitions beyond the floor. Where racks matter, it keeps those of its rack.
+    2. Where racks matter, the other partitions go to members of their racks in turn, as long as those have room.
+    3. The rest goes to the members with room in turn, those below the floor first.
+
+Seven partitions and three members A, B, C: the floor is 2, and one member gets the ceiling, 3. If A owned 0 1 2 3 and B
+owned 4, A keeps 0 1 2 and B keeps 4. Of 3 5 6, in turn, B gets 3, C gets 5 and 6. Partition 3 moves from A to B.
 
 Kafka: AbstractStickyAssignor.ConstrainedAssignmentBuilder.
 """
@@ -18,7 +21,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class EqualSubscriptionsBuilder:
-    """`build` once. `transferred` then has the partitions that go from one member to another, with the latter."""
+    """The builder of one assignment. After `build`, `transferred` maps each partition that moves to its new owner."""
 
     def __init__(self, topics: PartitionRacks, racks: RackInfo, ownership: Ownership) -> None:
         self._topics = topics
@@ -38,7 +41,7 @@ class EqualSubscriptionsBuilder:
         self.transferred: dict[TopicPartition, str] = {}
 
     def build(self) -> GroupAssignment:
-        """Divide."""
+        """Divide the partitions. Called once."""
         self._keep_owned()
         kept = {partition for partitions in self._assignment.values() for partition in partitions}
         unassigned = [
@@ -78,13 +81,13 @@ class EqualSubscriptionsBuilder:
                 self._revoked_from[partition] = member_id
 
     def _count_above_floor(self) -> None:
-        """One more member has the ceiling; when that is enough, those at the floor are full."""
+        """Count a member at the ceiling. With the last one allowed, members at the floor have no more room."""
         self._above_floor += 1
         if self._above_floor == self._expected_above_floor:
             self._at_floor.clear()
 
     def _deal_within_racks(self, unassigned: list[TopicPartition]) -> list[TopicPartition]:
-        """Returns what found no member."""
+        """Return the partitions for which no member of their racks has room."""
         left = []
         turn = 0
         for partition in unassigned:

@@ -1,9 +1,10 @@
 """Divides partitions stickily among members whose subscriptions differ: as evenly as those allow. Pure.
 
-    1. Everybody keeps what it owned and is still subscribed to (within its rack, where racks matter).
-    2. What nobody has goes to the member with the fewest partitions that may have it; within racks first.
+    1. Each member keeps the partitions that it owned and still subscribes to (where racks matter, those of its rack).
+    2. Each partition without an owner goes to the member with the fewest partitions that may have it, within racks
+       first.
     3. Partitions move from members with many to members with few, as long as that helps: first those of step 2, and
-       back to their previous owners rather than to anybody. If it did not help in the end, step 2 stands.
+       preferably back to their previous owners. If the result is not more even, the result of step 2 stands.
 
 Kafka: AbstractStickyAssignor.GeneralAssignmentBuilder.
 """
@@ -21,7 +22,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class MixedSubscriptionsBuilder:
-    """`build` once."""
+    """The builder of one assignment."""
 
     def __init__(
         self,
@@ -46,13 +47,13 @@ class MixedSubscriptionsBuilder:
         }
         self._owner: dict[TopicPartition, str] = {}
         self._active: set[str] = set(subscriptions)
-        """Members that may still give or get."""
+        """Members that may still give partitions away or get some."""
         self._previous: dict[TopicPartition, str] = self._previous_owners()
         self._movements = PartitionMovements()
         self._revocation_required = False
 
     def build(self) -> GroupAssignment:
-        """Divide."""
+        """Divide the partitions. Called once."""
         self._keep_owned()
         topics = sorted(self._candidates, key=lambda topic: (len(self._candidates[topic]), topic))
         everything = [TopicPartition(topic, index) for topic in topics for index in range(self._counts[topic])]
@@ -61,7 +62,7 @@ class MixedSubscriptionsBuilder:
         return self._assignment
 
     def _previous_owners(self) -> dict[TopicPartition, str]:
-        """Who owned a partition in the youngest generation before the last one."""
+        """Return the owners of partitions in the youngest generation before the last one."""
         youngest = self._ownership.max_generation
         found: dict[TopicPartition, tuple[int, str]] = {}
         for member_id, data in self._ownership.members.items():
@@ -70,7 +71,7 @@ class MixedSubscriptionsBuilder:
                 continue
             for partition in data.partitions:
                 if partition.topic not in self._topics_of[member_id]:
-                    continue  # Kafka would give it back all the same
+                    continue  # Kafka would give the partition back all the same
                 if partition not in found or generation > found[partition][0]:
                     found[partition] = generation, member_id
         return {partition: member_id for partition, (_, member_id) in found.items()}
@@ -120,7 +121,7 @@ class MixedSubscriptionsBuilder:
         return False
 
     def _by_load(self) -> list[str]:
-        """Members, those with the fewest partitions first."""
+        """Return the active members, those with the fewest partitions first."""
         return sorted(self._active, key=lambda member_id: (len(self._assignment[member_id]), member_id))
 
     def _can_take_part(self, member_id: str, movable: set[str]) -> bool:
@@ -128,11 +129,11 @@ class MixedSubscriptionsBuilder:
         return len(owned) < self._most(member_id) or any(partition.topic in movable for partition in owned)
 
     def _most(self, member_id: str) -> int:
-        """As many partitions as there are of the member's topics."""
+        """Return how many partitions the member's topics have."""
         return sum(self._counts[topic] for topic in self._topics_of[member_id])
 
     def _is_balanced(self) -> bool:
-        """Whether no partition could move to a member that has fewer by two."""
+        """Return whether no partition could move to a member that has at least two partitions fewer."""
         sizes = {member_id: len(self._assignment[member_id]) for member_id in self._active}
         if not sizes or min(sizes.values()) >= max(sizes.values()) - 1:
             return True
@@ -147,7 +148,7 @@ class MixedSubscriptionsBuilder:
         return True
 
     def _reassign(self, partitions: list[TopicPartition]) -> bool:
-        """Move what helps, until nothing does; whether anything moved."""
+        """Move partitions as long as that makes the assignment more even. Returns whether any partition moved."""
         has_changed = False
         is_modified = True
         while is_modified:
@@ -166,7 +167,7 @@ class MixedSubscriptionsBuilder:
         previous = self._previous.get(partition)
         if previous in self._active and size > len(self._assignment[previous]) + 1:
             return previous
-        # Kafka looks within the rack first, but moves to whoever has the fewest in either case.
+        # Kafka looks within the rack first, but in either case moves to the member with the fewest partitions.
         if any(size > len(self._assignment[other]) + 1 for other in self._candidates[partition.topic]):
             return next(each for each in self._by_load() if partition.topic in self._topics_of[each])
         return None
@@ -180,5 +181,5 @@ class MixedSubscriptionsBuilder:
 
 
 def _imbalance(assignment: GroupAssignment) -> int:
-    """The sum of the differences of all pairs of members; 0 when all have as many."""
+    """Return the sum of the differences of all pairs of members: 0 when all have the same number."""
     return sum(abs(len(one) - len(other)) for one, other in combinations(assignment.values(), 2))

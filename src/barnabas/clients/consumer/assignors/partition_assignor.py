@@ -1,4 +1,4 @@
-"""What a group's leader divides partitions with, and what members tell it for that.
+"""The interface of assignors, with which a group's leader divides partitions among the members.
 
 Called on the consumer's thread. Kafka: ConsumerPartitionAssignor, AbstractPartitionAssignor.
 """
@@ -15,39 +15,39 @@ from barnabas.protocol.consumer_protocol import Assignment, Subscription
 from barnabas.protocol.topic_partition import TopicPartition
 
 PartitionRacks: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
-"""The topics there are; of each partition, counted from 0, the racks that have a replica."""
+"""All known topics; for each partition, counted from 0, the racks that have a replica."""
 GroupAssignment: TypeAlias = dict[str, list[TopicPartition]]
 """Partitions by member id."""
 
 
 class RebalanceProtocol(IntEnum):
-    """EAGER: everybody gives up everything before a rebalance. COOPERATIVE: only what moves (KIP-429)."""
+    """EAGER: members revoke all partitions before a rebalance. COOPERATIVE: only those that move (KIP-429)."""
 
     EAGER = 0
     COOPERATIVE = 1
 
 
 class PartitionAssignor(ABC):
-    """One way to divide. An object belongs to one consumer, and may remember its last assignment."""
+    """One way to divide partitions. An object belongs to one consumer, and may remember its last assignment."""
 
     name: ClassVar[str]
-    """As the members agree on it."""
+    """The name under which the members agree on it."""
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """What this member adds to its subscription for the leader's assignor."""
+        """Return the bytes that this member adds to its subscription for the leader's assignor, if any."""
         return None
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:  # noqa: B027
-        """This member's assignment. Most do not care."""
+        """Take note of this member's assignment. By default nothing happens."""
 
     @abstractmethod
     def assign(self, topics: PartitionRacks, subscriptions: Mapping[str, Subscription]) -> GroupAssignment:
-        """Divide the partitions of all known topics; `subscriptions` by member id. Every member has an entry."""
+        """Divide the partitions of all known topics. `subscriptions` are by member id; every member gets an entry."""
 
 
 def member_order(member_id: str, subscription: Subscription) -> tuple[bool, str]:
-    """Sorts static members first, by their instance ids, which survive restarts (Kafka: MemberInfo)."""
+    """Return a sort key: static members first, by their instance ids, which survive restarts (Kafka: MemberInfo)."""
     if subscription.group_instance_id is not None:
         return False, subscription.group_instance_id
     return True, member_id
@@ -56,5 +56,5 @@ def member_order(member_id: str, subscription: Subscription) -> tuple[bool, str]
 def needs_racks(
     member_racks: Iterable[str], partitions: Iterable[frozenset[str]], partition_racks: frozenset[str]
 ) -> bool:
-    """Whether racks make a difference: some are common, and not every partition is in all of them."""
+    """Return whether racks matter: members and partitions share some, and not every partition is in all racks."""
     return not partition_racks.isdisjoint(member_racks) and any(racks != partition_racks for racks in partitions)

@@ -1,7 +1,7 @@
-"""Which partitions moved from whom to whom while an assignment is balanced, so that none is moved in vain. Pure.
+"""The moves of partitions between members while an assignment is balanced, so that no two cancel out. Pure.
 
-If a partition of a topic has moved from A to B, and then one of the same topic is to move from B to A, it is better
-that the first one goes back. Kafka: AbstractStickyAssignor.PartitionMovements.
+If a partition of a topic has moved from member A to member B, and then another one of the same topic is to move from B
+to A, the first one goes back instead. Kafka: AbstractStickyAssignor.PartitionMovements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class PartitionMovements:
         self._by_partition: dict[TopicPartition, tuple[str, str]] = {}
 
     def move(self, partition: TopicPartition, source: str, target: str) -> None:
-        """Note a movement; one that undoes an earlier one is as if neither had been."""
+        """Note a movement. One that undoes an earlier one cancels it out."""
         earlier = self._by_partition.pop(partition, None)
         if earlier is not None:
             pairs = self._by_topic[partition.topic]
@@ -31,7 +31,7 @@ class PartitionMovements:
             pairs.setdefault((source, target), {})[partition] = None
 
     def actual(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
-        """The partition to be moved instead of this one: one that goes back, if there is any."""
+        """Return the partition to move instead of this one: one that would go back, if there is one."""
         earlier = self._by_partition.get(partition)
         if earlier is not None:
             source = earlier[0]

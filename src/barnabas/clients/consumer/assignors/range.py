@@ -1,7 +1,8 @@
-"""Divides each topic by itself: consecutive partitions to members in order (Kafka: RangeAssignor).
+"""Divides each topic by itself: consecutive partitions to members in order.
 
-Equal topics are divided equally, so that partition n of each goes to the same member. Where racks matter, partitions
-go to members of their racks first, as far as that leaves everybody as many as without (KIP-881).
+Topics with the same members and partition counts are divided equally, so that partition n of each goes to the same
+member. Where racks matter, partitions go to members of their racks first, as far as no member gets more or fewer
+partitions because of that (KIP-881). Kafka: RangeAssignor.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class _TopicState:
-    """How far one topic is divided. `members`: who subscribes to it, in order, with their racks."""
+    """How far one topic is divided. `members`: its subscribers in order, with their racks."""
 
     def __init__(self, topic: str, racks: Sequence[frozenset[str]], members: dict[str, str | None]) -> None:
         self.topic = topic
@@ -33,16 +34,16 @@ class _TopicState:
         self.needs_racks = needs_racks(member_racks, racks, frozenset().union(*racks))
 
     def matches(self, member_id: str, partition: int) -> bool:
-        """Whether the member is in a rack of the partition, or in none at all."""
+        """Return whether the member is in a rack of the partition, or in none at all."""
         rack = self.members[member_id]
         return rack is None or rack in self.racks[partition]
 
     def room(self, member_id: str) -> int:
-        """How many more partitions the member may get."""
+        """Return how many more partitions the member may get."""
         return max(self._quota + (self._with_extra > 0) - self._assigned[member_id], 0)
 
     def assign(self, member_id: str, partitions: Sequence[TopicPartition], assignment: GroupAssignment) -> None:
-        """They are the member's."""
+        """Give these partitions to the member."""
         assignment[member_id] += partitions
         self._assigned[member_id] += len(partitions)
         if self._assigned[member_id] > self._quota:
@@ -52,12 +53,12 @@ class _TopicState:
 
 
 class RangeAssignor(PartitionAssignor):
-    """See the module's text."""
+    """The assignor that is preferred by default."""
 
     name = "range"
 
     def assign(self, topics: PartitionRacks, subscriptions: Mapping[str, Subscription]) -> GroupAssignment:
-        """See PartitionAssignor."""
+        """Divide each topic into ranges, within racks first."""
         ordered = sorted(subscriptions, key=lambda member_id: member_order(member_id, subscriptions[member_id]))
         states = [
             _TopicState(
@@ -88,10 +89,10 @@ class RangeAssignor(PartitionAssignor):
                 state.assign(member_id, chosen, assignment)
 
     def _assign_within_racks(self, states: Sequence[_TopicState], assignment: GroupAssignment) -> None:
-        """Topics of the same members and as many partitions are divided together, to stay equal."""
+        """Divide topics with the same members and partition counts together, so that they are divided equally."""
         alike: dict[tuple[tuple[tuple[str, str | None], ...], int], list[_TopicState]] = {}
         for state in states:
-            # Kafka counts the partitions whose racks it knows: none where no member of the topic has a rack
+            # Kafka counts the partitions whose racks it knows: none where no member of the topic has a rack.
             count = len(state.racks) if any(state.members.values()) else 0
             alike.setdefault((tuple(state.members.items()), count), []).append(state)
         for (_, count), group in alike.items():

@@ -1,4 +1,4 @@
-"""Deals all partitions, topic by topic, to the members in turn (Kafka: RoundRobinAssignor)."""
+"""Deals all partitions, topic by topic, to the members in turn. Kafka: RoundRobinAssignor."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class RoundRobinAssignor(PartitionAssignor):
-    """A member that does not subscribe to a partition's topic is passed over."""
+    """An assignor that skips members without a subscription to the partition's topic."""
 
     name = "roundrobin"
 
     def assign(self, topics: PartitionRacks, subscriptions: Mapping[str, Subscription]) -> GroupAssignment:
-        """See PartitionAssignor."""
+        """Deal the partitions."""
         assignment: GroupAssignment = {member_id: [] for member_id in subscriptions}
         ordered = sorted(subscriptions, key=lambda member_id: member_order(member_id, subscriptions[member_id]))
         subscribed = {topic for subscription in subscriptions.values() for topic in subscription.topics}

@@ -1,4 +1,6 @@
-"""Evenly, and with as few changes as possible: sticky, and its cooperative sibling's base (KIP-54, KIP-341).
+"""Divides partitions evenly and with as few changes of owners as possible (KIP-54, KIP-341).
+
+The base of `sticky` and `cooperative-sticky`, and the former itself.
 
 Kafka: StickyAssignor, AbstractStickyAssignor.
 """
@@ -28,7 +30,7 @@ GENERATION = struct.Struct(">i")
 
 
 class AbstractStickyAssignor(PartitionAssignor):
-    """What both have in common. `_transferred`: partitions that change owners, None if they have to be computed."""
+    """The base of both. `_transferred`: partitions that change owners, or None if they have to be computed."""
 
     def __init__(self) -> None:
         self._generation = DEFAULT_GENERATION
@@ -36,10 +38,10 @@ class AbstractStickyAssignor(PartitionAssignor):
 
     @abstractmethod
     def member_data(self, subscription: Subscription) -> MemberData:
-        """What a member owned."""
+        """Return the partitions a member owned, and in which generation."""
 
     def assign(self, topics: PartitionRacks, subscriptions: Mapping[str, Subscription]) -> GroupAssignment:
-        """See PartitionAssignor."""
+        """Divide by the builder that fits: for equal subscriptions, or for mixed ones."""
         subscribed = {topic for subscription in subscriptions.values() for topic in subscription.topics}
         known = {topic: racks for topic, racks in topics.items() if racks and topic in subscribed}
         ordered = {member_id: subscriptions[member_id] for member_id in sorted(subscriptions)}
@@ -55,7 +57,7 @@ class AbstractStickyAssignor(PartitionAssignor):
 
 
 class StickyAssignor(AbstractStickyAssignor):
-    """Eager: members give everything up before a rebalance, and tell in their user data what they had."""
+    """The eager assignor: members revoke all partitions before a rebalance, and name them in their user data."""
 
     name = "sticky"
 
@@ -64,18 +66,18 @@ class StickyAssignor(AbstractStickyAssignor):
         self._assigned: tuple[TopicPartition, ...] | None = None
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """The last assignment and its generation."""
+        """Return the last assignment and its generation."""
         if self._assigned is None:
             return None
         return encode_partitions(self._assigned) + GENERATION.pack(self._generation)
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
-        """Remember it."""
+        """Remember the assignment for the next rebalance's user data."""
         self._assigned = assignment.partitions
         self._generation = metadata.generation_id
 
     def member_data(self, subscription: Subscription) -> MemberData:
-        """From the user data; version 0 of it had no generation."""
+        """Return a member's claim from its user data, whose version 0 had no generation."""
         if not subscription.user_data:
             return MemberData((), None)
         reader = FieldReader(subscription.user_data)

@@ -1,6 +1,6 @@
-"""What the sticky assignors know before they divide: who owned what, and who is in which rack. Pure.
+"""The input of the sticky assignors: the partitions that members owned, and the racks of both. Pure.
 
-Kafka: the first half of AbstractStickyAssignor (MemberData, allSubscriptionsEqual, RackInfo).
+Kafka: AbstractStickyAssignor.MemberData, AbstractStickyAssignor.RackInfo.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_GENERATION = -1
 
 
 class MemberData(NamedTuple):
-    """What a member owned, and in which generation; None if it does not say."""
+    """The partitions a member owned, and in which generation; None if its subscription does not say."""
 
     partitions: Sequence[TopicPartition]
     generation: int | None
@@ -29,7 +29,10 @@ ReadMemberData: TypeAlias = Callable[[Subscription], MemberData]
 
 
 class Ownership:
-    """Each member's partitions that still exist. What two claim belongs to the younger generation, or to nobody."""
+    """Each member's partitions that still exist.
+
+    A partition that two members claim belongs to the one of the younger generation, or to neither in the same one.
+    """
 
     def __init__(
         self, topics: Collection[str], subscriptions: Mapping[str, Subscription], read: ReadMemberData
@@ -64,12 +67,12 @@ class Ownership:
 
 
 def are_subscriptions_equal(subscriptions: Mapping[str, Subscription]) -> bool:
-    """Whether all members subscribe to the same topics."""
+    """Return whether all members subscribe to the same topics."""
     return len({frozenset(subscription.topics) for subscription in subscriptions.values()}) <= 1
 
 
 class RackInfo:
-    """Racks of members and partitions; both empty where racks make no difference."""
+    """The racks of members and partitions. Both are empty where racks make no difference."""
 
     def __init__(self, topics: PartitionRacks, subscriptions: Mapping[str, Subscription]) -> None:
         racks_of_members = {each: subscription.rack_id for each, subscription in subscriptions.items()}
@@ -91,16 +94,16 @@ class RackInfo:
         self.partitions: Mapping[TopicPartition, frozenset[str]] = partitions
 
     def mismatch(self, member_id: str, partition: TopicPartition) -> bool:
-        """Whether the member is in a rack that has no replica."""
+        """Return whether the member is in a rack that has no replica."""
         rack = self.members.get(member_id)
         return rack is not None and rack not in self.partitions.get(partition, frozenset())
 
     def by_members(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those that the fewest members have near first."""
+        """Return the partitions, those with the fewest members in their racks first."""
         return sorted(partitions, key=lambda partition: self._members_of_partition.get(partition, 0))
 
     def next_member(self, partition: TopicPartition, members: Sequence[str], first: int) -> int:
-        """Index of the next member that has the partition in its rack, from `first` on and around; -1 for none."""
+        """Return the index of the next member in a rack of the partition, from `first` on and around, or -1."""
         racks = self.partitions.get(partition)
         if racks:
             for offset in range(len(members)):

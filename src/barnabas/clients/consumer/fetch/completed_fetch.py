@@ -1,6 +1,6 @@
-"""The records of one partition out of one fetch answer, decoded as they are asked for (Kafka: CompletedFetch).
+"""The records of one partition in the answer to one fetch, decoded when they are taken.
 
-Owned by the consumer's thread.
+Owned by the consumer's thread. Kafka: CompletedFetch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.records.record_batch import Buffer, RecordBatch
 
 
 class CompletedFetch:
-    """Iterates over records from `offset` on, skipping control batches; `next_offset` follows what was returned.
+    """An iteration over records from `offset` on, without control batches; `next_offset` follows the returned ones.
 
     `last_epoch`: the leader epoch of the batch before `next_offset`, -1 while nothing was returned.
     """
@@ -44,9 +44,10 @@ class CompletedFetch:
         self._records = self._decode(buffer, check_crcs)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to `limit` records; none at the end. Raises CorruptRecord, ApiError.
+        """Return up to `limit` records, or none at the end.
 
-        Good records before a bad one are returned first: whoever fetches again from `next_offset` meets it then.
+        Good records before a bad one are returned first: a fetch from `next_offset` then begins with the bad one.
+        Raises CorruptRecord, and ApiError: MESSAGE_TOO_LARGE when the answer holds no whole batch.
         """
         taken = []
         try:
@@ -61,13 +62,13 @@ class CompletedFetch:
         return taken
 
     def _is_aborted(self, batch: RecordBatch | LegacyBatch) -> bool:
-        """Whether the batch belongs to a transaction that was aborted (Kafka: isBatchAborted)."""
+        """Return whether the batch belongs to a transaction that was aborted (Kafka: isBatchAborted)."""
         while self._aborted and self._aborted[0][0] <= batch.last_offset:
             self._aborting.add(self._aborted.popleft()[1])
         return isinstance(batch, RecordBatch) and batch.is_transactional and batch.producer_id in self._aborting
 
     def _pass_marker(self, batch: RecordBatch | LegacyBatch) -> None:
-        """The end of a transaction: what its producer sent afterwards belongs to another one."""
+        """Pass the end of a transaction: later batches of its producer belong to another transaction."""
         if isinstance(batch, RecordBatch):
             self._is_aborted(batch)
             self._aborting.discard(batch.producer_id)
@@ -93,7 +94,7 @@ class CompletedFetch:
                             yield ConsumerRecord(
                                 topic, partition, offset, timestamp, timestamp_type, key, value, headers
                             )
-                # Compaction may have removed the last records, and control batches have none for us.
+                # Compaction may have removed the last records, and control batches have none for users.
                 self.next_offset = max(self.next_offset, batch.next_offset)
         except CorruptRecord as error:
             raise CorruptRecord(

@@ -32,7 +32,7 @@ _CLOSING_LIMITS = FetchLimits(0, 0, 0)
 
 
 class Fetcher:
-    """See the module's text."""
+    """The fetches of one consumer: those in flight, and those whose records wait for the user."""
 
     def __init__(self, client: BlockingClient, subscriptions: SubscriptionState, config: ConsumerConfig) -> None:
         self._client = client
@@ -43,22 +43,22 @@ class Fetcher:
         )
         self._completed: deque[CompletedFetch] = deque()
         self._in_flight: set[int] = set()
-        """Nodes that have a fetch to answer."""
+        """The nodes that have not answered their fetch yet."""
         self._sessions: dict[int, FetchSessionHandler] = {}
         self._error: Exception | None = None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an answer is on its way."""
+        """Whether a fetch is in flight."""
         return bool(self._in_flight)
 
     def forget_connections(self) -> None:
-        """This is a forked child: answers and sessions are the parent's."""
+        """Forget what is in flight, in a forked child: answers and sessions belong to the parent."""
         self._in_flight.clear()
         self._sessions.clear()
 
     def drop(self, topic_partition: TopicPartition | None = None) -> None:
-        """Drop what was fetched of a partition; also of those that are not assigned any more."""
+        """Drop the fetched records of a partition, and of all that are no longer assigned."""
         self._completed = deque(
             fetch
             for fetch in self._completed
@@ -66,7 +66,7 @@ class Fetcher:
         )
 
     def raise_error(self) -> None:
-        """Raise what a fetch met that trying again doesn't cure, once."""
+        """Raise, once, the ApiError or UnsupportedVersion of a fetch that no retry cures."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -74,7 +74,7 @@ class Fetcher:
     # -- taking ------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to `limit` records, and move the positions behind them. Raises CorruptRecord, ApiError."""
+        """Return up to `limit` records, and move the positions behind them. Raises CorruptRecord, ApiError."""
         records: list[ConsumerRecord] = []
         held_back = []
         while self._completed and len(records) < limit:
@@ -89,7 +89,7 @@ class Fetcher:
             try:
                 taken = fetch.take(limit - len(records))
             except (CorruptRecord, ApiError):
-                # The position stays where the trouble is: the next poll meets it again, unless the caller seeks on.
+                # The position stays at the bad record: the next poll raises again, unless the caller seeks on.
                 self._completed.popleft()
                 state.seek(fetch.next_offset, fetch.last_epoch)
                 if records:
@@ -105,7 +105,7 @@ class Fetcher:
     # -- fetching ----------------------------------------------------------------------------------------------------
 
     def send_fetches(self) -> None:
-        """One fetch to each node that leads partitions with nothing fetched, unless it has one to answer."""
+        """Send one fetch to each node that leads partitions without fetched records and has no fetch in flight."""
         now_ms = self._client.now_ms()
         cluster = self._client.metadata.cluster
         fetched = {fetch.topic_partition for fetch in self._completed}
@@ -135,7 +135,7 @@ class Fetcher:
         session = self._sessions.get(node_id)
         if session is None:
             session = self._sessions[node_id] = FetchSessionHandler(node_id)
-        # Which partition comes first changes, since an answer may be full before the last one's turn.
+        # Another partition comes first each time, because an answer may be full before the last partition's turn.
         first = now_ms % len(positions)
         message = session.build(positions[first:] + positions[:first], self._limits)
         offsets = {position.topic_partition: position.offset for position in positions}
@@ -149,7 +149,7 @@ class Fetcher:
         self._client.network.send(request, now_ms)
 
     def close_sessions(self) -> None:
-        """Tell the brokers that their fetch sessions can go."""
+        """Tell the brokers to forget their fetch sessions."""
         now_ms = self._client.now_ms()
         for node_id, session in self._sessions.items():
             message = session.closing_request(_CLOSING_LIMITS)

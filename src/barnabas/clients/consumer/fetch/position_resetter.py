@@ -1,7 +1,7 @@
 """Asks the leaders where partitions without a position begin, end, or were at some time.
 
-Owned by the consumer's thread; nothing waits here: answers arrive inside its polls of the network, and what failed is
-asked for again by the next call. Kafka: OffsetFetcher.resetPositionsIfNeeded.
+Owned by the consumer's thread. No call waits: answers arrive inside the consumer's polls of the network, and the next
+call repeats a request that failed. Kafka: OffsetFetcher.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VERSIONS = (1, ListOffsetsRequest.max_version)
 
 
 class PositionResetter:
-    """See the module's text; the clock's wall time counts for resets by duration."""
+    """The look-ups of one consumer. Resets by duration count from the clock's wall time."""
 
     def __init__(
         self,
@@ -45,17 +45,15 @@ class PositionResetter:
         self._asked: set[TopicPartition] = set()
         self._error: Exception | None = None
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether an answer is on its way."""
-        return bool(self._asked)
-
     def forget_connections(self) -> None:
-        """This is a forked child: answers will come to the parent."""
+        """Forget what is in flight, in a forked child: the answers will come to the parent."""
         self._asked.clear()
 
     def reset(self) -> None:
-        """Ask for every position that is to be reset. Raises ApiError for one that has no policy, or met an error."""
+        """Ask for every position that is to be reset.
+
+        Raises ApiError: OFFSET_OUT_OF_RANGE for a partition without a reset policy, or the error of an earlier look-up.
+        """
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -112,7 +110,7 @@ class PositionResetter:
     def _set_position(self, topic_partition: TopicPartition, reset: OffsetReset, found: OffsetAndTimestamp) -> None:
         state = self._subscriptions.partitions[topic_partition]
         if found.offset < 0:
-            state.request_reset(RESET_TO_LATEST)  # by duration, and nothing is that young
+            state.request_reset(RESET_TO_LATEST)  # reset by duration, and no record is that young
             return
         logger.info("Resetting offset for partition %s to position %d.", topic_partition, found.offset)
         state.seek(found.offset, found.leader_epoch)

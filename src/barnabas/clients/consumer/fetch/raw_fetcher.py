@@ -1,6 +1,6 @@
-"""Fetches batches as they lie in the log, without looking into them: for Arrow, Spark and tools.
+"""Fetches batches as they lie in the log, without decoding them: for Arrow, Spark and tools.
 
-Owned by one thread. A forked child gets connections of its own (see BlockingClient).
+Owned by one thread. A forked child gets connections of its own, as BlockingClient has it.
 
     fetcher = RawFetcher("localhost:9092")
     fetched = fetcher.fetch("flights", 0, offset)
@@ -33,10 +33,10 @@ _RETRY_MS = 50
 
 
 class FetchedRecords:
-    """Whole batches, and perhaps a cut one at the end; offsets as the broker gave them, -1 where it did not.
+    """Whole batches, and perhaps a cut one at the end. Offsets are the broker's, -1 where it gave none.
 
-    `records` may be a view of a recycled buffer: `release` gives that back, after which neither it nor anything made
-    from it without a copy may be used. Not calling it is harmless, only slower.
+    `records` may be a view of a recycled buffer. `release` gives the buffer back; afterwards neither the view nor
+    anything made from it without a copy may be used. Not calling `release` costs time, and nothing else.
     """
 
     __slots__ = ("_release", "high_watermark", "last_stable_offset", "log_start_offset", "records")
@@ -66,7 +66,7 @@ class FetchedRecords:
 
 
 class _Pending:
-    """A request that was sent, and its answer once it is there."""
+    """A request that was sent, and its answer once that has arrived."""
 
     __slots__ = ("offset", "response")
 
@@ -79,9 +79,9 @@ class _Pending:
 
 
 class RawFetcher:
-    """One partition a request. `timeout_ms` bounds a whole `fetch`, retries included.
+    """A fetcher of one partition a request. `timeout_ms` bounds a whole `fetch`, retries included.
 
-    Requests belong to no fetch session: each names its one partition anyway, with a new offset, and a session would
+    Requests belong to no fetch session: each names its one partition with a new offset in any case, and a session would
     take one of the broker's slots.
     """
 
@@ -114,10 +114,10 @@ class RawFetcher:
         max_wait_ms: int = DEFAULT_MAX_WAIT_MS,
         min_bytes: int = 1,
     ) -> FetchedRecords:
-        """What the log has from `offset` on; empty if `max_wait_ms` passes without `min_bytes`.
+        """Return the log's batches from `offset` on, or none if `max_wait_ms` passes without `min_bytes`.
 
         The first batch may begin before `offset`, and is whole even if larger than `max_bytes`. Changes of leader and
-        lost connections are tried again. Raises ApiError (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION...),
+        lost connections are retried. Raises ApiError (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION...),
         ClientTimeout, ClientClosed.
         """
         if self._client.check_usable():
@@ -155,7 +155,7 @@ class RawFetcher:
         max_wait_ms: int = DEFAULT_MAX_WAIT_MS,
         min_bytes: int = 1,
     ) -> None:
-        """Send the request that a later `fetch` of this offset will take the answer of. Does nothing if it cannot."""
+        """Send a request now, whose answer a later `fetch` of this offset takes. Does nothing without a connection."""
         if self._client.check_usable():
             self._pending.clear()
         topic_partition = TopicPartition(topic, partition)
@@ -214,7 +214,7 @@ class RawFetcher:
     def _take(
         self, topic_partition: TopicPartition, response: ClientResponse
     ) -> tuple[FetchedRecords | None, ErrorCode]:
-        """The records, or an error that may pass. Raises ApiError for one that does not."""
+        """Return the records, or an error that may pass. Raises ApiError for one that does not."""
         if response.version_error is not None:
             raise response.version_error
         if not isinstance(response.body, FetchResponse):

@@ -1,7 +1,7 @@
-"""Fetch requests as our consumers send them: topics by name, inside a fetch session or outside. Pure.
+"""Fetch requests as consumers send them: topics by name, inside a fetch session or outside. Pure.
 
-Version 12 is the last that names topics; every broker from 0.11 to 4.x answers one of 4 to 12, those before 7 without
-sessions.
+Called by `FetchSessionHandler` and `RawFetcher`. Version 12 is the last that names topics; every broker from 0.11 to
+4.x answers one of 4 to 12, those before 7 without sessions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FETCH_VERSIONS = (4, 12)
 
 
 class FetchPosition(NamedTuple):
-    """From where, how many bytes at most, and the leader epoch the client believes in (-1: unknown)."""
+    """A partition with the offset to fetch from, a limit, and the leader epoch that the client knows (-1: none)."""
 
     topic_partition: TopicPartition
     offset: int
@@ -25,7 +25,7 @@ class FetchPosition(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """When an answer is due and how large it may be; isolation_level: 0 all records, 1 committed ones."""
+    """How long a broker may wait and how large an answer may be. isolation_level: 0 all records, 1 committed ones."""
 
     max_wait_ms: int
     min_bytes: int
@@ -34,7 +34,7 @@ class FetchLimits(NamedTuple):
 
 
 class FetchSessionPlace(NamedTuple):
-    """Which request of which session (KIP-227) it is; outside of any, session 0 and epoch -1."""
+    """A request's place in a fetch session (KIP-227): session 0 and epoch -1 outside of any."""
 
     session_id: int
     epoch: int
@@ -49,7 +49,7 @@ def fetch_request(
     place: FetchSessionPlace = SESSIONLESS,
     forgotten: Iterable[TopicPartition] = (),
 ) -> FetchRequest:
-    """A request for these partitions, in their order; `forgotten`: those that leave the session."""
+    """Return a request for these partitions, in their order. `forgotten` partitions leave the session."""
     topics: dict[str, list[FetchRequest.FetchPartition]] = {}
     for position in positions:
         entry = FetchRequest.FetchPartition(

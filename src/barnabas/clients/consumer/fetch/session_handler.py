@@ -1,8 +1,9 @@
 """The client's side of an incremental fetch session with one broker (KIP-227). Pure.
 
-Made by the consumer's Fetcher, one for each node it fetches from, and owned by its thread. The broker remembers what
-was asked for; a request names only what is new, sought elsewhere or not wanted any more, and an answer only what has
-changed. One request is on its way at a time: `build`, then `handle_response` or `handle_error`.
+Made by the consumer's Fetcher, one for each node it fetches from, and owned by its thread. The broker remembers which
+partitions were asked for. A request names only partitions that are new, sought elsewhere or no longer wanted; an answer
+names only those that have changed. One request is in flight at a time: `build`, then `handle_response` or
+`handle_error`.
 
 Kafka: org.apache.kafka.clients.FetchSessionHandler.
 """
@@ -29,7 +30,7 @@ _INITIAL = FetchSessionPlace(NO_SESSION, INITIAL_EPOCH)
 
 
 class FetchSessionHandler:
-    """What the broker was told, and which session and epoch the next request belongs to."""
+    """The partitions that the broker remembers, and the session and epoch of the next request."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
@@ -38,16 +39,16 @@ class FetchSessionHandler:
 
     @property
     def session_id(self) -> int:
-        """The session's id, 0 while there is none."""
+        """The session's id, or 0."""
         return self._next.session_id
 
     @property
     def partitions(self) -> Iterable[TopicPartition]:
-        """What the broker fetches for us: after `build`, what was asked for."""
+        """The partitions that the broker has in the session, once it has the request of `build`."""
         return self._told.keys()
 
     def build(self, positions: Iterable[FetchPosition], limits: FetchLimits) -> FetchRequest:
-        """The request that fetches exactly `positions`, each partition once; a full one names them in this order."""
+        """Return the request that fetches exactly `positions`. A full request names them in this order."""
         wanted = {position.topic_partition: position for position in positions}
         if self._next.epoch == INITIAL_EPOCH:
             self._told = wanted
@@ -59,9 +60,9 @@ class FetchSessionHandler:
         return fetch_request(changed, limits, self._next, forgotten)
 
     def handle_response(self, response: FetchResponse) -> bool:
-        """Take note of the answer; False if its partitions must not be looked at: it is an error, or not to the point.
+        """Take note of an answer. Returns False if its partitions must not be used: an error, or not as requested.
 
-        What was not answered in a session has not changed.
+        Partitions that an answer in a session leaves out have not changed.
         """
         error = error_of(response.error_code)
         if error is not ErrorCode.NONE:
@@ -98,11 +99,11 @@ class FetchSessionHandler:
         return True
 
     def handle_error(self) -> None:
-        """There was no answer: the next request closes the session, if the broker still has it, and begins another."""
+        """Note that no answer came: the next request closes the session, if the broker has it, and begins another."""
         self._next = self._next._replace(epoch=INITIAL_EPOCH)
 
     def closing_request(self, limits: FetchLimits) -> FetchRequest | None:
-        """The request that ends the session, so that the broker need not remember it longer; None if there is none."""
+        """Return the request that ends the session at the broker, or None without a session."""
         place, self._next, self._told = self._next, _INITIAL, {}
         if place.session_id == NO_SESSION:
             return None

@@ -13,13 +13,13 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 
 class Reaction(Enum):
-    """What follows from an answer. All but ACCEPT and IGNORE make the call fail."""
+    """What a member does about an answer. All but ACCEPT and IGNORE make the call fail."""
 
     ACCEPT = "go on"
-    IGNORE = "as if nothing was answered"
-    RETRY = "try again after a moment"
-    REDISCOVER = "look for the coordinator anew, then try again"
-    FORGET_MEMBER = "join again as somebody new, unless this was done since the request was sent"
+    IGNORE = "do nothing"
+    RETRY = "retry after a backoff"
+    REDISCOVER = "look for the coordinator again, then retry"
+    FORGET_MEMBER = "join again as a new member, unless this was done since the request was sent"
     FORGET_GENERATION = "join again under the same member id, unless this was done since the request was sent"
     TAKE_MEMBER_ID = "join again with the id that came with the error"
     REJOIN = "join again"
@@ -74,18 +74,18 @@ REACTIONS: dict[ApiKey, dict[ErrorCode, Reaction]] = {
         ErrorCode.UNSTABLE_OFFSET_COMMIT: Reaction.RETRY,
     },
 }
-"""By API and error; what is not listed is FAIL."""
+"""By API and error; errors that are not listed are FAIL."""
 
 
 def reaction_to(api_key: ApiKey, error: ErrorCode) -> Reaction:
-    """What to do about this answer of this API."""
+    """Return the reaction to an answer of this API."""
     if error is ErrorCode.NONE:
         return Reaction.ACCEPT
     return REACTIONS[api_key].get(error, Reaction.FAIL)
 
 
 def is_retriable(error: Exception) -> bool:
-    """Whether what failed may be tried again, with the same coordinator or another one."""
+    """Return whether a failed call may be retried, with the same coordinator or another one."""
     if isinstance(error, ApiError):
         return error.code.retriable
     return isinstance(error, Disconnected | TimeoutError)

@@ -1,7 +1,7 @@
-"""When to send a heartbeat, and who has not been heard of for too long. Pure; times are passed in.
+"""When a member has to send a heartbeat, and when its coordinator or its user was silent for too long. Pure.
 
-Guarded by the coordinator channel's lock: the user's thread says `polled`, the channel's thread the rest.
-Kafka: org.apache.kafka.clients.consumer.internals.Heartbeat.
+Guarded by the coordinator channel's lock: the user's thread calls `polled`, the channel's thread everything else. Times
+are passed in. Kafka: org.apache.kafka.clients.consumer.internals.Heartbeat.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ class Heartbeat:
         self._poll_end_ms = now_ms + config.max_poll_interval_ms
 
     def reset(self, now_ms: int) -> None:
-        """A generation was joined."""
+        """Restart all three deadlines, because a generation was joined."""
         self._next_ms = now_ms + self._config.heartbeat_interval_ms
         self._poll_end_ms = now_ms + self._config.max_poll_interval_ms
         self.reset_session(now_ms)
 
     def reset_session(self, now_ms: int) -> None:
-        """The coordinator was heard of."""
+        """Restart the session: the coordinator has answered, or has just been found."""
         self._session_end_ms = now_ms + self._config.session_timeout_ms
 
     def polled(self, now_ms: int) -> None:
-        """The user is alive."""
+        """Put off the deadline for the user's next poll."""
         self._poll_end_ms = now_ms + self._config.max_poll_interval_ms
 
     def sent(self, now_ms: int) -> None:
-        """A heartbeat is on its way."""
+        """Note that a heartbeat is sent."""
         self._next_ms = now_ms + self._config.heartbeat_interval_ms
 
     def received(self, now_ms: int) -> None:
-        """It was answered."""
+        """Note that the heartbeat was answered, which restarts the session."""
         self._failures = 0
         self.reset_session(now_ms)
 
     def failed(self, now_ms: int) -> None:
-        """It was not, or not as it should be: the next one goes soon."""
+        """Note that the heartbeat failed: the next one follows after a short backoff."""
         self._next_ms = now_ms + self._backoff.after(self._failures)
         self._failures += 1
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether it is time for the next one."""
+        """Return whether it is time for the next heartbeat."""
         return now_ms >= self._next_ms
 
     def is_session_over(self, now_ms: int) -> bool:
-        """Whether the coordinator has been silent for the session timeout."""
+        """Return whether the coordinator has been silent for the session timeout."""
         return now_ms >= self._session_end_ms
 
     def is_poll_overdue(self, now_ms: int) -> bool:
-        """Whether the user has not polled for `max_poll_interval_ms`."""
+        """Return whether the user has not polled for `max_poll_interval_ms`."""
         return now_ms >= self._poll_end_ms
 
     def next_event_ms(self, now_ms: int, *, is_in_flight: bool) -> int:
-        """Milliseconds until one of the three; while a heartbeat is not answered, none is sent."""
+        """Return the milliseconds until the first deadline. While a heartbeat is in flight, no other is sent."""
         event_ms = min(self._session_end_ms, self._poll_end_ms)
         return max((event_ms if is_in_flight else min(event_ms, self._next_ms)) - now_ms, 0)

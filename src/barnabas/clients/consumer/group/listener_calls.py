@@ -1,4 +1,4 @@
-"""Calls the user's rebalance listener; what it raises is handed back, since a rebalance must be finished first.
+"""Calls the user's rebalance listener. Its exceptions are returned, because the rebalance has to end first.
 
 Owned by the consumer's thread, no lock held. Kafka: ConsumerRebalanceListenerInvoker.
 """
@@ -15,27 +15,27 @@ logger = logging.getLogger(__name__)
 
 
 class ListenerCalls:
-    """See the module's text. Each returns the exception, or None."""
+    """The calls. Each returns the listener's exception, or None."""
 
     def __init__(self, subscriptions: SubscriptionState) -> None:
         self._subscriptions = subscriptions
 
     def assigned(self, partitions: Iterable[TopicPartition]) -> Exception | None:
-        """These are new; called with none, too."""
+        """Tell the listener which partitions are new. It is called even if there are none."""
         ordered = sorted(partitions)
         logger.info("Adding newly assigned partitions: %s", ", ".join(map(str, ordered)))
         listener = self._subscriptions.listener
         return None if listener is None else self._call(listener.on_partitions_assigned, ordered)
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> Exception | None:
-        """These go to others."""
+        """Tell the listener which partitions go to other members."""
         ordered = sorted(partitions)
         logger.info("Revoke previously assigned partitions %s", ", ".join(map(str, ordered)))
         listener = self._subscriptions.listener
         return None if listener is None else self._call(listener.on_partitions_revoked, ordered)
 
     def lost(self, partitions: Iterable[TopicPartition]) -> Exception | None:
-        """These may have gone; not called for none."""
+        """Tell the listener which partitions may have other owners already, if there are any."""
         ordered = sorted(partitions)
         listener = self._subscriptions.listener
         if not ordered:

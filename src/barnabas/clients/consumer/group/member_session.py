@@ -1,15 +1,15 @@
 """A member of a group as its coordinator knows it: joins, syncs, sends heartbeats, leaves.
 
-Two threads: the user's begins rebalances (`begin_join`), looks how far they are (`rebalance`), assigns as leader
-(`sync`) and leaves; the channel's thread handles the answers, syncs by itself as follower, and performs the duties of
-a member between its user's polls. Everything here but `start` is called, or calls back, under the channel's lock.
+Two threads use it. The user's thread begins rebalances (`begin_join`), looks how far they are (`rebalance`), assigns as
+leader (`sync`) and leaves. The channel's thread handles the answers, syncs by itself as follower, and performs the
+duties of a member between the user's polls. Every method is called under the channel's lock.
 
 A rebalance, step by step:
-    JOINING   JoinGroup is on its way, for as long as the other members take
-    ELECTED   this member leads: the user's thread has to compute everybody's assignment
-    SYNCING   SyncGroup is on its way
-    JOINED    the assignment is there: the user's thread has to take it over
-    FAILED    `error` says why; `retry_at_once` whether that is only a reason to join again
+    JOINING   JoinGroup is sent; its answer takes as long as the other members take to join
+    ELECTED   this member leads: the user's thread has to compute the assignments of all members
+    SYNCING   SyncGroup is sent
+    JOINED    the assignment has arrived: the user's thread has to take it over
+    FAILED    `error` says why; `retry_at_once` whether the member should just join again
 
 Kafka: AbstractCoordinator.
 """
@@ -47,7 +47,7 @@ _AT_ONCE = frozenset({Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION, Reacti
 
 
 class RebalancePhase(Enum):
-    """See the module's text."""
+    """How far a rebalance is; the module's docstring explains each phase."""
 
     JOINING = "joining"
     ELECTED = "elected"
@@ -72,12 +72,12 @@ class Rebalance:
         self.retry_at_once = False
 
     def fail(self, error: Exception) -> None:
-        """It came to nothing."""
+        """End the attempt with an error."""
         self.phase, self.error = RebalancePhase.FAILED, error
 
 
 class MemberSession:
-    """See the module's text."""
+    """The member's state towards its coordinator: `membership`, and `rebalance` while one goes on."""
 
     def __init__(self, config: GroupRebalanceConfig, channel: CoordinatorChannel, backoff: ExponentialBackoff) -> None:
         self.membership = GroupMembership()
@@ -91,7 +91,7 @@ class MemberSession:
     # -- the user's thread -------------------------------------------------------------------------------------------
 
     def polled(self, now_ms: int) -> None:
-        """The user is alive. Raises what the last heartbeats met that no rebalance cures."""
+        """Note that the user polls. Raises ApiError if a heartbeat was answered by an error that no rebalance cures."""
         self._heartbeat.polled(now_ms)
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -116,7 +116,7 @@ class MemberSession:
         self._channel.send(rebalance.call)
 
     def sync(self, rebalance: Rebalance, assignments: Mapping[str, bytes], now_ms: int) -> None:
-        """Send SyncGroup: with everybody's assignment as leader, with none as follower."""
+        """Send SyncGroup: with the assignments of all members as leader, with none as follower."""
         if self.rebalance is not rebalance or rebalance.generation != self.membership.generation:
             rebalance.retry_at_once = True
             rebalance.fail(ApiError(ErrorCode.ILLEGAL_GENERATION))
@@ -134,11 +134,12 @@ class MemberSession:
     def leave(self, reason: str, now_ms: int) -> CoordinatorCall | None:
         """Tell the coordinator, unless this is a static member, and forget the membership.
 
-        Without a coordinator, or a member id, there is nothing to tell.
+        Returns the call, or None if nothing is sent: without a coordinator, or without a member id.
         """
         membership = self.membership
         call = None
-        # Also without a generation: the others would wait for this member until its session ends. (Kafka's do.)
+        # Also without a generation: otherwise the other members would wait until this member's session ends. (Kafka's
+        # consumer sends no LeaveGroup then.)
         if self._config.group_instance_id is None and membership.generation.member_id:
             logger.info("Member %s sending LeaveGroup request due to %s", membership.generation.member_id, reason)
             call = CoordinatorCall(
@@ -150,18 +151,21 @@ class MemberSession:
                 call = None
         membership.reset("consumer pro-actively leaving the group")
         if self.rebalance is not None and self.rebalance.call is not None:
-            self._channel.withdraw(self.rebalance.call)  # sent later, it would make a member that nobody is
+            self._channel.withdraw(self.rebalance.call)  # sent now, it would add a member that no consumer backs
         self.rebalance = None
         return call
 
     # -- the channel's thread ----------------------------------------------------------------------------------------
 
     def coordinator_found(self, now_ms: int) -> None:
-        """See ChannelUser."""
+        """Restart the session: until now there was no coordinator to hear from."""
         self._heartbeat.reset_session(now_ms)
 
     def perform_duties(self, now_ms: int) -> int:
-        """See ChannelUser: heartbeats; notices a coordinator or a user that is silent for too long."""
+        """Send a heartbeat if it is due, and act on a coordinator or a user that was silent for too long.
+
+        Returns the milliseconds until something is due.
+        """
         if not self.membership.state.has_joined or self._failure is not None:
             return FOREVER_MS
         heartbeat = self._heartbeat
@@ -205,7 +209,7 @@ class MemberSession:
         if error is ErrorCode.NONE and body.protocol_type not in {None, PROTOCOL_TYPE}:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if rebalance is not self.rebalance or self.membership.state is not MembershipState.PREPARING_REBALANCE:
-            return  # left, or given up meanwhile
+            return  # the member has left, or has begun another rebalance
         reaction = self._react(ApiKey.JOIN_GROUP, error, sent, member_id=body.member_id)
         if reaction is not Reaction.ACCEPT:
             rebalance.retry_at_once = reaction in _AT_ONCE
@@ -231,7 +235,7 @@ class MemberSession:
         if error is ErrorCode.NONE and (
             self.membership.state is not MembershipState.COMPLETING_REBALANCE or self.membership.generation != sent
         ):
-            error = ErrorCode.ILLEGAL_GENERATION  # reset by a heartbeat's answer: join again
+            error = ErrorCode.ILLEGAL_GENERATION  # the answer to a heartbeat has reset the generation: join again
         reaction = self._react(ApiKey.SYNC_GROUP, error, sent)
         if reaction is not Reaction.ACCEPT:
             rebalance.retry_at_once = reaction in _AT_ONCE
@@ -250,7 +254,7 @@ class MemberSession:
     def _handle_heartbeat(self, sent: Generation, body: HeartbeatResponse) -> None:
         error = error_of(body.error_code)
         if error is ErrorCode.REBALANCE_IN_PROGRESS and self.membership.state is not MembershipState.STABLE:
-            error = ErrorCode.NONE  # we know: a rebalance is on its way
+            error = ErrorCode.NONE  # nothing new: this member takes part in that rebalance already
         is_stale = self.membership.generation != sent
         if error in {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}:
             if is_stale:
@@ -273,7 +277,7 @@ class MemberSession:
             self._failure = call.error
 
     def _react(self, api_key: ApiKey, error: ErrorCode, sent: Generation, member_id: str = "") -> Reaction:
-        """Do what the table says of this error; the caller does what depends on the request."""
+        """Do what the table says of this error, as far as it does not depend on the request. Returns the reaction."""
         reaction = reaction_to(api_key, error)
         membership = self.membership
         if reaction is Reaction.REDISCOVER:

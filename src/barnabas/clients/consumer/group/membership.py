@@ -1,11 +1,12 @@
 """Where a member stands in its group: its state, its generation, and whether it has to join again. Pure.
 
-Guarded by the coordinator channel's lock: the user's thread begins and ends rebalances, the channel's thread hears
-of errors meanwhile. Kafka: the fields of AbstractCoordinator.
+Guarded by the coordinator channel's lock: the user's thread begins and ends rebalances, and meanwhile the channel's
+thread handles errors. Kafka: AbstractCoordinator.
 
     UNJOINED -> PREPARING_REBALANCE (JoinGroup sent) -> COMPLETING_REBALANCE (answered) -> STABLE (SyncGroup answered)
-    and from each of them back to UNJOINED, when the coordinator does not know the member or its generation any more,
-    or the member leaves; from STABLE to PREPARING_REBALANCE when the next rebalance begins.
+
+From each state the member falls back to UNJOINED when it leaves, or when the coordinator no longer knows the member or
+its generation. From STABLE it goes to PREPARING_REBALANCE when the next rebalance begins.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ UNKNOWN_GENERATION_ID = -1
 
 
 class MembershipState(Enum):
-    """See the module's text."""
+    """The states of the module's docstring. Kafka: MemberState."""
 
     UNJOINED = "unjoined"
     PREPARING_REBALANCE = "preparing rebalance"
@@ -34,7 +35,7 @@ class MembershipState(Enum):
 
 
 class Generation(NamedTuple):
-    """Which generation of the group, as whom, under which assignor. A member has an id before it has a generation."""
+    """A generation of the group, with this member's id and the assignor's name. The member id comes first."""
 
     id: int = UNKNOWN_GENERATION_ID
     member_id: str = ""
@@ -42,7 +43,7 @@ class Generation(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the coordinator can tell who this is, so that what it owns is still its own."""
+        """Whether the coordinator knows the member in this generation, so that it still owns its partitions."""
         return self.id != UNKNOWN_GENERATION_ID and bool(self.member_id)
 
 
@@ -50,7 +51,7 @@ NO_GENERATION = Generation()
 
 
 class GroupMembership:
-    """See the module's text."""
+    """State, generation, and the reason to join again."""
 
     def __init__(self) -> None:
         self.state = MembershipState.UNJOINED
@@ -58,7 +59,7 @@ class GroupMembership:
         self.rejoin_needed = True
         self.rejoin_reason = ""
         self.needs_prepare = True
-        """Whether what is owned has to be given away, or counted as lost, before the next JoinGroup."""
+        """Whether the owned partitions have to be given away, or counted as lost, before the next JoinGroup."""
 
     @property
     def is_rebalancing(self) -> bool:
@@ -66,29 +67,29 @@ class GroupMembership:
         return self.state in {MembershipState.PREPARING_REBALANCE, MembershipState.COMPLETING_REBALANCE}
 
     def preparing(self) -> None:
-        """JoinGroup is sent."""
+        """Note that JoinGroup is sent."""
         self.state = MembershipState.PREPARING_REBALANCE
 
     def completing(self, generation: Generation) -> None:
-        """JoinGroup was answered."""
+        """Take the generation out of the answer to JoinGroup."""
         logger.info("Successfully joined group with generation %s", generation)
         self.state = MembershipState.COMPLETING_REBALANCE
         self.generation = generation
 
     def stable(self) -> None:
-        """SyncGroup was answered."""
+        """Note that SyncGroup was answered: the rebalance is over."""
         logger.info("Successfully synced group in generation %s", self.generation)
         self.state = MembershipState.STABLE
         self.rejoin_needed = False
         self.rejoin_reason = ""
 
     def take_member_id(self, member_id: str) -> None:
-        """The coordinator wants to be asked again, by this id."""
+        """Take the id under which the coordinator wants the member to join again (KIP-394)."""
         self.generation = Generation(member_id=member_id)
         self.request_rejoin(f"need to re-join with the given member-id: {member_id}")
 
     def reset(self, reason: str, *, keep_member_id: bool = False) -> None:
-        """The member, or only its generation, is no longer part of the group."""
+        """Forget the generation, and unless `keep_member_id` the member id: the coordinator no longer knows them."""
         logger.info("Resetting generation%s due to: %s", "" if keep_member_id else " and member id", reason)
         self.state = MembershipState.UNJOINED
         self.generation = Generation(member_id=self.generation.member_id) if keep_member_id else NO_GENERATION
@@ -96,7 +97,7 @@ class GroupMembership:
         self.request_rejoin(reason)
 
     def request_rejoin(self, reason: str) -> None:
-        """Join again at the next occasion."""
+        """Have the next poll join again."""
         logger.info("Request joining group due to: %s", reason)
         self.rejoin_reason = reason
         self.rejoin_needed = True

@@ -1,8 +1,8 @@
-"""Commits offsets of a group and reads them back.
+"""The calls that commit a group's offsets and read them back, and the handling of their answers.
 
-Calls are made by the user's thread and answered on the channel's, both under the channel's lock. Those of an
-asynchronous commit wait in `take_completed` for the user's thread, whose callbacks they concern, in the order of their
-answers. Kafka: the half of ConsumerCoordinator that is about offsets.
+The user's thread makes the calls, the channel's thread handles the answers, both under the channel's lock. Outcomes of
+asynchronous commits wait in `take_completed` for the user's thread, which runs the callbacks in the order of the
+answers. Kafka: ConsumerCoordinator.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback: TypeAlias = Callable[[Offsets, Exception | None], None]
-"""Hears what became of an asynchronous commit, on the consumer's thread."""
+"""Called with the outcome of an asynchronous commit, on the consumer's thread."""
 
 _NOT_PART_OF_GROUP = (
     "Offset commit cannot be completed since the consumer is not part of an active group for auto partition"
@@ -58,7 +58,7 @@ _REBALANCED = (
 
 
 class CompletedCommit(NamedTuple):
-    """An asynchronous commit that was answered; `error` None for a good one."""
+    """An asynchronous commit that was answered. `error` is None if it succeeded."""
 
     callback: CommitCallback
     offsets: Offsets
@@ -66,7 +66,7 @@ class CompletedCommit(NamedTuple):
 
 
 class OffsetCommits:
-    """See the module's text."""
+    """Makes calls for the channel. `membership` says whether this consumer may commit as a member."""
 
     def __init__(self, config: GroupRebalanceConfig, channel: CoordinatorChannel, membership: GroupMembership) -> None:
         self._config = config
@@ -76,15 +76,15 @@ class OffsetCommits:
         self._async_in_flight = 0
 
     def commit(self, offsets: Offsets, deadline_ms: int, *, as_member: bool, at_last: bool = False) -> CoordinatorCall:
-        """Send a commit: as a member of the group's generation, or as somebody who assigned himself.
+        """Send a commit, as a member of the group's generation or as a consumer that chose its partitions itself.
 
-        at_last: there is no later occasion, so that the coordinator has to say whether a rebalance is in the way: it
-        is not before all have joined.
+        at_last: there is no later occasion, so the commit is sent even during a rebalance. The coordinator accepts it
+        until all members have joined.
         """
         return self._send(offsets, deadline_ms, as_member, None, at_last=at_last)
 
     def commit_async(self, offsets: Offsets, deadline_ms: int, callback: CommitCallback, *, as_member: bool) -> None:
-        """Send a commit whose outcome `take_completed` gives."""
+        """Send a commit whose outcome `take_completed` returns."""
         self._async_in_flight += 1
 
         def done(call: CoordinatorCall) -> None:
@@ -99,15 +99,15 @@ class OffsetCommits:
         self._send(offsets, deadline_ms, as_member, done)
 
     def has_async_in_flight(self) -> bool:
-        """Whether asynchronous commits are not answered yet."""
+        """Return whether asynchronous commits are not answered yet."""
         return self._async_in_flight > 0
 
     def take_completed(self) -> CompletedCommit | None:
-        """The next asynchronous commit that was answered and not taken."""
+        """Return the next asynchronous commit that was answered, or None, and forget it."""
         return self._completed.popleft() if self._completed else None
 
     def fetch(self, partitions: Iterable[TopicPartition], deadline_ms: int) -> CoordinatorCall:
-        """Ask for committed offsets; the call's result maps each partition to its offset, or to None."""
+        """Ask for committed offsets. The call's result maps each partition to its offset, or to None."""
         wanted = list(partitions)
         call = CoordinatorCall(
             requests.offset_fetch(self._config.group_id, wanted),
@@ -209,6 +209,6 @@ class OffsetCommits:
 
 
 def log_failed_commit(offsets: Offsets, error: Exception | None) -> None:
-    """The callback of those who give none."""
+    """Log a failed commit: the callback of callers that pass none."""
     if error is not None:
         logger.error("Offset commit with offsets %s failed: %s", offsets, error)

@@ -1,7 +1,8 @@
 """Requests of a group's member, in whichever version the coordinator speaks. Pure.
 
-Each function gives a RequestBuilder: the class of the message, what makes it for a version, and the versions that can
-say it. Kafka: the builders in AbstractCoordinator and ConsumerCoordinator.
+Called by `MemberSession`, `OffsetCommits` and `CoordinatorLookup`. Each function returns a RequestBuilder: the class of
+the message, what makes it for the version that is agreed on, and the versions that can carry it.
+Kafka: JoinGroupRequest.Builder, OffsetCommitRequest.Builder.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _LONGEST_REASON = 255
 
 
 def find_coordinator(group_id: str) -> RequestBuilder:
-    """Who coordinates the group; every version."""
+    """Ask for the group's coordinator, in every version."""
 
     def build(version: int) -> Message:
         if version >= _FIND_BATCHED_SINCE:
@@ -67,7 +68,7 @@ def join_group(
 def sync_group(
     config: GroupRebalanceConfig, generation: Generation, assignments: Mapping[str, bytes]
 ) -> RequestBuilder:
-    """Ask for this member's assignment; the leader brings everybody's."""
+    """Ask for this member's assignment; the leader sends the assignments of all members."""
     message = SyncGroupRequest(
         group_id=config.group_id,
         generation_id=generation.id,
@@ -83,7 +84,7 @@ def sync_group(
 
 
 def heartbeat(config: GroupRebalanceConfig, generation: Generation) -> RequestBuilder:
-    """Still here."""
+    """Keep the member's session alive."""
     message = HeartbeatRequest(
         group_id=config.group_id,
         generation_id=generation.id,
@@ -94,7 +95,7 @@ def heartbeat(config: GroupRebalanceConfig, generation: Generation) -> RequestBu
 
 
 def leave_group(config: GroupRebalanceConfig, member_id: str, reason: str) -> RequestBuilder:
-    """Leave; every version."""
+    """Leave the group, in every version."""
 
     def build(version: int) -> Message:
         if version < _LEAVE_BATCHED_SINCE:
@@ -110,7 +111,7 @@ def leave_group(config: GroupRebalanceConfig, member_id: str, reason: str) -> Re
 def offset_commit(
     config: GroupRebalanceConfig, generation: Generation | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> RequestBuilder:
-    """Commit; without a generation as somebody who has assigned himself. Version 9 is the last that names topics."""
+    """Commit; without a generation, as a consumer that chose its partitions itself. v9 is the last with topic names."""
     topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in offsets.items():
         entry = OffsetCommitRequest.OffsetCommitRequestPartition(
@@ -136,7 +137,7 @@ def offset_commit(
 
 
 def offset_fetch(group_id: str, partitions: Iterable[TopicPartition]) -> RequestBuilder:
-    """Committed offsets, none that a transaction may still change where the coordinator can say so (v7)."""
+    """Ask for committed offsets; from v7 on, only for those that no open transaction may change."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)

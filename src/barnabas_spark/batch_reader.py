@@ -30,14 +30,14 @@ class RangePartition(InputPartition):
 
 
 class BarnabasReader(DataSourceReader):
-    """Reads what lies between the starting and the ending offsets when the query is planned."""
+    """A reader of the offsets between the starting and the ending position, as of the query's plan."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = SourceOptions.parse(given, streaming=False)
         self._columns = checked_columns(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One range per partition of the topics, or more if `minPartitions` or `maxRecordsPerPartition` ask for it."""
+        """Return one range a partition, or more for `minPartitions` or `maxRecordsPerPartition`. Raises OptionError."""
         options = self._options
         broker = connections.offsets(options)
         partitions = partitions_to_read(options, broker)
@@ -47,7 +47,7 @@ class BarnabasReader(DataSourceReader):
         return [RangePartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range, as Arrow batches."""
-        if partition.value is None:  # where there is nothing to read, Spark makes up a partition
+        """Yield the records of one range, as Arrow batches. Raises ReadTimeout, DataLoss."""
+        if partition.value is None:  # without ranges, Spark makes up a partition
             return iter(())
         return read_range(cast("RangePartition", partition).value, self._options, self._columns)

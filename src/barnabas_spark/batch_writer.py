@@ -1,4 +1,4 @@
-"""`df.write.format("barnabas").mode("append").save()`.
+"""`df.write.format("barnabas").mode("append").save()`: a batch write.
 
 Spark makes the writer on the driver, runs a copy of it in each task, and commits on the driver. No lock.
 """
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class BarnabasWriter(DataSourceArrowWriter):
     """Writes a DataFrame's rows to topics.
 
-    Guaranteed: when `save()` returns, every row is in the log, acknowledged with acks=all (at least once). A task that
-    Spark tries again writes its rows again, as with Spark's own Kafka sink; a failed `save()` may have written some.
+    When `save()` returns, every row is in the log and acknowledged with acks=all (at least once). A task that Spark
+    retries writes its rows again, as with Spark's own Kafka sink; a failed `save()` may have written some rows.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
@@ -34,5 +34,5 @@ class BarnabasWriter(DataSourceArrowWriter):
         check_sink_schema(schema, self._options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows."""
+        """Write one task's rows. Raises ApiError, ClientTimeout, OptionError."""
         return send_rows(iterator, self._options)

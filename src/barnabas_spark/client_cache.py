@@ -1,8 +1,8 @@
 """This process's connections to brokers, kept between tasks and micro-batches.
 
-Used by the readers on the driver and in the executors' Python workers, and by the row sender; each process is
-single-threaded where it uses them, so there is no lock. Spark forks its workers: what a process inherits is not its
-own, so everything is kept under the process's id.
+Used by the readers on the driver and in the executors' Python workers, and by the row sender. Each process uses them on
+one thread, so there is no lock. Spark forks its workers, and a child must not use its parent's connections; so clients
+are kept under the process's id.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets
 
 
 class _Closable(Protocol):
-    """What all clients have in common."""
+    """A client, of whatever kind."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Close the connections."""
 
 
 C = TypeVar("C", bound=_Closable)
@@ -39,12 +39,12 @@ class ClientCache:
         self._clients: dict[tuple[Any, ...], _Closable] = {}
 
     def offsets(self, options: SourceOptions) -> BrokerOffsets:
-        """Answers questions about topics and offsets."""
+        """Return a client that answers questions about topics and offsets."""
         key = ("offsets", options.bootstrap_servers, options.client_id, options.request_timeout_ms)
         return self._client(key, lambda: _AdminOffsets(options))
 
     def fetcher(self, options: SourceOptions) -> RawFetcher:
-        """Fetches batches."""
+        """Return a client that fetches batches."""
         key = ("fetcher", options.bootstrap_servers, options.client_id, options.request_timeout_ms)
         return self._client(
             key,
@@ -56,11 +56,11 @@ class ClientCache:
         )
 
     def producer(self, options: SinkOptions) -> Producer:
-        """Sends batches."""
+        """Return a client that sends batches."""
         return self._client(_producer_key(options), lambda: _producer(options))
 
     def discard_producer(self, options: SinkOptions) -> None:
-        """Forget a producer after an error: what it still holds belongs to a task that has failed."""
+        """Close and forget a producer after an error: its queued records belong to a task that has failed."""
         producer = self._own().pop(_producer_key(options), None)
         if producer is not None:
             cast("Producer", producer).close(timeout_ms=0)
@@ -80,14 +80,14 @@ class ClientCache:
 
     def _own(self) -> dict[tuple[Any, ...], _Closable]:
         if os.getpid() != self._process_id:
-            # Forked: the sockets are the parent's, who goes on using them.
+            # A forked child: the sockets belong to the parent, which goes on using them.
             self._process_id = os.getpid()
             self._clients = {}
         return self._clients
 
 
 class _AdminOffsets:
-    """Answers from the brokers, asked anew each time: partitions may have been added."""
+    """Offsets from the brokers. Each answer is a new one, because partitions may have been added."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._admin = Admin(

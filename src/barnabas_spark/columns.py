@@ -44,7 +44,7 @@ def default_schema(include_headers: bool) -> StructType:
 def checked_columns(schema: StructType) -> list[str]:
     """Return the names of the columns a query reads: some of ours, of our types. Raises OptionError.
 
-    Reading fewer is worth up to twice the speed, and Spark tells a Python source only by an explicit schema.
+    Reading fewer columns gives up to twice the speed. Spark names them to a Python source only by an explicit schema.
     """
     for field in schema.fields:
         kind = COLUMN_TYPES.get(field.name)

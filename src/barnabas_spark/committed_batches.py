@@ -1,9 +1,9 @@
-"""Which micro-batch of a streaming query the sink has committed last: one small file beside Spark's checkpoint.
+"""Remembers the last micro-batch of a streaming query that the sink has committed, in a file beside the checkpoint.
 
-Called by `stream_writer` on the driver, one process at a time; the file is replaced atomically, no lock.
+Called by `stream_writer` on the driver, one process at a time. The file is replaced atomically; no lock.
 
-The checkpoint directory belongs to one query, so its place in there is the query's id. Spark plans a micro-batch again
-under the same number when it died between the sink's commit and its own; this file is how the sink knows.
+The checkpoint directory belongs to one query, so the file in it needs no query id. When Spark dies between the sink's
+commit and its own, it plans the micro-batch again under the same number; this file tells the sink that.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _FILE_NAME = "committed.json"
 
 
 class CommittedBatches:
-    """The record of one query's commits; `checkpoint_location` is a path or URI that pyarrow's file systems know."""
+    """The commits of one query. `checkpoint_location` is a path or URI of a file system that pyarrow knows."""
 
     def __init__(self, checkpoint_location: str) -> None:
         self._location = checkpoint_location
 
     def last(self) -> int:
-        """Number of the last micro-batch that was committed, -1 if none was. Raises ValueError for a damaged file."""
+        """Return the number of the last committed micro-batch, or -1. Raises ValueError for a damaged file."""
         filesystem, path = self._place()
         if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
             return -1

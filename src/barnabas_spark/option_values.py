@@ -1,4 +1,4 @@
-"""Reads options by name, whatever their case, and says what would be right when one is wrong.
+"""Reads options by name, in any case, and names the right values when one is wrong.
 
 Called by `source_options` and `sink_options` in whichever Python process Spark makes; no state, no lock.
 """
@@ -11,7 +11,7 @@ from typing import NoReturn
 
 
 class OptionError(ValueError):
-    """An option that cannot be: the message names it, its value, and what would be right."""
+    """An invalid option. The message has its name, its value, and what would be right."""
 
 
 class OptionValues:
@@ -24,18 +24,18 @@ class OptionValues:
         return name.lower() in self._values
 
     def text(self, name: str) -> str | None:
-        """Return the option as it was given; None where it was not."""
+        """Return the option as it was given, or None."""
         return self._values.get(name.lower())
 
     def required(self, name: str, example: str) -> str:
-        """Return an option that must be there and not be empty."""
+        """Return an option that is required. Raises OptionError for a missing or empty one."""
         value = self.text(name)
         if value is None or not value.strip():
             raise OptionError(f"option {name!r} is missing: set it, for example .option({name!r}, {example!r})")
         return value.strip()
 
     def boolean(self, name: str, default: bool) -> bool:
-        """True or false, in any case."""
+        """Return an option that is true or false, in any case. Raises OptionError."""
         value = self.text(name)
         if value is None:
             return default
@@ -44,7 +44,7 @@ class OptionValues:
         return self.reject(name, "true or false")
 
     def integer(self, name: str, default: int | None, smallest: int = 1) -> int | None:
-        """Return a whole number of at least `smallest`."""
+        """Return a whole number of at least `smallest`. Raises OptionError."""
         value = self.text(name)
         if value is None:
             return default
@@ -57,23 +57,23 @@ class OptionValues:
         return number
 
     def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
-        """One of a few words, in any case."""
+        """Return one of the allowed words, in any case. Raises OptionError."""
         value = (self.text(name) or default).strip().lower()
         if value not in allowed:
             self.reject(name, " or ".join(sorted(allowed)))
         return value
 
     def reject(self, name: str, right: str) -> NoReturn:
-        """Refuse the option's value, saying what would be `right`."""
+        """Raise OptionError for the option's value, with what would be `right`."""
         raise OptionError(f"option {name!r} is {self.text(name)!r}; it must be {right}")
 
     def refuse(self, name: str, reason: str) -> None:
-        """Refuse the option itself, if it is there."""
+        """Raise OptionError, with the reason, if the option was given at all."""
         if name in self:
             raise OptionError(f"option {name!r} (given: {self.text(name)!r}) {reason}")
 
     def check_names(self, known: Collection[str]) -> None:
-        """Refuse options nobody knows: a misspelt one that is ignored would read or write something else."""
+        """Raise OptionError for unknown options: ignoring a misspelt one would read or write something else."""
         spelling = {name.lower(): name for name in known}
         for name in self._values:
             if name not in spelling:

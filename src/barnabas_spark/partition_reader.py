@@ -2,7 +2,7 @@
 
 Called by both readers in the executors' Python workers, on the task's thread; the fetcher is the worker's own. No lock.
 
-While one fetch is decoded the next one is on its way.
+While one fetch is decoded, the next one is in flight.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ logger = logging.getLogger(__name__)
 
 
 class ReadTimeout(Exception):
-    """The broker has promised records and does not give them."""
+    """The broker has announced records, and does not send them."""
 
 
 def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The records of the range, in order, as Arrow batches of `columns`.
+    """Yield the records of the range, in order, as Arrow batches of `columns`.
 
     Raises DataLoss if some of the range is gone and `failOnDataLoss` is on, CorruptRecord, ReadTimeout, ApiError.
     """
@@ -91,7 +91,7 @@ def _after_data_loss(each: OffsetRange, offset: int, options: SourceOptions) -> 
 def _check_progress(
     each: OffsetRange, offset: int, fetched: FetchedRecords, progress_at: float, options: SourceOptions
 ) -> None:
-    """An empty answer is normal for a moment after a change of leader; not for ever."""
+    """Raise ReadTimeout when answers stay empty. For a moment after a change of leader, that is normal."""
     waited_seconds = time.monotonic() - progress_at
     if waited_seconds * 1000 > options.poll_timeout_ms:
         raise ReadTimeout(

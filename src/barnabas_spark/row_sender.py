@@ -1,7 +1,7 @@
 """Sends one task's rows and waits until the broker has them all.
 
 Called by both writers in the executors' Python workers, on the task's thread. The producer is the worker's own, kept
-between tasks by `client_cache`; its threads are its own business. No lock.
+between tasks by `client_cache`. No lock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNANSWERED_BATCHES = 64
 
 
 class WrittenRows(WriterCommitMessage):
-    """What one task has written."""
+    """The result of one task."""
 
     def __init__(self, rows: int, size_bytes: int) -> None:
         self.rows = rows
@@ -35,7 +35,7 @@ class WrittenRows(WriterCommitMessage):
 
 
 def send_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> WrittenRows:
-    """Write Arrow batches with acks=all. Raises what the broker answered if it refused any of them."""
+    """Write Arrow batches with acks=all. Raises ApiError when the broker rejects one, ClientTimeout, OptionError."""
     context = TaskContext.get()
     producer = connections.producer(options)
     addresser = RowAddresser(

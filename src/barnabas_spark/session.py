@@ -1,4 +1,4 @@
-"""A local Spark session that keeps to itself: Java found, nothing on the terminal, nothing left behind.
+"""A local Spark session that finds its Java, writes nothing to the terminal and leaves nothing behind.
 
 Called by the demo, the examples and the tests, on the main thread. `local_session` changes the process's environment
 (JAVA_HOME, PYSPARK_PYTHON) and, while the JVM starts, its file descriptors 1 and 2; so call it once, before threads
@@ -47,7 +47,7 @@ def local_session(
     log_level: str = "warn",
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
-    """A session on this machine, stopped with its JVM at the end.
+    """Yield a session on this machine, and stop it with its JVM at the end.
 
     `work_dir` gets everything Spark writes by itself: `spark.log`, its scratch files, its warehouse. `java_options` go
     to the JVM; see QUICK_START. Raises JavaNotFound.
@@ -55,7 +55,7 @@ def local_session(
     work_dir = os.path.abspath(work_dir)
     os.makedirs(work_dir, exist_ok=True)
     set_spark_environment(os.environ)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # the machine's name may lead nowhere
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # the machine's own name may not resolve
     # An installation elsewhere would be started instead of the package that is imported here.
     os.environ.pop("SPARK_HOME", None)
     log_path = os.path.join(work_dir, "spark.log")
@@ -79,7 +79,7 @@ def local_session(
     }
     for setting, value in {**defaults, **settings}.items():
         builder = builder.config(setting, value)
-    # They print traces on standard error of what they raise as well, and of every interrupted call.
+    # These loggers print traces on standard error, of exceptions that are raised as well and of interrupted calls.
     for logger_name in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(logger_name).setLevel(logging.CRITICAL)
     with _started_jvms() as jvms:
@@ -123,7 +123,7 @@ def _end(jvm: Popen[bytes]) -> None:
 
 @contextmanager
 def _started_jvms() -> Iterator[list[Popen[bytes]]]:
-    """The JVMs that pyspark starts meanwhile. It forgets a process whose start is interrupted, which would stay."""
+    """Collect the JVMs that pyspark starts meanwhile: it forgets a process whose start is interrupted."""
     started: list[Popen[bytes]] = []
     start = java_gateway.Popen
 
@@ -141,7 +141,7 @@ def _started_jvms() -> Iterator[list[Popen[bytes]]]:
 
 @contextmanager
 def _output_to(path: str) -> Iterator[None]:
-    """Let what is started meanwhile inherit `path` as standard output and error: the JVM, and its Python workers."""
+    """Let the JVM and the Python workers, which start meanwhile, inherit `path` as standard output and error."""
     sys.stdout.flush()
     sys.stderr.flush()
     with open(path, "ab") as file:

@@ -15,27 +15,27 @@ from barnabas_spark.option_values import OptionValues
 _WRITTEN = ("checkpointLocation", "includeHeaders", "topic")
 
 DEFAULT_BATCH_BYTES = 256 << 10
-"""Larger than a Kafka producer's 16 KB: rows come by the ten thousand here, and nothing waits for a batch to fill."""
+"""Larger than a Kafka producer's 16 KB: rows come by the ten thousand, and no record waits for a batch to fill."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where to write, and how."""
+    """The options of a write."""
 
     bootstrap_servers: tuple[str, ...]
     client_id: str
     topic: str | None
     """Overrides the column of that name."""
     include_headers: bool
-    """Whether a `headers` column is written; as in Spark's sink it is, unless told otherwise."""
+    """Whether a `headers` column is written: by default yes, as in Spark's sink."""
     codec: Codec
     batch_bytes: int
     enable_idempotence: bool
-    """Whether the broker is to notice batches that are sent twice after a lost answer."""
+    """Whether the broker drops batches that are sent twice after a lost answer."""
     request_timeout_ms: int
     delivery_timeout_ms: int
     checkpoint_location: str | None
-    """Where a streaming query keeps its progress; the sink keeps its own beside it."""
+    """Where a streaming query keeps its progress, and the sink the number of the last committed micro-batch."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:

@@ -1,4 +1,4 @@
-"""Rows of a sink as record batches: which topic and partition each row goes to, then one encoding per partition.
+"""Encodes the rows of a sink: chooses topic and partition of each row, then encodes each partition's rows at once.
 
 Called by `row_sender` in the executors' Python workers, on the task's thread; no lock.
 """
@@ -20,7 +20,7 @@ from barnabas_spark.sink_options import SinkOptions
 
 
 class AddressedBatch(NamedTuple):
-    """An encoded batch and where it goes."""
+    """An encoded batch with its topic and partition."""
 
     topic: str
     partition: int
@@ -28,9 +28,9 @@ class AddressedBatch(NamedTuple):
 
 
 class RowAddresser:
-    """Gives rows their partitions as Kafka's producer does: the column's, the key's hash, or one that takes turns.
+    """A chooser of partitions, as in Kafka's producer: the column's value, the key's hash, or each in turn.
 
-    `partition_count` tells how many partitions a topic has.
+    `partition_count` returns how many partitions a topic has.
     """
 
     def __init__(self, options: SinkOptions, partition_count: Callable[[str], int], first_turn: int) -> None:
@@ -39,7 +39,7 @@ class RowAddresser:
         self._turn = first_turn
 
     def batches(self, rows: pa.RecordBatch) -> Iterator[AddressedBatch]:
-        """Encode the rows, in their order within each partition. Raises OptionError for a row that goes nowhere."""
+        """Encode the rows, in order within each partition. Raises OptionError for a row without a valid partition."""
         columns = {name: rows.column(index) for index, name in enumerate(rows.schema.names)}
         for topic, part in self._by_topic(columns, rows.num_rows):
             count = len(part["value"])

@@ -1,4 +1,4 @@
-"""`format("barnabas")`: what Spark asks for readers and writers.
+"""`format("barnabas")`: the source and the sink, from which Spark gets readers and writers.
 
 Spark makes it in short-lived Python processes on the driver, by `pyspark_barnabas.DefaultSource`; one thread, no lock.
 Options, columns and offset JSON are those of Spark's own Kafka source: moving from one to the other is one word.
@@ -25,29 +25,29 @@ from barnabas_spark.stream_writer import BarnabasStreamWriter
 
 
 class BarnabasDataSource(DataSource):
-    """Topics of a Barnabas (or Kafka) broker as a source and a sink, without any jar."""
+    """A source and a sink for the topics of a Barnabas (or Kafka) broker, without any jar."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the word for `format(...)`."""
+        """Return the name for `format(...)`."""
         return "barnabas"
 
     def schema(self) -> StructType:
-        """Return the columns where the user names none; `headers` is among them only with `includeHeaders`."""
+        """Return the columns for a user that names none; with `headers` if `includeHeaders` is set."""
         return default_schema(OptionValues(self.options).boolean("includeHeaders", default=False))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a batch query."""
+        """Return the reader of a batch query. Raises OptionError."""
         return BarnabasReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a streaming query."""
+        """Return the reader of a streaming query. Raises OptionError."""
         return BarnabasStreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return a batch write; only appending makes sense on a topic."""
+        """Return the writer of a batch; topics can only be appended to. Raises OptionError."""
         return BarnabasWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return a streaming write."""
+        """Return the writer of a streaming query. Raises OptionError."""
         return BarnabasStreamWriter(self.options, schema)

@@ -51,7 +51,7 @@ DEFAULT_FETCH_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What to read, from where, and how."""
+    """The options of a query."""
 
     bootstrap_servers: tuple[str, ...]
     client_id: str
@@ -66,14 +66,14 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     include_headers: bool | None
-    """None: not said, so a schema that names the column decides."""
+    """None: not given, so a schema that names the column decides."""
     starting_offsets_location: str | None
-    """Ours: a directory where a stream keeps the offsets it first started from."""
+    """An option of Barnabas: a directory where a stream keeps the offsets it first started from."""
     fetch_bytes: int
     fetch_wait_ms: int
     request_timeout_ms: int
     poll_timeout_ms: int
-    """How long a task waits for records that were promised."""
+    """How long a task waits for records that the broker has announced."""
     check_crcs: bool
 
     @classmethod

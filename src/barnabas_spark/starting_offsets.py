@@ -1,7 +1,7 @@
-"""Where a query starts: the starting and ending positions of the options as offsets, and their safe-keeping.
+"""Resolves the starting and ending positions of the options to offsets, and keeps a stream's start.
 
-Called by the readers on the driver. `BrokerOffsets` is what they need of a broker. No state; the file of a kept start
-is written once, atomically.
+Called by the readers on the driver. `BrokerOffsets` is the part of a broker that they need. No state; the file of a
+kept start is written once, atomically.
 
 Spark's Python sources have no place in the checkpoint where they could note what "latest" meant when the query was
 first started: Spark asks again after a crash in the first micro-batch, and would skip what has come in between. So a
@@ -25,7 +25,7 @@ _FILE_NAME = "starting-offsets.json"
 
 
 class BrokerOffsets(Protocol):
-    """What the source asks a broker about offsets."""
+    """The questions about offsets that the source asks a broker."""
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         """Return all partitions of the topics; raises if one does not exist."""
@@ -52,7 +52,7 @@ def partitions_to_read(options: SourceOptions, broker: BrokerOffsets) -> list[To
 
 
 def resolve(option: str, position: Position, partitions: Sequence[TopicPartition], broker: BrokerOffsets) -> Offsets:
-    """Return offsets of all `partitions` for a position of the options. Raises OptionError if it names other partitions."""
+    """Return offsets of all `partitions` for a position. Raises OptionError for a position of other partitions."""
     if position == "earliest":
         return broker.earliest(partitions)
     if position == "latest":

@@ -46,22 +46,22 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets | None = None
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Return where a query without a checkpoint starts. Spark asks twice, and must be told the same."""
+        """Return where a query without a checkpoint starts: the same at each call, because Spark asks twice."""
         if self._first is None:
             self._first = first_offsets(self._options, connections.offsets(self._options))
         return offsets_to_json(self._first)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note where the topics end now: an available-now query stops there."""
+        """Note the present ends of the topics, at which an available-now query stops."""
         self._target = self._ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxOffsetsPerTrigger`, if given."""
+        """Return the limit of `maxOffsetsPerTrigger`, if given."""
         limit = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:
-        """How far the next micro-batch goes."""
+        """Return the end of the next micro-batch."""
         end = self._target or self._ends()
         self._latest = end
         if isinstance(limit, ReadMaxRows):
@@ -69,11 +69,11 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_to_json(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """Return where the topics ended when last asked: shown in the query's progress, so that lag can be seen."""
+        """Return the last known ends of the topics, from which Spark shows the query's lag."""
         return None if self._latest is None else offsets_to_json(self._latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the tasks of one micro-batch."""
+        """Return the tasks of one micro-batch. Raises DataLoss for partitions that are gone, or end too early."""
         stops = offsets_from_parsed(end)
         starts = offsets_from_parsed(start)
         for partition in sorted(starts.keys() - stops.keys()):
@@ -92,11 +92,11 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(each) for each in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range, as Arrow batches."""
+        """Yield the records of one range, as Arrow batches. Raises ReadTimeout, DataLoss."""
         return read_range(cast("RangePartition", partition).value, self._options, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: Spark's checkpoint holds the offsets."""
+        """Do nothing: Spark's checkpoint holds the offsets."""
 
     def stop(self) -> None:
         """Close this process's connections."""

@@ -1,7 +1,7 @@
-"""`df.writeStream.format("barnabas").start()`.
+"""`df.writeStream.format("barnabas").start()`: a streaming write.
 
 For every micro-batch Spark makes a writer on the driver, runs a copy of it in each task, and commits or aborts on the
-driver with another one. So nothing survives in `self` but what is pickled into the tasks. No lock.
+driver with another one. So only fields that are pickled into the tasks survive in `self`. No lock.
 """
 # ruff: noqa: N803 the names are Spark's
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BATCH_ID_PROPERTY = "streaming.sql.batchId"
-"""Where Spark tells a task the number of its micro-batch; undocumented, seen in 4.2 and 4.3."""
+"""The property with the number of a task's micro-batch: undocumented, found in Spark 4.2 and 4.3."""
 
 
 class BarnabasStreamWriter(DataSourceStreamArrowWriter):
@@ -57,12 +57,12 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
         return send_rows(iterator, self._options)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks have written: note the micro-batch as committed."""
+        """Note the micro-batch as committed, after all tasks have written."""
         if self._commits is not None and batchId > self._last_committed:
             self._commits.commit(batchId, sum(cast("WrittenRows", message).rows for message in messages if message))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Some task failed: what the others have written stays, and Spark will plan the micro-batch again."""
+        """Only log that a task failed: rows of other tasks stay, and Spark plans the micro-batch again."""
         written = sum(cast("WrittenRows", message).rows for message in messages if message)
         logger.warning("micro-batch %d failed after %d rows; they will be written again", batchId, written)
 

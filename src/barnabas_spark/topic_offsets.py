@@ -18,7 +18,7 @@ EARLIEST = -2
 
 
 def offsets_from_json(text: str) -> Offsets:
-    """Parse offsets. Raises ValueError saying what is wrong."""
+    """Parse offsets. Raises ValueError, with the reason, for any other text."""
     return offsets_from_parsed(_parse(text))
 
 
@@ -41,7 +41,7 @@ def offsets_from_parsed(topics: Mapping[str, Any]) -> Offsets:
 
 
 def partitions_from_json(text: str) -> list[TopicPartition]:
-    """Parse `{"topic": [0, 1]}`. Raises ValueError saying what is wrong."""
+    """Parse `{"topic": [0, 1]}`. Raises ValueError, with the reason, for any other text."""
     found = []
     for topic, partitions in _parse(text).items():
         if not isinstance(partitions, list) or not partitions:

@@ -1,6 +1,6 @@
 """`barnabas configs`: show and change the settings of topics and brokers, and the log levels of brokers.
 
-Runs on the main thread. One setting a line, tab-separated, for a terminal as for a pipe.
+Runs on the main thread. Prints one setting a line, tab-separated, on a terminal and into a pipe.
 """
 
 from __future__ import annotations

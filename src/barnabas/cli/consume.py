@@ -1,6 +1,6 @@
-"""`barnabas consume`: records on stdout: of one topic's partitions, from a place on, or as a member of a group.
+"""`barnabas consume`: prints records of one topic's partitions from a place on, or as a member of a group.
 
-Runs on the main thread (a group's member has a second one for its coordinator).
+Runs on the main thread; a member of a group has a second thread for its coordinator.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ def consume(
     json_lines: bool,
     quiet: bool,
 ) -> None:
-    """Print the records of TOPIC: their values as they are, and before them what else is asked for.
+    """Print the records of TOPIC: their values as they are, preceded by the parts that are asked for.
 
-    From the beginning to the end as of now, unless told otherwise. In a group, of several topics if there are more,
-    from where the group is; without --follow, until the end as of when the group
-    gave this member its partitions. What is written is committed.
+    Without other options, prints from the beginning to the present end. In a group, reads one or more topics from the
+    group's committed offsets on; without --follow, to the end at the time when the group gave this member its
+    partitions. Records that were printed are committed.
 
     \b
         barnabas consume flights
@@ -113,7 +113,7 @@ def consume(
     with (
         friendly_errors(bootstrap_servers),
         Consumer(bootstrap_servers, **options.settings(start, timeout_ms)) as consumer,
-        # What was written is committed first, and the group hears that this member leaves.
+        # A signal ends the polls, so that the records that were written are committed and the member leaves its group.
         stop_signals(consumer.wakeup),
     ):
         if group is None:
@@ -161,11 +161,11 @@ def _seek(consumer: Consumer, assigned: list[TopicPartition], start: str) -> Non
 
 
 def _records(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> Iterator[list[ConsumerRecord]]:
-    """Polls of the consumer, until every partition is at its end; for ever if `ends` is None."""
+    """Yield the polls of the consumer until every partition is at its end, or without end if `ends` is None."""
     ends_by_partition = {each.partition: end for each, end in (ends or {}).items()}
     while ends is None or any(consumer.position(each) < end for each, end in ends.items()):
         records = consumer.poll(POLL_MS, RECORDS_PER_POLL)
-        if ends is not None:  # what came after we began is not asked for
+        if ends is not None:  # records that were written after the start are not asked for
             records = [record for record in records if record.offset < ends_by_partition[record.partition]]
         if records:
             yield records
@@ -195,5 +195,5 @@ def _write_records(
     except KeyboardInterrupt:
         click.echo(err=True)
     except WokenUp:
-        pass  # SIGTERM or SIGHUP, which comes through only between two polls
+        pass  # SIGTERM or SIGHUP, which `stop_signals` lets through only between two polls
     return count

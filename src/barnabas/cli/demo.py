@@ -1,4 +1,4 @@
-"""`barnabas demo`: the whole trip by one command, for a newcomer. Main thread; the work is in barnabas_spark."""
+"""`barnabas demo`: a whole pipeline by one command, for newcomers. Main thread; `barnabas_spark.demo` does the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`barnabas groups reset-offsets` and `delete-offsets`: where a group goes on. Main thread only."""
+"""`barnabas groups reset-offsets` and `delete-offsets`: change where a group goes on. Runs on the main thread."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def reset_offsets(
     export: bool,
     **places: Any,
 ) -> None:
-    """Change where a group without members goes on. Only shows what would be done, unless told to --execute.
+    """Change where a group without members goes on. Without --execute, only shows the new offsets.
 
     Offsets that a partition does not hold become the nearest that it does.
 
@@ -131,7 +131,10 @@ def delete_offsets(name: str, bootstrap_servers: str, timeout_seconds: float, to
 
 
 def _where(places: dict[str, Any]) -> Reset:
-    """Return the one place that was given. click's usage error for none or several, ValueError for one that is no place."""
+    """Return the one target that was given.
+
+    Raises click.UsageError for none or several, ValueError for a text that cannot be read.
+    """
     from barnabas.clients.admin.group_offset_reset import ResetTo, ShiftBy, ToOffset, ToTimestamp
 
     given = {option: value for option, value in places.items() if value is not None and value is not False}
@@ -171,7 +174,7 @@ def _ago_ms(text: str) -> int:
 
 
 def _need_no_members(admin: Admin, name: str) -> None:
-    """A group that never was may get offsets; one with members keeps its own."""
+    """Raise ApiError if the group has members. A group that does not exist may get offsets."""
     from barnabas.protocol.errors import ApiError, ErrorCode
 
     try:
@@ -200,7 +203,7 @@ def _named_partitions(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartit
 
 
 def _need_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
-    """ApiError or ValueError for one that does not exist: nobody would ever say where it begins and ends."""
+    """Raise ApiError or ValueError for a partition that does not exist: looking its offsets up would only time out."""
     from barnabas.clients.leader_calls import by_topic
 
     for topic, indexes in by_topic(partitions).items():
@@ -231,7 +234,7 @@ def _print_plan(
     committed: Mapping[TopicPartition, int],
     results: Mapping[TopicPartition, ApiError | None],
 ) -> None:
-    """What was done, or would be."""
+    """Print the new offsets that were committed, or would be."""
     done = [place for place in sorted(planned) if results.get(place) is None]
     rows = [(place.topic, str(place.partition), str(committed.get(place, "-")), str(planned[place])) for place in done]
     print_table(("topic", "partition", "before", "after"), rows)

@@ -1,4 +1,4 @@
-"""`barnabas consume --group`: reads as a member of a group, and commits what was written.
+"""`barnabas consume --group`: reads as a member of a group, and commits the records that were written.
 
 Called by the consume command, on the main thread.
 """
@@ -31,7 +31,7 @@ _RESETS = {None: "earliest", "beginning": "earliest", "end": "latest"}
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """What the command was told about the group; `name` None: there is none."""
+    """The command's options for a group. `name` None: it reads without one."""
 
     name: str | None
     pattern: str | None
@@ -59,7 +59,7 @@ class GroupOptions:
             raise click.UsageError(f"--pattern {self.pattern!r} is no regular expression: {error}") from None
 
     def settings(self, start: str | None, timeout_ms: int) -> ConsumerSettings:
-        """Settings of the consumer."""
+        """Return the settings of the consumer."""
         settings: ConsumerSettings = {
             "default_api_timeout_ms": timeout_ms,
             "request_timeout_ms": timeout_ms,
@@ -77,7 +77,7 @@ class GroupOptions:
 
 
 class GroupReading:
-    """Polls of a consumer that has subscribed. `timeout_ms`: how long to wait for the group, None: follow for ever."""
+    """The polls of a member. `timeout_ms`: how long to wait for the group; None: follow, without an end."""
 
     def __init__(self, consumer: Consumer, options: GroupOptions, timeout_ms: int | None, limit: int | None) -> None:
         self._consumer = consumer
@@ -85,10 +85,10 @@ class GroupReading:
         self._timeout_ms = timeout_ms
         self._left = limit
         self._behind: dict[TopicPartition, OffsetAndMetadata] = {}
-        """Behind what was written of the partitions this member still has."""
+        """The offsets behind the written records, of the partitions that this member still has."""
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Join the group; what is taken away is committed first, for a commit under way may be refused by then."""
+        """Join the group. Commit revoked partitions first, because an asynchronous commit may be rejected by then."""
         from barnabas.clients.consumer import RebalanceListener
 
         reading = self
@@ -103,7 +103,10 @@ class GroupReading:
         self._consumer.subscribe(topics, pattern=self._options.pattern, listener=Committing())
 
     def polls(self) -> Iterator[list[ConsumerRecord]]:
-        """Records, until all that this member was given is at its end as of when it was given; at most `limit`."""
+        """Yield records, at most `limit`, until each assigned partition is at the end it had when it was assigned.
+
+        Raises ClientTimeout when the group does not let this member join in time.
+        """
         ends: dict[TopicPartition, int] = {}
         idle_polls = 0
         while self._left is None or self._left > 0:
@@ -136,7 +139,7 @@ class GroupReading:
         return all(consumer.position(each) >= ends[each] for each in assigned)
 
     def written(self, records: Sequence[ConsumerRecord]) -> None:
-        """They are out: commit behind them, without waiting."""
+        """Commit behind records that were written, without waiting."""
         if self._options.no_commit:
             return
         from barnabas.clients.consumer import OffsetAndMetadata, TopicPartition
@@ -146,11 +149,11 @@ class GroupReading:
         self._consumer.commit_async(behind, _warn)
 
     def forget(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Others have these partitions; what was to be committed of them."""
+        """Forget partitions that other members have now. Returns their offsets that were not committed for certain."""
         return {each: self._behind.pop(each) for each in partitions if each in self._behind}
 
     def commit_and_forget(self, partitions: Sequence[TopicPartition]) -> None:
-        """Others are about to have these partitions."""
+        """Commit partitions that other members are about to get, and forget them."""
         if behind := self.forget(partitions):
             from barnabas.clients.errors import ClientTimeout, CommitFailed, RetriableCommitFailed
             from barnabas.protocol.errors import ApiError
@@ -161,7 +164,7 @@ class GroupReading:
                 _warn(behind, error)
 
     def finish(self) -> None:
-        """Commit for good: what was refused during a rebalance, or is under way."""
+        """Commit for the last time, and await the answers. Raises ApiError, ClientTimeout, CommitFailed."""
         if self._options.no_commit:
             return
         from barnabas.protocol.errors import ApiError, ErrorCode
@@ -174,7 +177,7 @@ class GroupReading:
                     raise
                 self._consumer.poll(
                     _POLL_MS, 1
-                )  # goes on with the rebalance; what it reads was not written, so it stays
+                )  # this goes on with the rebalance; the record it may read was not written, so it is not committed
             else:
                 return
 

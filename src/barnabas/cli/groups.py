@@ -1,4 +1,4 @@
-"""`barnabas groups`: groups, their members and their lag; delete groups. Runs on the main thread."""
+"""`barnabas groups`: show groups, their members and their lag; delete groups. Runs on the main thread."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _subscription(member: GroupMember) -> str:
 
 
 def _print_offsets(admin: Admin, group: GroupDescription, topics: Container[str]) -> None:
-    """What is committed, and what members have but did not commit yet. topics: that exist."""
+    """Print committed offsets, and partitions that members have without one. topics: those that exist."""
     from barnabas.clients.offset_lookup import LATEST
 
     committed = admin.list_group_offsets(group.group_id)

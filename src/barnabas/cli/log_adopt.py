@@ -1,6 +1,6 @@
 """`barnabas log adopt`: makes a stopped Apache Kafka's log directories the data of a Barnabas broker.
 
-Runs on the main thread. Shows what it found and what it is going to do, and does it unless told not to.
+Runs on the main thread. Shows what it found and what it is going to do, and does it unless --dry-run is given.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 LARGEST_CONFIGURED_BROKER_ID = 1000
-"""reserved.broker.max.id, if nobody has changed it."""
+"""The default of reserved.broker.max.id."""
 
 
 @click.command()
@@ -86,7 +86,7 @@ def _adopt(adoption: LogAdoption, *, dry_run: bool) -> None:
         click.echo("nothing was changed (--dry-run)")
         return
     adoption.carry_out(plan)
-    # an id above reserved.broker.max.id was generated: such a broker reads it in the directory
+    # An id above reserved.broker.max.id was generated: such a broker reads it from the directory.
     configured = plan.broker_id if plan.broker_id <= LARGEST_CONFIGURED_BROKER_ID else -1
     overrides = [f"broker.id={configured}", f"log.dirs={','.join(adoption.log_dirs)}"]
     if adoption.metadata_dir != adoption.log_dirs[0]:

@@ -1,6 +1,6 @@
-"""`barnabas log dirs`: which log directories brokers have, what lies in them, and how much room is left.
+"""`barnabas log dirs`: shows the log directories of brokers, the replicas in them, and the free space.
 
-Runs on the main thread; asks running brokers, unlike the rest of `barnabas log`.
+Runs on the main thread; asks running brokers, unlike the other commands of `barnabas log`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `barnabas` command: a group whose sub-commands are imported when they are used, so that each starts fast.
+"""The `barnabas` command: a group that imports a sub-command only to run it, so that each starts fast.
 
 Entry point of the console script and of `python -m barnabas`. Runs on the main thread.
 """
@@ -58,7 +58,7 @@ def barnabas() -> None:
 
 
 def main() -> None:
-    """Run the command line. Whatever goes wrong outside this program is one line on stderr."""
+    """Run the command line. An error of arguments, input or output is one line on stderr."""
     replace_closed_streams()
     status = None
     try:

@@ -1,4 +1,4 @@
-"""Numbers on the command line that the protocol carries in 32 or 64 bits: more is refused by the option's name.
+"""Numbers on the command line within the 32 or 64 bits of the protocol; click rejects others by the option's name.
 
 Used by the commands' options. Immutable.
 """
@@ -11,10 +11,10 @@ import click
 
 _INT32_MAX: Final = 2**31 - 1
 NUMBER: Final = click.IntRange(0, _INT32_MAX)
-"""Of a partition or a broker."""
+"""The number of a partition or a broker."""
 COUNT: Final = click.IntRange(1, _INT32_MAX)
-"""How many."""
+"""A number of things, at least one."""
 _INT64_MAX: Final = 2**63 - 1
 OFFSET: Final = click.IntRange(0, _INT64_MAX)
 SHIFT: Final = click.IntRange(-_INT64_MAX, _INT64_MAX)
-"""Of offsets."""
+"""A difference of offsets."""

@@ -1,6 +1,6 @@
-"""`barnabas produce`: lines of stdin or a file as records of a topic.
+"""`barnabas produce`: sends the lines of stdin or of a file as records of a topic.
 
-Runs on the main thread; results of the records arrive on the producer's network thread, which only appends failures to
+Runs on the main thread. Results of the records arrive on the producer's network thread, which only appends failures to
 a list.
 """
 
@@ -114,13 +114,13 @@ def produce(
 
 
 class _Failures:
-    """Collects errors of records; appending to a list is all that the producer's thread does here."""
+    """The errors of records. The producer's thread only appends to a list."""
 
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
 
     def note(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
-        """The producer's callback."""
+        """Note the outcome of a record, on the producer's thread."""
         if error is not None:
             self.errors.append(error)
 
@@ -139,7 +139,7 @@ def _split(line: bytes, separator: bytes | None, number: int) -> tuple[bytes | N
 
 
 def _lines(file: BinaryIO, *, show_progress: bool) -> Iterator[bytes]:
-    """The file's lines without their ends; with a progress bar on a terminal if the file's size is known."""
+    """Yield the file's lines without their ends, with a progress bar on a terminal if the file's size is known."""
     size_bytes = _size_of(file)
     if not show_progress or size_bytes is None or not sys.stderr.isatty():
         for line in file:
@@ -152,7 +152,7 @@ def _lines(file: BinaryIO, *, show_progress: bool) -> Iterator[bytes]:
 
 
 def _size_of(file: BinaryIO) -> int | None:
-    """Return bytes of a regular file; None for a pipe, a terminal, or a stand-in without a descriptor."""
+    """Return the bytes of a regular file; None for a pipe, a terminal, or a stand-in without a descriptor."""
     try:
         status = os.fstat(file.fileno())
     except OSError:

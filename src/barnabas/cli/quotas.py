@@ -1,4 +1,4 @@
-"""`barnabas quotas`: how fast users, clients and addresses may be. Runs on the main thread."""
+"""`barnabas quotas`: limit the rates of users, clients and addresses. Runs on the main thread."""
 
 from __future__ import annotations
 

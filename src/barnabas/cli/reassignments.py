@@ -1,4 +1,4 @@
-"""`barnabas reassignments`: move partitions to other brokers, see what is on its way, stop it. Main thread only."""
+"""`barnabas reassignments`: move partitions to other brokers, list and cancel such moves. Runs on the main thread."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ partition_option = click.option(
 
 @click.group()
 def reassignments() -> None:
-    """Move partitions to other brokers, see what is on its way, stop it."""
+    """Move partitions to other brokers; list and cancel moves in progress."""
 
 
 @reassignments.command()
@@ -79,7 +79,7 @@ def start(
 @bootstrap_option
 @timeout_option
 def list_(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
-    """Show what is on its way, of these topics or of all."""
+    """Show the moves in progress, of these topics or of all."""
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         found = admin.list_partition_reassignments(partitions_of(admin, names, ()) if names else None)
     for place, each in sorted(found.items()):
@@ -101,7 +101,7 @@ def cancel(
     timeout_seconds: float,
     indexes: tuple[int, ...],
 ) -> None:
-    """Stop what is on its way, of these topics or of all: partitions stay where they were."""
+    """Cancel the moves in progress, of these topics or of all: partitions stay where they were."""
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         if indexes and not names:
             raise click.UsageError("--partition needs a topic")

@@ -1,4 +1,4 @@
-"""How `barnabas consume` prints a record: as Kafka's console consumer does, or as JSON. Pure."""
+"""The forms in which `barnabas consume` prints a record: Kafka's console consumer's, or JSON. Pure."""
 
 from __future__ import annotations
 

@@ -14,10 +14,11 @@ STDOUT_FD = 1
 def replace_closed_streams() -> None:
     """Give each closed standard stream a descriptor, so that no socket or file of ours gets its number.
 
-    A command that uses such a stream fails with OSError, as it would in any other program; only errors that nobody
-    can see are discarded.
+    A command that uses such a stream fails with OSError, as it would in any other program. Text for a closed stderr is
+    discarded.
     """
-    # `os.open` takes the lowest free number, so the order matters. Each is opened for the wrong direction.
+    # `os.open` takes the lowest free number, so the order matters. Stdin is opened for writing and stdout for reading,
+    # so that using them fails.
     if sys.stdin is None:
         sys.stdin = open(os.open(os.devnull, os.O_WRONLY), encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stdout is None:

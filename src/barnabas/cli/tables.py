@@ -1,4 +1,4 @@
-"""Rows for people and for programs: a table on a terminal, plain lines with tabs into a pipe.
+"""Prints rows as a table on a terminal, and as plain lines with tabs into a pipe.
 
 Used by the commands that list things, on the main thread.
 """

@@ -1,4 +1,4 @@
-"""`barnabas topics alter` and `barnabas topics elect-leaders`: more partitions, other leaders. Main thread only."""
+"""`barnabas topics alter` and `elect-leaders`: more partitions, other leaders. Runs on the main thread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def alter(
     assign: tuple[str, ...],
     validate_only: bool,
 ) -> None:
-    """Give a topic more partitions; there is no way back.
+    """Give a topic more partitions. Their number can never be lowered.
 
     Records stay where they are, so that from then on a key may be in another partition than before.
 

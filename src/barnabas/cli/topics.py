@@ -1,6 +1,6 @@
 """`barnabas topics`: create, list, describe and delete topics, and delete their records.
 
-Runs on the main thread. What changes their partitions is in `topic_partitions`.
+Runs on the main thread. The commands that change partitions are in `topic_partitions`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _MAX_IN_FLIGHT = 100
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
-    """Times are milliseconds. Raises ValueError for a value out of bounds."""
+    """The settings of a client. Times are milliseconds. Raises ValueError for a value out of bounds."""
 
     client_id: str = setting("", "The client's name in the broker's logs, metrics and quotas.")
     request_timeout_ms: int = setting(30_000, "How long a broker may take to answer one request.", minimum=0)
@@ -28,7 +28,7 @@ class ClientConfig:
 
     bootstrap_timeout_ms: int | None = setting(
         None,
-        "How long no broker may be reachable at first before calls raise `Unreachable`; None: as long as each call"
+        "How long a new client may find no broker before its calls raise `Unreachable`. None: as long as each call"
         " waits. Not a setting of Kafka's.",
         minimum=1,
     )

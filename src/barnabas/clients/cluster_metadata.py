@@ -35,7 +35,7 @@ _TOPIC_ERRORS_TO_RAISE = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode
 
 @dataclass(frozen=True)
 class MetadataConfig:
-    """Kafka's settings of the same names, in milliseconds. `topic_idle_ms` None: topics are kept for ever."""
+    """Kafka's settings of the same names, in milliseconds. `topic_idle_ms` None: topics are never dropped."""
 
     max_age_ms: int = 300_000
     topic_idle_ms: int | None = None
@@ -197,7 +197,7 @@ class ClusterMetadata:
             self._schedule.failed(now_ms)
 
     def bootstrap_failed(self, node: Node, reason: str, now_ms: int) -> None:
-        """Note why a bootstrap broker cannot be reached. After the first update this is of no interest any more."""
+        """Note why a bootstrap broker cannot be reached. Ignored after the first update."""
         if self._update_version:
             return
         with self._condition:
@@ -207,7 +207,7 @@ class ClusterMetadata:
                 self._condition.notify_all()
 
     def fail(self, error: Exception) -> None:
-        """Raise this error in the thread that waits: metadata cannot be had, and waiting would not help."""
+        """Raise this error in the thread that waits, because no retry can bring metadata."""
         with self._condition:
             self._fatal_error = error
             self._condition.notify_all()

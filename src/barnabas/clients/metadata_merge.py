@@ -74,7 +74,7 @@ def _partitions(
     old: Cluster, name: str, topic: MetadataResponse.MetadataResponseTopic
 ) -> tuple[list[PartitionInfo], bool]:
     """Return the newest of what is known of each partition, and whether one of them is out of date at the broker."""
-    # A topic with another id was deleted and created anew: its epochs begin again.
+    # A topic with another id was deleted and created again: its epochs begin from 0.
     is_same_topic = old.topic_ids.get(name, topic.topic_id) == topic.topic_id
     known = {info.partition: info for info in old.topics.get(name, ())} if is_same_topic else {}
     partitions = []

@@ -13,7 +13,7 @@ TopicFilter: TypeAlias = Callable[[str, bool], bool]
 
 
 class TopicsOfInterest:
-    """`idle_ms`: how long a topic is kept that is not used; None keeps it for ever. Times are milliseconds."""
+    """The topics, with the time of their last use. `idle_ms`: when to drop an unused topic; None: never."""
 
     def __init__(self, idle_ms: int | None) -> None:
         self.filter: TopicFilter | None = None

@@ -10,7 +10,7 @@ from barnabas.rpc.metadata_updater import FOREVER_MS
 
 
 class UpdateSchedule:
-    """A view older than `max_age_ms` expires. Times are monotonic milliseconds."""
+    """The due time of the next update; a view expires after `max_age_ms`. Times are monotonic milliseconds."""
 
     def __init__(self, max_age_ms: int, backoff: ExponentialBackoff) -> None:
         self.needs_full = True

@@ -1,9 +1,9 @@
-"""The HTTP server behind `metrics.listen`: `/metrics` for Prometheus, `/healthz` for whoever restarts brokers.
+"""The HTTP server behind `metrics.listen`: `/metrics` for Prometheus, `/healthz` for supervisors.
 
 Made, started and stopped by the command line, on its main thread. The thread `console` accepts; each request has a
-daemon thread of its own, at most `MOST_REQUESTS` at a time: more are closed at once, and what takes longer than
-`SLOWEST_SECONDS` is given up, so that nobody can pile up threads in a broker, or keep the others out. Nothing here is
-authenticated: bind it where only those who may look can.
+daemon thread of its own. Beyond `MOST_REQUESTS` at a time, connections are closed at once; a request that takes longer
+than `SLOWEST_SECONDS` is cut off. So a client can neither pile up threads in a broker nor lock other clients out. The
+pages need no authentication: bind the server to an address that only their readers can reach.
 
 prometheus-client, which brings the text format, is an extra and is imported when the console is made.
 """
@@ -37,10 +37,10 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class ConsoleServer:
-    """Serves a broker's metrics and state. `url` says where, once it is made."""
+    """The server of a broker's metrics and state, at `url`."""
 
     def __init__(self, host: str, port: int, metrics: MetricsRegistry, state: Callable[[], BrokerState]) -> None:
-        """Binds. Raises ConfigError if prometheus-client is not installed, OSError if the address cannot be had."""
+        """Bind. Raises ConfigError if prometheus-client is not installed, OSError if the address cannot be bound."""
         application = _Application(_metrics_application(metrics), state)
         self._server = _Server((host, port), _Handler)
         self._server.set_app(application)
@@ -49,12 +49,12 @@ class ConsoleServer:
         self._thread = threading.Thread(target=self._server.serve_forever, name="console", daemon=True)
 
     def start(self) -> None:
-        """Answer from now on."""
+        """Answer requests from now on."""
         self._thread.start()
         logger.info("Metrics are at %s%s, health at %s%s", self.url, METRICS_PATH, self.url, HEALTH_PATH)
 
     def stop(self) -> None:
-        """Accept no more; a second call, or one without a start, is harmless."""
+        """Accept no more requests. Idempotent, and harmless without a start."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -86,7 +86,7 @@ def _metrics_application(metrics: MetricsRegistry) -> Application:
 
 
 class _Application:
-    """WSGI: which page was asked for."""
+    """The WSGI application: one function for each page."""
 
     def __init__(self, metrics: Application, state: Callable[[], BrokerState]) -> None:
         self._metrics = metrics
@@ -115,7 +115,7 @@ class _Handler(WSGIRequestHandler):
     timeout = SLOWEST_SECONDS
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 its name there
-        """Scrapes come every few seconds for ever."""
+        """Log at level debug only, because scrapes come every few seconds."""
         logger.debug("%s: %s", self.client_address[0], format % args)
 
 
@@ -126,14 +126,14 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
     def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
         host = address[0]
         self._free = threading.BoundedSemaphore(MOST_REQUESTS)
-        self._lock = threading.Lock()  # of the next one
-        self._begun: dict[socket.socket, float] = {}  # requests, and when they came
+        self._lock = threading.Lock()  # guards `_begun`
+        self._begun: dict[socket.socket, float] = {}  # connections, with the time of their requests
         if ":" in host or (not host and socket.has_dualstack_ipv6()):
             self.address_family = socket.AF_INET6
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Without asking a name server who we are, as HTTPServer does."""
+        """Bind without the look-up of this machine's name that HTTPServer makes: a name server may be slow."""
         if self.address_family == socket.AF_INET6 and not self.server_address[0]:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         socketserver.TCPServer.server_bind(self)
@@ -141,7 +141,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """On a thread of its own, if there are not too many."""
+        """Answer on a thread of its own, or close the connection when there are too many."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -149,24 +149,24 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
             self._begun[request] = time.monotonic()
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread could be had
+        except BaseException:  # no thread could be started
             self._forget(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """What that thread runs."""
+        """Answer, on the request's thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._forget(request)
 
     def service_actions(self) -> None:
-        """Twice a second: give up what is slow. A time-out starts anew with every byte, and would last for ever."""
+        """Cut off slow requests, twice a second. A socket's timeout would start again with every byte."""
         too_early = time.monotonic() - SLOWEST_SECONDS
         with self._lock:
             slow = [request for request, begun in self._begun.items() if begun < too_early]
         for request in slow:
-            with contextlib.suppress(OSError):  # it has been closed just now
+            with contextlib.suppress(OSError):  # the request has just ended
                 request.shutdown(socket.SHUT_RDWR)
 
     def _forget(self, request: socket.socket) -> None:
@@ -175,5 +175,5 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A peer that is gone or slow is nothing to report."""
+        """Log at level debug only: a peer that is gone or slow is no error of the broker."""
         logger.debug("the request of %s was not answered: %s", client_address, sys.exception())

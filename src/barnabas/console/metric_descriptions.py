@@ -1,4 +1,4 @@
-"""What each metric says, in a sentence: the help text of `/metrics`, and the table of docs/metrics.md.
+"""A sentence about each metric: the help text of `/metrics`, and the table of docs/metrics.md.
 
 Data and one look-up. A test compares it with what a running broker has.
 """

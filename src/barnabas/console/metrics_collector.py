@@ -1,6 +1,6 @@
 """Hands the broker's metrics to prometheus-client, under the names of `prometheus_names`.
 
-Called on the thread that answers a scrape. Holds nothing but the registry.
+Called on the thread that answers a scrape. Holds only the registry.
 """
 
 from __future__ import annotations

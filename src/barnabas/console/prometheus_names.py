@@ -1,9 +1,9 @@
-"""What Prometheus calls a metric of ours: one rule over Kafka's names, that of the jmx_exporter's example for Kafka.
+"""The Prometheus names of metrics: one rule over Kafka's names, that of the jmx_exporter's example for Kafka.
 
 Pure; used by `metrics_collector` and by docs/metrics.md. The rule:
 
-- `group_type_name`, in lower case; whatever is no letter, digit or underscore becomes an underscore.
-- A meter loses its `PerSec` and whatever follows it, and gains `_total`: it is a counter, rates are Prometheus' matter.
+- `group_type_name`, in lower case; all characters but letters, digits and underscores become underscores.
+- A meter loses its `PerSec` and the rest of its name, and gains `_total`: it is a counter, and Prometheus makes rates.
 - A histogram is a summary: its name with `quantile`, `_count`, `_sum`; and gauges `_min` and `_max`.
 - Tags become labels; `-` becomes `_`.
 
@@ -40,7 +40,7 @@ def labels_of(name: MetricName) -> dict[str, str]:
     return {_label(tag): value for tag, value in name.tags}
 
 
-# Kept, because thousands of partitions have the same names. There are only as many as the code has.
+# Cached, because thousands of partitions have the same names. Their number is that of the names in the code.
 @cache
 def _name(group: str, kind: str, name: str, counter: bool) -> str:
     if counter:

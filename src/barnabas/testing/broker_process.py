@@ -1,7 +1,7 @@
 """A real broker in a process of its own, for tests: `with broker(num_partitions=3) as b: ... b.bootstrap_servers`.
 
-Used by other people's tests and by ours; everything happens on the caller's thread. The process listens on an
-ephemeral port, keeps its data in a temporary directory, and ends when the caller does, even if that is killed.
+Used by users' tests and by the project's own, on the caller's thread. The process listens on an ephemeral port, keeps
+its data in a temporary directory, and ends when its parent ends, even if that is killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STOP_TIMEOUT_SECONDS = 30.0
 Setting = str | int | float | bool | Sequence[str]
 
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
-"""What to connect to where a listener takes every interface."""
+"""The address to connect to, for listeners on every interface."""
 
 _READY = re.compile(
     r"barnabas ready: (?P<addresses>\S+) broker=(?P<broker>-?\d+) cluster=(?P<cluster>\S+)"
@@ -59,7 +59,7 @@ class BrokerProcess:
         self.broker_id = -1
         self.cluster_id = ""
         self.console_url: str | None = None
-        """Where /metrics and /healthz are (`http://127.0.0.1:39404`), with the setting `metrics_listen`."""
+        """The address of /metrics and /healthz (`http://127.0.0.1:39404`), with the setting `metrics_listen`."""
         self._listen = listen
         self._log_level = log_level
         self._python = list(python)
@@ -68,7 +68,7 @@ class BrokerProcess:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of the first listener, as clients take it."""
+        """The host:port of the first listener, as clients take it. Raises BrokerFailed before the first start."""
         if not self.addresses:
             raise BrokerFailed("the broker was not started")
         host, _, port = self.addresses[0].partition("://")[2].rpartition(":")
@@ -91,11 +91,11 @@ class BrokerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def command(self) -> list[str]:
-        """Return the command line of the broker; after the first start with the ports it got then."""
+        """Return the command line of the broker. After the first start, it has the ports of that start."""
         listen = ",".join(self.addresses) or self._listen
         command = [*self._python, "-m", "barnabas", "serve", "--until-stdin-closes", "--log-level", self._log_level]
         command += ["--data-dir", self.data_dir, "--listen", listen]
@@ -104,7 +104,7 @@ class BrokerProcess:
         return command
 
     def start(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> BrokerProcess:
-        """Start the process and wait until it is ready; BrokerFailed, with its log, if it does not get there."""
+        """Start the process and wait until it is ready. Raises BrokerFailed, with the log, if it does not get ready."""
         if self.is_running:
             raise BrokerFailed(f"the broker is running already (pid {self.pid})")
         with open(self.log_path, "ab") as log:
@@ -116,7 +116,7 @@ class BrokerProcess:
                 text=True,
                 env=None if self._environment is None else {**os.environ, **self._environment},
             )
-        # Reading blocks until the line or the end of the process; the timer makes sure that one of them comes.
+        # Reading blocks until the ready line or the end of the process; the timer makes sure that one of them comes.
         out_of_patience = threading.Timer(timeout_seconds, self._process.kill)
         out_of_patience.daemon = True
         out_of_patience.start()
@@ -127,7 +127,7 @@ class BrokerProcess:
         return self
 
     def terminate(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> int:
-        """Ask the broker to stop (SIGTERM) and wait; returns its exit status, 0 if it stopped cleanly."""
+        """Stop the broker by SIGTERM. Returns its exit status, 0 after a clean stop. Raises BrokerFailed on timeout."""
         process = self._running()
         process.send_signal(signal.SIGTERM)
         try:
@@ -140,7 +140,7 @@ class BrokerProcess:
         return status
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL), as a crash would. Harmless if it is gone."""
+        """End the process at once by SIGKILL, as a crash would. Harmless if it has ended."""
         process = self._process
         if process is not None:
             process.kill()
@@ -158,17 +158,17 @@ class BrokerProcess:
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Thaw it."""
+        """Let a frozen process go on (SIGCONT)."""
         self._running().send_signal(signal.SIGCONT)
 
     def log_text(self) -> str:
-        """Everything the broker has logged, over all its starts."""
+        """Return the log of all starts."""
         with suppress(FileNotFoundError), open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
         return ""
 
     def close(self) -> None:
-        """Stop the broker if it runs; BrokerFailed if it does not stop cleanly."""
+        """Stop the broker if it runs. Raises BrokerFailed if it does not stop cleanly."""
         if self.is_running:
             status = self.terminate()
             if status != 0:
@@ -218,7 +218,7 @@ def broker(
     log_level: str = "info",
     **settings: Setting,
 ) -> Iterator[BrokerProcess]:
-    """A running broker: `with broker(num_partitions=3) as b`. Stopped afterwards, and its data removed.
+    """Run a broker: `with broker(num_partitions=3) as b`. It is stopped afterwards, and its data removed.
 
     `data_dir`: use and keep this directory instead of a temporary one. Other keywords are settings. BrokerFailed, with
     the broker's log, if it does not start, ends on its own, or does not stop cleanly.
@@ -235,7 +235,7 @@ def broker(
         try:
             yield process
         except BaseException:
-            process.kill()  # the caller's own error is the one to see
+            process.kill()  # an error of the caller must not be hidden by one of the stop
             raise
         process.close()
     finally:

@@ -1,6 +1,6 @@
 """The result of the demo's pipeline as plain values: departure delays by carrier and hour of day.
 
-Made by `pipeline` from what Spark has written, read by `picture` and the summary. Immutable; no lock.
+Made by `pipeline` from the tables that Spark has written, read by `picture` and the summary. Immutable; no lock.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class DelayCell(NamedTuple):
 
     @property
     def departed(self) -> int:
-        """Flights that left."""
+        """The number of flights that left."""
         return self.flights - self.cancelled
 
 
 class Totals(NamedTuple):
-    """What must be the same at both ends."""
+    """The sums that must be equal at both ends of the pipeline."""
 
     flights: int
     cancelled: int
 
 
 def totals(cells: Iterable[DelayCell]) -> Totals:
-    """Sums over all cells."""
+    """Return the sums over all cells."""
     counted = [(cell.flights, cell.cancelled) for cell in cells]
     return Totals(sum(flights for flights, _ in counted), sum(cancelled for _, cancelled in counted))
 
@@ -53,12 +53,12 @@ class CarrierSummary(NamedTuple):
 
     @property
     def cancelled_share(self) -> float:
-        """Between 0 and 1."""
+        """The share of cancelled flights, between 0 and 1."""
         return self.cancelled / self.flights
 
 
 def by_carrier(cells: Iterable[DelayCell]) -> list[CarrierSummary]:
-    """Sums per carrier, the latest on average first."""
+    """Return the sums of each carrier, the latest on average first."""
     grouped: defaultdict[str, list[DelayCell]] = defaultdict(list)
     for cell in cells:
         grouped[cell.carrier].append(cell)

@@ -1,4 +1,4 @@
-"""The whole trip by one command: a broker, flights as records, a Spark pipeline, a table in two places, a picture.
+"""A whole pipeline by one command: a broker, flights as records, Spark, a table in two places, a picture.
 
 Called by `barnabas demo` on the main thread, which also is the one that Ctrl-C interrupts. Everything that is started
 here - broker, producer thread, Spark with its JVM and workers - is stopped here, whatever happens.
@@ -35,11 +35,11 @@ _FOOTNOTE = (
 
 
 class DemoFailed(Exception):
-    """Something did not add up; the message says what."""
+    """A step failed, or the results differ; the message has the reason."""
 
 
 class PipelineRun(NamedTuple):
-    """What the streaming query did."""
+    """The result of the streaming query."""
 
     rows: int
     micro_batches: int
@@ -47,7 +47,7 @@ class PipelineRun(NamedTuple):
 
 
 def run_demo(output_dir: str, display: Display) -> None:
-    """Run it, and print a summary. Raises DemoFailed, NotOurs, JavaNotFound, DataMissing, BrokerFailed."""
+    """Run the demo, and print a summary. Raises DemoFailed, NotOurs, JavaNotFound, DataMissing, BrokerFailed."""
     started = time.perf_counter()
     workspace = Workspace(output_dir)
     workspace.prepare()
@@ -75,7 +75,7 @@ def run_demo(output_dir: str, display: Display) -> None:
 
 @contextmanager
 def _logging_to(path: str) -> Iterator[None]:
-    """Let warnings of clients and of Spark's Python side go to a file: the terminal is for the progress."""
+    """Write warnings of clients and of Spark's Python side to a file, because the terminal shows the progress."""
     handler = logging.FileHandler(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
@@ -88,7 +88,7 @@ def _logging_to(path: str) -> Iterator[None]:
 
 @contextmanager
 def _broker(workspace: Workspace, display: Display) -> Iterator[str]:
-    """A broker with the two topics, on a free port; yields its address."""
+    """Run a broker with the two topics on a free port, and yield its address."""
     task = display.task("Starting the broker")
     broker = BrokerProcess(workspace.broker_data)
     try:
@@ -114,7 +114,7 @@ def _broker(workspace: Workspace, display: Display) -> Iterator[str]:
 
 
 def _run_pipeline(pipeline: DelayPipeline, producer: FlightsProducer, display: Display) -> PipelineRun:
-    """Run the query until it has seen every flight that was produced."""
+    """Run the query until it has read every flight that was produced. Raises DemoFailed."""
     task = display.task("Aggregating in Spark", FLIGHT_COUNT)
     started = time.perf_counter()
     query = pipeline.start()

@@ -1,4 +1,4 @@
-"""What the demo shows while it works: bars on a terminal, a line now and then elsewhere.
+"""The demo's progress: bars on a terminal, a line now and then elsewhere.
 
 Made by the command line, used by `demo` from the main thread and from the producer's; a `Task` is advanced by one
 thread at a time, and rich has its own lock.
@@ -19,17 +19,17 @@ _QUIET_SECONDS = 3.0
 
 
 class Task(Protocol):
-    """One piece of work that is shown."""
+    """One piece of work with its progress."""
 
     def advance_to(self, completed: int, note: str = "") -> None:
-        """Show how much is done, and a word about it."""
+        """Show how much is done, with a note."""
 
     def finish(self, note: str) -> None:
-        """Show that it is done."""
+        """Show that the task is done."""
 
 
 class Display:
-    """Shows tasks, then text. It writes to its own copy of standard output, which may be redirected meanwhile."""
+    """A display of tasks, then text, on a copy of standard output, because that may be redirected meanwhile."""
 
     def __init__(self, console: Console | None = None) -> None:
         if console is None:
@@ -39,7 +39,7 @@ class Display:
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """While this lasts, tasks are drawn as bars, if there is a terminal."""
+        """Draw tasks as bars meanwhile, on a terminal."""
         if not self.console.is_terminal:
             yield
             return
@@ -65,7 +65,7 @@ class Display:
         return _BarTask(self._progress, self._progress.add_task(description, total=total, note=""), total)
 
     def say(self, text: str) -> None:
-        """Print a line or several."""
+        """Print one or more lines."""
         self.console.print(text, soft_wrap=True)
 
 

@@ -34,7 +34,7 @@ class FlightRecord(NamedTuple):
 
 
 def flight_records() -> Iterator[FlightRecord]:
-    """All flights in the order of the file. Raises DataMissing."""
+    """Yield all flights in the order of the file. Raises DataMissing."""
     with zipfile.ZipFile(_data_file("flights.csv.zip")) as archive, archive.open("flights.csv") as file:
         rows = csv.reader(io.TextIOWrapper(file, "utf-8", newline=""))
         columns = [(name, name in _TEXT_COLUMNS) for name in next(rows)]
@@ -57,7 +57,7 @@ def airline_names() -> dict[str, str]:
 def _short(name: str) -> str:
     for ending in (" Inc.", " Co.", " Corporation", " Airlines", " Air Lines", " Airways"):
         shorter = name.removesuffix(ending)
-        if len(shorter) > len("US"):  # "US Airways" is no name without its second half
+        if len(shorter) > len("US"):  # "US Airways" needs its second half
             name = shorter
     return name
 

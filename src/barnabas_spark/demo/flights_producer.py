@@ -1,7 +1,7 @@
 """Produces the flights on a thread of its own, while Spark starts.
 
-Made and joined by `demo` on the main thread. What both threads look at - the counters, the error - is written by the
-producing thread alone and read after `join`, or, while it runs, only to be shown.
+Made and joined by `demo` on the main thread. The producing thread alone writes the counters and the error; the main
+thread reads them after `join`, and before that only to show them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_DEPARTURE = b'"dep_time":null'
 
 
 class FlightsProducer:
-    """Sends every flight as a record keyed by its carrier, and counts what must come out at the other end."""
+    """A producer of every flight as a record keyed by its carrier, with the totals that must come out in the end."""
 
     def __init__(self, bootstrap_servers: str, task: Task) -> None:
         self._producer = Producer(
@@ -36,11 +36,11 @@ class FlightsProducer:
         self.error: Exception | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End early, whether or not the broker still answers, and wait for the end. Harmless when all is sent."""
+        """End early, even if the broker no longer answers, and wait for the thread. Idempotent."""
         self._stopping.set()
         self._producer.close(timeout_ms=0)
         if self._thread.ident is not None:
@@ -48,12 +48,12 @@ class FlightsProducer:
 
     @property
     def is_done(self) -> bool:
-        """Whether all is sent and acknowledged, or it has failed."""
+        """Whether all flights are acknowledged, or producing has failed."""
         return not self._thread.is_alive()
 
     @property
     def totals(self) -> Totals:
-        """What was sent."""
+        """The totals of the flights that were sent."""
         return Totals(self.flights, self.cancelled)
 
     def _run(self) -> None:

@@ -25,7 +25,7 @@ _OFFSETS_PER_BATCH = 60_000
 
 
 class DelayPipeline:
-    """One streaming query: topic in, table out, kept complete in both places after every micro-batch."""
+    """One streaming query from a topic to a table, which is complete in both places after every micro-batch."""
 
     def __init__(self, session: SparkSession, bootstrap_servers: str, parquet: str, checkpoint: str) -> None:
         self._session = session
@@ -42,7 +42,7 @@ class DelayPipeline:
             .option("startingOffsets", "earliest")
             .option("startingOffsetsLocation", os.path.join(self._checkpoint, "start"))
             .option("maxOffsetsPerTrigger", _OFFSETS_PER_BATCH)
-            .schema("value binary")  # the other columns are not even made
+            .schema("value binary")  # so the other columns are not even decoded
             .load()
         )
         return (

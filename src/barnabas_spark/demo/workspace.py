@@ -1,4 +1,4 @@
-"""The demo's output directory: what lies in it, and clearing what an earlier run has left.
+"""The demo's output directory: its files, and the removal of those of an earlier run.
 
 Called by `demo` on the main thread, before anything else. No lock: two demos at once need two directories.
 """
@@ -13,7 +13,7 @@ _NOTE = "Made by `barnabas demo`, which clears this directory before each run.\n
 
 
 class NotOurs(Exception):
-    """The directory holds somebody's files."""
+    """The directory holds files that no demo has made."""
 
 
 class Workspace:
@@ -31,7 +31,7 @@ class Workspace:
         self.spark_log = os.path.join(self.spark, "spark.log")
 
     def prepare(self) -> None:
-        """Make the directory, or empty it if an earlier demo made it. Raises NotOurs for anything else's files."""
+        """Make the directory, or empty that of an earlier demo. Raises NotOurs for any other directory with files."""
         os.makedirs(self.path, exist_ok=True)
         names = os.listdir(self.path)
         if names and _MARKER not in names:

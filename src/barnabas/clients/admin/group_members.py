@@ -28,7 +28,7 @@ class GroupListing(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member; what only one of the protocols has is None in the other.
+    """A member of a group. Fields that only one of the protocols has are None in the other.
 
     `assignment` is what it has, `target_assignment` what it shall have. `is_classic` (of a group of type consumer): it
     speaks the classic protocol.

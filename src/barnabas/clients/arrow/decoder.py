@@ -68,7 +68,7 @@ class UnpackedBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the records, uncompressed."""
+        """The bytes of the records, uncompressed."""
         return self.batch.length - HEADER_SIZE if self.records is None else len(self.records)
 
 
@@ -130,7 +130,7 @@ def empty_headers(count: int) -> pa.Array:
 
 
 def _one_buffer(unpacked: Sequence[UnpackedBatch]) -> tuple[Buffer, list[tuple[int, int]]]:
-    """One buffer with the records of all batches, and where those of each lie in it.
+    """Return one buffer with the records of all batches, and the position of each batch's records in it.
 
     Without compression that is the fetched buffer itself.
     """
@@ -142,7 +142,7 @@ def _one_buffer(unpacked: Sequence[UnpackedBatch]) -> tuple[Buffer, list[tuple[i
 
 
 def _walk_lengths(data: Buffer, position: int, end: int, count: int, out: list[int]) -> None:
-    """Append the position of each of `count` records, which must fill the bytes up to `end` exactly.
+    """Append the position of each of `count` records. Raises CorruptRecord unless they end exactly at `end`.
 
     Hops from length to length, unrolled for the one- and two-byte ones. The position never goes back, so ending
     exactly at `end` proves that every position lies inside. The signs of the lengths are checked later, all at once.
@@ -215,7 +215,7 @@ def _inside(offsets: Integers, start_offset: int, end_offset: int) -> slice | Ma
 
 
 class _Gatherer:
-    """Collects pieces of one buffer into Arrow arrays."""
+    """A collector of pieces of one buffer into Arrow arrays."""
 
     def __init__(self, data: Buffer, array: Bytes) -> None:
         self._data = pa.py_buffer(data)
@@ -248,7 +248,7 @@ class _Gatherer:
         return content.view(np.uint32)
 
     def headers(self, located: HeaderPositions) -> pa.Array:
-        """Header lists of HEADERS_TYPE."""
+        """Return the header lists, of HEADERS_TYPE."""
         keys = self.binary(located.key_positions, located.key_lengths)
         values = self.binary(located.value_positions, located.value_lengths)
         return _header_lists(located.list_offsets.astype(np.int32), _as_text(keys), values)

@@ -178,7 +178,7 @@ def _with_header(records: memoryview, codec: Codec, count: int, base_timestamp: 
 
 
 def _encoded_headers(headers: pa.Array) -> pa.Array:
-    """Each row's headers with their count in front, as a binary array."""
+    """Return each row's headers with their count in front, as a binary array. Raises ValueError without a name."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     items = headers.flatten()
     count_codes = zigzag(counts)
@@ -210,7 +210,7 @@ def _varint_array(codes: Codes) -> pa.Array:
 
 
 class _Writer:
-    """Writes a few varints per row into one binary array; `sizes` says how long each of them is, in order."""
+    """A writer of a few varints a row into one binary array; `sizes` says how long each of them is, in order."""
 
     def __init__(self, sizes: list[Integers]) -> None:
         self._sizes = iter(sizes)

@@ -70,7 +70,7 @@ class FetchedBatches:
         verify_crc: bool = True,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> Iterator[RecordArrays]:
-        """Records with `start_offset` <= offset < `end_offset`, about `chunk_bytes` at a time.
+        """Yield records with `start_offset` <= offset < `end_offset`, about `chunk_bytes` at a time.
 
         Control batches are skipped. Raises CorruptRecord for a wrong checksum and for anything inside a batch that
         does not add up.
@@ -83,7 +83,7 @@ class FetchedBatches:
                 yield decode_record_batches(chunk, start_offset, end_offset, wanted)
 
     def _relevant(self, start_offset: int, end_offset: int, verify_crc: bool) -> Iterator[RecordBatch | LegacyBatch]:
-        """The batches that may hold records in the range, checked."""
+        """Yield the batches that may hold records in the range, after a check of each."""
         for batch in self._batches:
             if batch.is_control or batch.next_offset <= start_offset:
                 continue
@@ -119,7 +119,7 @@ def decode_batches(
 def record_batch_of(
     records: RecordArrays, topic: str, partition: int, columns: Sequence[str] = COLUMNS
 ) -> pa.RecordBatch:
-    """Decoded records as an Arrow batch with `columns` of RECORD_SCHEMA, in that order.
+    """Return decoded records as an Arrow batch with `columns` of RECORD_SCHEMA, in that order.
 
     Headers that were not decoded are empty lists: a NULL list costs Spark eleven times as much.
     """
@@ -142,7 +142,7 @@ def _schema_of(columns: Sequence[str]) -> pa.Schema:
 
 
 def _chunks(run: Iterator[RecordBatch], chunk_bytes: int) -> Iterator[list[UnpackedBatch]]:
-    """Batches unpacked, as many as make about `chunk_bytes`: no more than that and one batch is in memory at a time."""
+    """Yield unpacked batches of about `chunk_bytes`, so that no more than that and one batch is in memory."""
     chunk: list[UnpackedBatch] = []
     size = 0
     for batch in run:
@@ -157,7 +157,7 @@ def _chunks(run: Iterator[RecordBatch], chunk_bytes: int) -> Iterator[list[Unpac
 
 
 def _decode_legacy(run: Iterable[LegacyBatch], start_offset: int, end_offset: int, wanted: Wanted) -> RecordArrays:
-    """Magic 0 and 1, which only old logs hold: record by record."""
+    """Decode batches of magic 0 and 1, which only old logs hold, record by record."""
     rows = [
         (record, batch.timestamp_type if batch.magic else _NO_TIMESTAMP_TYPE)
         for batch in run

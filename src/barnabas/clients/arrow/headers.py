@@ -66,7 +66,10 @@ def locate_headers(data: Bytes, counts: Integers, positions: Integers, ends: Int
 
 
 def _locate_one_by_one(data: Bytes, found: HeaderPositions, record: int, turn: int, position: int, end: int) -> int:
-    """Find the headers of one record from number `turn` on; returns the position behind the last."""
+    """Find the headers of one record from number `turn` on. Returns the position behind the last.
+
+    Raises CorruptRecord.
+    """
     base = position
     content = data[position:end].tobytes()
     position = 0

@@ -53,13 +53,13 @@ def read_varints(data: Bytes, positions: Integers, longest_bytes: int = VARINT_B
 
 
 def unzigzag(codes: Codes) -> Integers:
-    """Zigzag codes as signed numbers."""
+    """Return zigzag codes as signed numbers."""
     # 0 - 1 wraps to all ones, which is the sign mask an odd (negative) code needs.
     return ((codes >> _ONE) ^ (np.uint64(0) - (codes & _ONE))).view(np.int64)
 
 
 def zigzag(values: Integers) -> Codes:
-    """Signed numbers as zigzag codes."""
+    """Return signed numbers as zigzag codes."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 

@@ -237,7 +237,7 @@ class Consumer:
         return {each for each, state in self._subscriptions.partitions.items() if state.paused}
 
     def current_lag(self, topic_partition: TopicPartition) -> int | None:
-        """Return how many records lie behind the position, or None while no fetch has told that (KIP-695)."""
+        """Return how many records lie behind the position, or None before the first fetch (KIP-695)."""
         state = self._subscriptions.state(topic_partition)
         if state.high_watermark is None or state.offset is None:
             return None

@@ -28,7 +28,7 @@ class ConsumerConfig(GroupSettings):
         " own. The group uses the first that all its members know.",
     )
     enable_auto_commit: bool | None = setting(
-        None, "Whether positions are committed by themselves. None: if there is a group."
+        None, "Whether positions are committed automatically. None: if there is a group."
     )
     auto_offset_reset: str = setting(
         "latest", "Where to begin without a valid position: earliest, latest, none, or by_duration:PT1H."
@@ -45,7 +45,7 @@ class ConsumerConfig(GroupSettings):
     max_partition_fetch_bytes: int = setting(1_048_576, "How much one fetch takes from one partition.", minimum=1)
     max_poll_records: int = setting(500, "How many records `poll` returns at most.", minimum=1)
     check_crcs: bool = setting(True, "Whether the checksums of batches are verified.")
-    default_api_timeout_ms: int = setting(60_000, "How long a call waits unless it is told otherwise.", minimum=0)
+    default_api_timeout_ms: int = setting(60_000, "How long a call waits that takes no timeout of its own.", minimum=0)
     allow_auto_create_topics: bool = setting(True, "Whether reading a topic may create it, if the broker does that.")
 
     def __post_init__(self) -> None:

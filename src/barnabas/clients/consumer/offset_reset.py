@@ -1,4 +1,4 @@
-"""Where to begin in a partition without a valid position: `auto_offset_reset`. Pure.
+"""The setting `auto_offset_reset`: where to begin in a partition without a valid position. Pure.
 
 Kafka: AutoOffsetResetStrategy (KIP-1106).
 """
@@ -15,18 +15,18 @@ _BY_DURATION = "by_duration:"
 
 @dataclass(frozen=True)
 class OffsetReset:
-    """Exactly one of three: a `timestamp` of ListOffsets (EARLIEST, LATEST), a time span back from now, or neither."""
+    """A policy: a `timestamp` of ListOffsets (EARLIEST, LATEST), a time span back from now, or neither of both."""
 
     timestamp: int | None = None
     duration_ms: int | None = None
 
     @property
     def is_none(self) -> bool:
-        """Whether the user is to be asked: there is no policy."""
+        """Whether there is no policy, so that the user gets an error."""
         return self.timestamp is None and self.duration_ms is None
 
     def timestamp_at(self, now_ms: int) -> int:
-        """Return what to ask the broker for; `now_ms` is the wall clock's time."""
+        """Return the timestamp to look up; `now_ms` is the wall clock's time."""
         if self.duration_ms is not None:
             return max(now_ms - self.duration_ms, 0)
         assert self.timestamp is not None

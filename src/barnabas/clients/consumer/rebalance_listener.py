@@ -20,7 +20,7 @@ class RebalanceListener:
         """Commit the offsets of partitions that go to other members: this is the last occasion."""
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """These may have new owners already, for this member had been given up: offsets cannot be committed.
+        """Drop work on partitions that may have new owners already: their offsets can no longer be committed.
 
         Unless overridden, as if they were revoked.
         """

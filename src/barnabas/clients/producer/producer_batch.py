@@ -1,4 +1,4 @@
-"""Records of one partition on their way to its leader.
+"""A batch of records of one partition, from the first record until the broker has answered.
 
 Filled under the accumulator's lock; once closed it belongs to the sending thread. Kafka: ProducerBatch.
 """

@@ -1,4 +1,4 @@
-"""A record on its way into a batch. Immutable.
+"""A record before it is appended to a batch. Immutable.
 
 Made by `Producer.send` on the user's thread, once its partition's metadata is known; read under the accumulator's lock.
 Kafka: ProducerRecord.

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def common_protocol(assignors: Sequence[PartitionAssignor]) -> RebalanceProtocol:
-    """Return the most advanced protocol that all assignors know. Raises ValueError if there is none."""
+    """Return the most advanced protocol that all assignors know. Raises ValueError if they have none in common."""
     common = frozenset.intersection(*(assignor.protocols for assignor in assignors))
     if not common:
         names = ", ".join(assignor.name for assignor in assignors)
@@ -83,7 +83,10 @@ class GroupAssignors:
         self._divided = self.joined_topics = None
 
     def divide(self, answer: JoinGroupResponse) -> dict[str, bytes] | None:
-        """Return each member's encoded assignment, as leader; None while metadata of their topics is on its way."""
+        """Return each member's encoded assignment, as leader, or None while metadata of their topics is missing.
+
+        Raises RuntimeError when the coordinator chose an assignor that this member did not offer.
+        """
         members = {
             member.member_id: decode_subscription(member.metadata, member.group_instance_id)
             for member in answer.members

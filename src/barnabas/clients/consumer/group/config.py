@@ -22,7 +22,7 @@ class GroupSettings(ClientConfig):
     max_poll_interval_ms: int = setting(
         300_000, "How long a member may go without `poll`, and a rebalance may take.", minimum=1
     )
-    auto_commit_interval_ms: int = setting(5_000, "How often positions are committed by themselves.", minimum=1)
+    auto_commit_interval_ms: int = setting(5_000, "How often positions are committed automatically.", minimum=1)
 
     def __post_init__(self) -> None:
         """Check the values, alone and together. Raises ValueError."""
@@ -38,4 +38,4 @@ class GroupRebalanceConfig(GroupSettings):
     """The settings of a consumer that has a group."""
 
     group_id: str = setting("", "The group's name.")
-    enable_auto_commit: bool = setting(True, "Whether positions are committed by themselves.")
+    enable_auto_commit: bool = setting(True, "Whether positions are committed automatically.")

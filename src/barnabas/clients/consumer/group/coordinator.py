@@ -83,7 +83,7 @@ class ConsumerCoordinator:
         return bool(self._assignors)
 
     def forked(self) -> None:
-        """Take connections of one's own, in a forked child. Raises ClientClosed when the parent is a member."""
+        """Make new connections, in a forked child. Raises ClientClosed when the parent is a member."""
         if self.channel.has_started:
             raise ClientClosed("A forked process is no member of its parent's group: make a consumer of its own")
         self.channel.forked(self._client.make_network(SharedNodes(self._client.metadata)))
@@ -146,7 +146,10 @@ class ConsumerCoordinator:
     # -- before joining ----------------------------------------------------------------------------------------------
 
     def _prepare(self, now_ms: int) -> bool:
-        """Commit, then give away what the protocol demands. Returns False while the commit is not answered."""
+        """Commit, then give away the partitions that the protocol demands. Returns False until the commit is answered.
+
+        Raises what the listener raises.
+        """
         is_eager = self._assignors.protocol is RebalanceProtocol.EAGER
         if not self.offsets.automatic.has_committed_before_rebalance(now_ms, stop_reading=is_eager):
             return False
@@ -191,7 +194,7 @@ class ConsumerCoordinator:
     # -- as leader ---------------------------------------------------------------------------------------------------
 
     def _assign(self, rebalance: Rebalance, now_ms: int) -> bool:
-        """Divide the partitions. Returns False while metadata of the members' topics is on its way."""
+        """Divide the partitions. Returns False while metadata of the members' topics is missing."""
         assert rebalance.answer is not None
         assignments = self._assignors.divide(rebalance.answer)
         if assignments is None:

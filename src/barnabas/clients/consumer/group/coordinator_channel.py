@@ -68,7 +68,7 @@ class ChannelUser(Protocol):
         """Do what is due. Returns the milliseconds until something else is."""
 
     def coordinator_found(self, now_ms: int) -> None:
-        """Take note that there is a coordinator."""
+        """Take note that the coordinator is known now."""
 
 
 class _Answer(NamedTuple):
@@ -116,13 +116,13 @@ class CoordinatorChannel:
         self._thread.start()
 
     def forked(self, network: NetworkClient) -> None:
-        """Take connections of one's own, in the child of the process that made the channel and did not start it."""
+        """Take new connections, in a forked child of the process that made the channel and did not start it."""
         self._network = network
         self._lookup = CoordinatorLookup(self._config, network, self._backoff)
 
     @property
     def has_started(self) -> bool:
-        """Whether there is a thread."""
+        """Whether the thread was started."""
         return self._thread is not None
 
     def wakeup(self) -> None:

@@ -75,7 +75,7 @@ class CoordinatorLookup:
         return None
 
     def forget(self, reason: str) -> None:
-        """Drop the coordinator and its connection, on which calls fail. The next call that waits looks for it anew."""
+        """Drop the coordinator and its connection, on which calls fail. The next call begins a new search."""
         node = self.node
         if node is None:
             return

@@ -158,7 +158,7 @@ class MemberSession:
     # -- the channel's thread ----------------------------------------------------------------------------------------
 
     def coordinator_found(self, now_ms: int) -> None:
-        """Restart the session: until now there was no coordinator to hear from."""
+        """Restart the session: without a coordinator, no heartbeat could be answered."""
         self._heartbeat.reset_session(now_ms)
 
     def perform_duties(self, now_ms: int) -> int:

@@ -1,11 +1,13 @@
-"""Builds a batch of format v2 record by record (Kafka: MemoryRecordsBuilder).
+"""Builds a batch of format v2 record by record.
 
 The producer's accumulator appends under its partition's lock; conversions and tests build on their own thread.
+Kafka: MemoryRecordsBuilder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from barnabas.records.compression import Codec, compress
 from barnabas.records.crc import crc32c
@@ -34,30 +36,34 @@ _NO_ATTRIBUTES = b"\x00"
 _NO_HEADERS = b"\x00"
 
 
-class RecordBatchBuilder:
-    """Collects records and builds one batch. Offsets count from `base_offset`, or are given, rising.
+class _FixedFields(NamedTuple):
+    """Fields of the header that do not depend on the records. log_append_time: None for create time."""
 
-    `timestamp_type` LOG_APPEND_TIME stamps the whole batch with `log_append_time`. `compression_level` None is the
+    partition_leader_epoch: int
+    attributes: int
+    log_append_time: int | None
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class RecordBatchBuilder:
+    """A batch in the making. Offsets count from `base_offset`, or rise as the caller gives them.
+
+    timestamp_type: LOG_APPEND_TIME stamps the whole batch with `log_append_time`. compression_level: None is the
     codec's default.
     """
 
     __slots__ = (
         "_base_timestamp",
         "_compression_level",
-        "_is_control",
-        "_is_transactional",
-        "_log_append_time",
+        "_fixed",
         "_max_timestamp",
         "_next_offset",
         "_pieces",
-        "_timestamp_type",
         "base_offset",
-        "base_sequence",
         "codec",
         "count",
-        "partition_leader_epoch",
-        "producer_epoch",
-        "producer_id",
         "size",
     )
 
@@ -78,17 +84,19 @@ class RecordBatchBuilder:
     ) -> None:
         self.codec = codec
         self.base_offset = base_offset
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.base_sequence = base_sequence
-        self.partition_leader_epoch = partition_leader_epoch
         self.count = 0
         self.size = HEADER_SIZE
         """Bytes of the batch so far, before compression."""
-        self._timestamp_type = timestamp_type
-        self._log_append_time = log_append_time
-        self._is_transactional = is_transactional
-        self._is_control = is_control
+        attributes = (
+            codec
+            | timestamp_type << 3
+            | (TRANSACTIONAL_MASK if is_transactional else 0)
+            | (CONTROL_MASK if is_control else 0)
+        )
+        append_time = log_append_time if timestamp_type == LOG_APPEND_TIME else None
+        self._fixed = _FixedFields(
+            partition_leader_epoch, attributes, append_time, producer_id, producer_epoch, base_sequence
+        )
         self._compression_level = compression_level
         self._next_offset = base_offset
         self._base_timestamp = NO_TIMESTAMP
@@ -104,7 +112,7 @@ class RecordBatchBuilder:
         *,
         offset: int | None = None,
     ) -> int:
-        """Add a record; returns the size of the batch so far in bytes, before compression.
+        """Add a record, and return the size of the batch so far in bytes, before compression.
 
         Buffers are kept, not copied, until `build`. Raises ValueError when `offset` does not rise.
         """
@@ -143,7 +151,7 @@ class RecordBatchBuilder:
             value,
             header_bytes,
         )
-        # Only now, so that a record that cannot be encoded leaves the builder as it was.
+        # Last, so that a record that cannot be encoded leaves the builder unchanged.
         if self.count == 0:
             self._base_timestamp = self._max_timestamp = timestamp_ms
         elif timestamp_ms > self._max_timestamp:
@@ -154,37 +162,36 @@ class RecordBatchBuilder:
         return self.size
 
     def build(self) -> bytes:
-        """The finished batch. The builder can be built again, for example with another producer state."""
+        """Return the batch of the records so far. More may be added afterwards, and the batch built again."""
         body = b"".join(self._pieces)
         if self.codec:
             body = compress(self.codec, body, self._compression_level)
-        append_time = self._timestamp_type == LOG_APPEND_TIME
-        attributes = (
-            self.codec
-            | self._timestamp_type << 3
-            | (TRANSACTIONAL_MASK if self._is_transactional else 0)
-            | (CONTROL_MASK if self._is_control else 0)
-        )
+        fixed = self._fixed
         header = bytearray(HEADER_SIZE)
-        fields = (
-            attributes,
+        HEADER.pack_into(
+            header,
+            0,
+            self.base_offset,
+            HEADER_SIZE - LOG_OVERHEAD + len(body),
+            fixed.partition_leader_epoch,
+            2,
+            0,
+            fixed.attributes,
             self._next_offset - self.base_offset - 1,
             self._base_timestamp,
-            self._log_append_time if append_time else self._max_timestamp,
-            self.producer_id,
-            self.producer_epoch,
-            self.base_sequence,
+            self._max_timestamp if fixed.log_append_time is None else fixed.log_append_time,
+            fixed.producer_id,
+            fixed.producer_epoch,
+            fixed.base_sequence,
             self.count,
         )
-        length = HEADER_SIZE - LOG_OVERHEAD + len(body)
-        HEADER.pack_into(header, 0, self.base_offset, length, self.partition_leader_epoch, 2, 0, *fields)
         crc = crc32c(body, crc32c(header[ATTRIBUTES_POSITION:]))
         header[17:21] = crc.to_bytes(4, "big")
         return b"".join((header, body))
 
 
 def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
-    """Encode a record's headers with their count."""
+    """Encode the headers of a record, their count first."""
     pieces: list[Buffer] = []
     count = 0
     for name, value in headers:
@@ -199,7 +206,7 @@ def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
 
 
 def estimate_size(key: Buffer | None, value: Buffer | None, headers: Iterable[tuple[str, Buffer | None]] = ()) -> int:
-    """Upper bound of the bytes one record takes in a batch, without the batch's header."""
+    """Return an upper bound of the bytes that one record takes in a batch, the batch's header aside."""
     size = MAX_RECORD_OVERHEAD + 5 + 5 + 1
     if key is not None:
         size += len(key)

@@ -1,6 +1,6 @@
 """Converts between the formats: old produce requests up to v2, v2 logs down for old fetch requests. Pure.
 
-Log validation converts up, `lazy_down_conversion` down while it sends; both are slow paths by nature.
+Log validation converts up; `lazy_down_conversion` converts down while it sends. Both are slow paths by nature.
 Kafka: LogValidator.convertAndAssignOffsetsNonCompressed, RecordsUtil.downConvert.
 """
 
@@ -12,7 +12,6 @@ from itertools import islice
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Buffer, Codec
 from barnabas.records.errors import CorruptRecord, UnsupportedCodec
 from barnabas.records.legacy_records import LegacyBatch, MessageWrapper, encode_message_set, legacy_batches
-from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 
@@ -26,15 +25,13 @@ def up_convert(
     codec: Codec | None = None,
     compression_level: int | None = None,
     base_offset: int = 0,
-    timestamp_type: int = CREATE_TIME,
-    log_append_time: int = NO_TIMESTAMP,
-    partition_leader_epoch: int = -1,
-    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    log_append_time: int | None = None,
 ) -> bytes:
     """Turn a whole message set of magic 0 and 1 into one v2 batch, with new offsets from `base_offset`.
 
-    `codec` None keeps the producer's. Checksums are checked, outer and inner. Messages of magic 0 get no timestamp
-    (-1), unless the batch is stamped with `log_append_time`. Raises CorruptRecord, also for an empty or cut set.
+    codec: None keeps the producer's. log_append_time: stamps the batch; without it, messages of magic 0 get no
+    timestamp (-1). Checksums are checked, outer and inner. Raises CorruptRecord, also for an empty or cut off set, and
+    InvalidMessageSet when the set breaks a rule.
     """
     messages = list(legacy_batches(buffer))
     if not messages or messages[-1].end != len(buffer):
@@ -46,37 +43,25 @@ def up_convert(
     builder = RecordBatchBuilder(
         source_codec if codec is None else codec,
         base_offset=base_offset,
-        timestamp_type=timestamp_type,
-        log_append_time=log_append_time,
-        partition_leader_epoch=partition_leader_epoch,
+        timestamp_type=CREATE_TIME if log_append_time is None else LOG_APPEND_TIME,
+        log_append_time=NO_TIMESTAMP if log_append_time is None else log_append_time,
         compression_level=compression_level,
     )
     for message in messages:
-        for record in message.records(limit_bytes):
-            timestamp = log_append_time if timestamp_type == LOG_APPEND_TIME else record.timestamp
+        for record in message.records():
+            timestamp = record.timestamp if log_append_time is None else log_append_time
             builder.append(timestamp, record.key, record.value)
     return builder.build()
-
-
-def down_convert(buffer: Buffer, magic: int, first_offset: int = 0, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """Turn the whole batches of `buffer` into messages of at most `magic` (0 or 1), all at once.
-
-    Control batches and headers disappear, offsets stay. Records below `first_offset` are left out where batches are
-    not compressed, as an old client expects. Raises UnsupportedCodec for zstd, CorruptRecord.
-    """
-    return b"".join(
-        piece
-        for batch in any_batches(buffer)
-        for piece in down_conversion_steps(batch, magic, first_offset, limit_bytes=limit_bytes)
-    )
 
 
 def down_conversion_steps(
     batch: RecordBatch | LegacyBatch, magic: int, first_offset: int = 0, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Iterator[Buffer]:
-    """The same for one batch, in steps of RECORDS_PER_STEP records: each yields the bytes that are ready, perhaps none.
+    """Turn a batch into messages of at most `magic` (0 or 1), in steps of RECORDS_PER_STEP records.
 
-    So that whoever converts for a client can do something else in between.
+    Each step yields the bytes that are ready, perhaps none, so that a network thread can serve others in between. A
+    control batch becomes nothing, headers are dropped, offsets stay. Records below `first_offset` are left out unless
+    the batch is compressed, as an old client expects. Raises UnsupportedCodec for zstd, and CorruptRecord.
     """
     if batch.is_control:
         return

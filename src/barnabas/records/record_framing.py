@@ -1,16 +1,16 @@
 """Counts the records of an uncompressed v2 batch by hopping from length to length. Pure.
 
-Called by log validation at `record.validation=framing` for every produced batch, so the loop is unrolled for the
-one- and two-byte lengths (records below 8 KB): 90-150 ns a record, 10 in the compiled build. There `i64` makes machine
-integers of numbers; in plain Python they are what they always are (decisions/0009-compiled-build.md).
+Called by log validation at `record.validation=framing` for every produced batch. The loop is unrolled for lengths of
+one and two bytes (records below 8 KB): 90-150 ns a record, 10 in the compiled build. There `i64` makes machine integers
+of numbers; in plain Python it means nothing (decisions/0009-compiled-build.md). Kafka decodes every record instead.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.records.compression import Buffer
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import HEADER_SIZE, Buffer, RecordBatch
 from barnabas.records.varint import MAX_VARINT_BYTES
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ MIN_RECORD_SIZE: Final = 6
 """Attributes, timestamp delta, offset delta, key length, value length, header count: a byte each."""
 
 _PIECE_BYTES: Final = 1 << 16
-# Bytes to skip, by the first byte of a length: its own bytes and what it says. Impossible ones jump out of any buffer,
-# which ends the quick walk; the careful one then finds out what is wrong.
+# Bytes to skip, by the first byte of a length: the length's own bytes and the record's. An impossible length leads out
+# of any buffer, which ends the quick walk. The careful walk then finds out what is wrong.
 _FAR: Final = 1 << 48
 _SKIP_ONE: Final = tuple(_FAR if low & 1 or low >> 1 < MIN_RECORD_SIZE else 1 + (low >> 1) for low in range(128))
 _SKIP_TWO: Final = tuple(_FAR if low & 1 else 2 + ((low & 0x7F) >> 1) for low in range(256))
@@ -29,10 +29,10 @@ _SKIP_HIGH: Final = tuple(high << 6 if high else _FAR for high in range(128))
 
 
 def count_records(buffer: Buffer, start: int, end: int) -> int:
-    """Count the records between `start` and `end`, which must be exactly filled by them.
+    """Count the records that fill the bytes between `start` and `end` exactly.
 
-    Works on bytes, bytearray and (format "B") memoryview. Raises CorruptRecord when a length is negative, smaller
-    than any record, or leads past `end`.
+    The buffer may be bytes, bytearray or a memoryview of format "B". Raises CorruptRecord when a length is negative,
+    smaller than any record, or leads past `end`.
     """
     if end - start <= _PIECE_BYTES:
         walk = _walk(bytes(buffer[start:end]), end - start)
@@ -52,7 +52,7 @@ def count_records(buffer: Buffer, start: int, end: int) -> int:
 
 
 def _walk(data: bytes, end: i64) -> tuple[i64, i64]:
-    """Hop over records until `end` is reached or passed; their number, and the position then."""
+    """Hop over records until `end` is reached or passed. Return their number, and the position then."""
     skip_one, skip_two, skip_high = _SKIP_ONE, _SKIP_TWO, _SKIP_HIGH
     position: i64 = 0
     count: i64 = 0
@@ -74,7 +74,10 @@ def _walk(data: bytes, end: i64) -> tuple[i64, i64]:
 
 
 def _count_carefully(buffer: Buffer, start: int, end: int) -> int:
-    """Count again, one byte at a time, and say what is wrong; lengths of more bytes than needed are still right."""
+    """Count again, one byte at a time; a length may take more bytes than it needs.
+
+    Raises CorruptRecord with what is wrong.
+    """
     data = bytes(buffer[start:end])
     position = 0
     count = 0
@@ -89,16 +92,11 @@ def _count_carefully(buffer: Buffer, start: int, end: int) -> int:
     return count
 
 
-def check_framing(batch: RecordBatch) -> None:
-    """Check that an uncompressed batch holds as many records as its header says, or raise CorruptRecord."""
-    start = batch.position
-    count = count_records(batch.buffer, start + HEADER_SIZE, start + batch.length)
-    if count != batch.count:
-        raise CorruptRecord(f"the batch holds {count} records, its header says {batch.count}")
-
-
 def _skip_long_record(data: bytes, position: i64, index: i64) -> i64:
-    """The position behind the record at `position`, by a length of one to five bytes."""
+    """Return the position behind the record at `position`, by a length of one to five bytes.
+
+    Raises CorruptRecord when the length is impossible, IndexError when the data ends inside the length.
+    """
     value: i64 = 0
     shift: i64
     for shift in range(0, 7 * MAX_VARINT_BYTES, 7):

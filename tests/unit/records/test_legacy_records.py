@@ -16,8 +16,9 @@ from barnabas.records.legacy_records import LegacyBatch, encode_message, encode_
 from barnabas.records.memory_records import any_batches, magic_at
 from barnabas.records.record_batch import LOG_APPEND_TIME, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_conversion import down_convert, up_convert
+from barnabas.records.record_conversion import up_convert
 from barnabas.records.record_reader import Record
+from tests.support.down_conversion import down_convert
 
 NULLABLE = st.none() | st.binary(max_size=200)
 ROWS = st.lists(st.tuples(st.integers(0, 2**43), NULLABLE, NULLABLE), min_size=1, max_size=30)
@@ -99,7 +100,7 @@ def test_up_conversion(rows: list, magic: int, codec: Codec, base: int) -> None:
 
 def test_up_conversion_of_mixed_messages_with_append_time_and_another_codec() -> None:
     data = encode_message(0, 7, -1, b"k", b"old") + encode_message_set(1, records_of([(5, None, b"new")]), Codec.LZ4)
-    batch = RecordBatch(up_convert(data, codec=Codec.ZSTD, timestamp_type=LOG_APPEND_TIME, log_append_time=77))
+    batch = RecordBatch(up_convert(data, codec=Codec.ZSTD, log_append_time=77))
     assert batch.codec is Codec.ZSTD
     assert list(batch.records()) == [Record(0, 77, b"k", b"old"), Record(1, 77, None, b"new")]
     assert RecordBatch(up_convert(data)).codec is Codec.LZ4

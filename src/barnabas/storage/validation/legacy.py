@@ -12,7 +12,6 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.records.errors import CorruptRecord, InvalidMessageSet
 from barnabas.records.legacy_records import MIN_MESSAGE_SIZE, LegacyBatch, legacy_batches
 from barnabas.records.record_batch import (
-    CREATE_TIME,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_POSITION,
@@ -55,22 +54,21 @@ class LegacyValidator:
             raise corrupt(f"{len(records)} bytes of magic {records[MAGIC_POSITION]} are no record batch", self._terms)
         now_ms = self._clock.milliseconds()
         started_ns = self._clock.nanoseconds()
-        stamps = self._terms.stamps_append_time
-        append_time = now_ms if stamps else NO_TIMESTAMP
+        append_time = now_ms if self._terms.stamps_append_time else None
         try:
             end = self._check_messages(records, now_ms)
             data = up_convert(
                 records[:end],
                 codec=None if self._target is None else self._target.codec,
                 compression_level=None if self._target is None else self._target.level,
-                timestamp_type=LOG_APPEND_TIME if stamps else CREATE_TIME,
                 log_append_time=append_time,
             )
         except InvalidMessageSet as error:
             raise invalid(str(error), self._terms, "invalid_magic_number_records") from None
         except CorruptRecord as error:
             raise corrupt(str(error), self._terms) from None
-        return stored_anew(data, append_time, self._terms, self._clock.nanoseconds() - started_ns)
+        stamp = NO_TIMESTAMP if append_time is None else append_time
+        return stored_anew(data, stamp, self._terms, self._clock.nanoseconds() - started_ns)
 
     def _check_messages(self, records: Buffer, now_ms: int) -> int:
         """Check the outer messages and their records; return where the last whole message ends.

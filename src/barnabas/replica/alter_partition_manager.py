@@ -1,8 +1,9 @@
-"""How a leader has its in-sync replicas changed: a Protocol, and the way that needs nobody but the store.
+"""How a leader has its in-sync replicas changed: a Protocol, and an implementation that writes to the store itself.
 
-`ZkAlterPartitionManager` is built by `broker`, `submit` called on any thread (request handlers, the scheduler), with no
-lock held. It queues, and writes on the scheduler's thread, all that is queued in one batch: a request never waits for
-the store, and a broker's death that shrinks thousands of partitions costs a few writes. `_lock` guards the queues.
+`ZkAlterPartitionManager` is made by `broker`. Any thread (request handlers, the scheduler) calls `submit`, with no lock
+held. Changes are queued and written on the scheduler's thread, all queued ones in one batch: a request never waits for
+the store, and the death of a broker, which shrinks thousands of partitions, costs a few writes. `_lock` guards the
+queues.
 
 Kafka: AlterPartitionManager, kafka.server.ZkAlterPartitionManager, kafka.utils.ReplicationUtils.
 """
@@ -45,8 +46,9 @@ class AlterPartitionManager(Protocol):
     ) -> None:
         """Ask for `wanted`, whose partition epoch is the one it replaces.
 
-        `on_done` is called once, on another thread or before this returns, with the leadership as written or the
-        ApiError that says why it was not. INVALID_UPDATE_VERSION: somebody else wrote meanwhile, and will tell.
+        `on_done` is called once, on another thread or before this call returns, with the leadership as written or with
+        the ApiError that says why it was not written. After INVALID_UPDATE_VERSION the controller, which wrote
+        meanwhile, will send what it wrote.
         """
 
 
@@ -58,7 +60,7 @@ class _Submission(NamedTuple):
 
 
 class ZkAlterPartitionManager:
-    """Writes partition states itself, and tells the controller by a notice, some seconds later and many at once."""
+    """Writes partition states to the store, and tells the controller by a notice: seconds later, for many at once."""
 
     def __init__(self, zk_client: KafkaZkClient, scheduler: Scheduler, clock: Clock) -> None:
         self._zk = zk_client
@@ -83,7 +85,7 @@ class ZkAlterPartitionManager:
         controller_epoch: int,
         on_done: AlterPartitionCallback,
     ) -> None:
-        """See AlterPartitionManager."""
+        """Queue the change for the scheduler's thread."""
         with self._lock:
             self._submitted.append(_Submission(partition, wanted, controller_epoch, on_done))
             is_first = len(self._submitted) == 1
@@ -91,7 +93,7 @@ class ZkAlterPartitionManager:
             self._scheduler.schedule("alter-isr", self._write)
 
     def maybe_propagate(self) -> None:
-        """Send the notice if there was no change for a while, or none was sent for long."""
+        """Send the notice if nothing has changed for a while, or if the last notice is long ago."""
         now_ms = self._clock.milliseconds()
         with self._lock:
             due = self._last_change_ms + LINGER_MS < now_ms or self._last_notice_ms + MAX_DELAY_MS < now_ms
@@ -136,7 +138,7 @@ class ZkAlterPartitionManager:
                 logger.exception("taking over the in-sync replicas of %s failed", one.partition)
 
     def _try_again(self, submitted: list[_Submission]) -> None:
-        """What was not written may be written later: its condition is the version of the znode."""
+        """Queue changes again that could not be written. The version of the znode fences a change that is too late."""
         with self._lock:
             self._submitted = submitted + self._submitted
         self._scheduler.schedule("alter-isr", self._write, delay_ms=RETRY_MS)

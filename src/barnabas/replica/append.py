@@ -1,7 +1,8 @@
 """The produce path below the handlers: append to local logs, then answer at once or wait for the in-sync replicas.
 
-`ReplicaAppender` is part of ReplicaManager's facade; it runs on handler and processor threads and owns no lock.
-Waiting operations are woken through the action queue, never from under a partition's or log's lock.
+`ReplicaAppender` is a part of ReplicaManager, called by the produce handler and by the group coordinator on handler and
+processor threads. It owns no lock. Delayed operations that an append may complete are retried through the action
+queue, never under the lock of a partition or a log.
 
 Kafka: ReplicaManager.appendRecords, appendToLocalLog.
 """
@@ -35,15 +36,16 @@ EXPECTED_ERRORS: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Refusals that are no failure of the broker; all others tell the client the log start offset (appendToLocalLog)."""
+"""Errors that are not failures of the broker. After any other error the answer has the log start offset, as in Kafka's
+appendToLocalLog."""
 
 AppendCallback = Callable[[Sequence[PartitionAppend]], None]
 
 
 class ReplicaAppender:
-    """Appends the partitions of one request and decides who waits.
+    """Appends the partitions of one request and decides whether the request waits.
 
-    partition_or_error: finds a partition this broker hosts, or raises the ApiError that says why it cannot.
+    partition_or_error: returns a partition that this broker hosts, or raises the ApiError that says why it cannot.
     """
 
     def __init__(
@@ -66,8 +68,8 @@ class ReplicaAppender:
     ) -> None:
         """Append every entry and call `on_complete(entries)` once: now, or when the in-sync replicas have it.
 
-        Each entry carries its own error; one partition's failure does not touch the others. A wait that takes
-        longer than `timeout_ms` ends in REQUEST_TIMED_OUT for the partitions that are still short of replicas.
+        Each entry carries its own error; the failure of one partition does not touch the others. A wait that takes
+        longer than `timeout_ms` ends in REQUEST_TIMED_OUT for the partitions whose in-sync replicas lack the records.
         """
         if required_acks not in VALID_ACKS:
             error = ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -77,6 +79,8 @@ class ReplicaAppender:
             return
         for entry in entries:
             self.append_locally(entry, required_acks, origin)
+        # Without followers the appends above have raised the high watermark already: the loop then finds every entry
+        # replicated, and no delayed operation is made.
         if required_acks == -1:
             for entry in entries:
                 partition = entry.hosted_by
@@ -86,8 +90,11 @@ class ReplicaAppender:
         on_complete(entries)
 
     def append_locally(self, entry: PartitionAppend, required_acks: int, origin: AppendOrigin) -> None:
-        """Append one entry to the local log; what came of it is in the entry. Nobody is woken before the caller is
-        done, so it may hold a group's lock; `when_replicated` is for afterwards."""
+        """Append one entry to the local log, and note the result or the error in the entry.
+
+        Delayed operations are retried only when the calling thread has finished its request, so the caller may hold the
+        lock of a group. `when_replicated` must be called without that lock.
+        """
         stats = self._stats_of(entry.topic)
         stats.total_produce_requests += 1
         records = entry.records
@@ -114,6 +121,7 @@ class ReplicaAppender:
                 stats.messages_in += info.record_count
             if info.conversion_ns:
                 stats.produce_message_conversions += info.record_count
+            # Truth of two dicts, on every append: a queued retry is only made when some request waits at all.
             if self._produce_watchers or self._fetch_watchers:
                 self._waiting.after_append(partition.topic_partition, high_watermark_moved=info.leader_hw_increased)
         finally:
@@ -128,9 +136,10 @@ class ReplicaAppender:
         self._waiting.produces.try_complete_else_watch(operation, keys)
 
     def _note_unexpected(self, entry: PartitionAppend, stats: TopicStats, code: ErrorCode) -> None:
-        """What should not happen is counted, and answered with where the log starts. Kafka: processFailedRecord.
+        """Count an unexpected error, and note the log start offset for the answer. Kafka: processFailedRecord.
 
-        A timestamp out of bounds is answered so, but is the client's failure, not ours (article-facts P2).
+        A timestamp out of bounds gets the same answer but is not counted: it is the client's failure and not the
+        broker's.
         """
         if code is not ErrorCode.INVALID_TIMESTAMP:
             stats.failed_produce_requests += 1

@@ -1,9 +1,9 @@
-"""What is produced to and fetched from topics, counted by topic and for all of them (article-facts N15).
+"""Counts of what is produced to and fetched from topics, by topic and for all topics.
 
-Marked by the replica layer and the produce and fetch handlers on whatever thread they run; read by the metrics
-registry. Each thread counts in objects of its own, so that an addition needs no lock and loses nothing on any build of
-Python; readers add the threads up. `_lock` guards the list of threads and the totals of topics that are gone. What a
-thread adds to a topic while that topic's last partition goes may stay uncounted.
+Marked by the replica layer and by the produce and fetch handlers on any thread; read by the metrics registry. Each
+thread counts in objects of its own, so that an addition needs no lock and loses nothing on any build of Python; readers
+add the threads up. `_lock` guards the list of threads and the totals of deleted topics. What a thread adds to a topic
+while that topic's last partition is deleted may stay uncounted.
 
 Kafka: BrokerTopicStats, BrokerTopicMetrics.
 """
@@ -40,11 +40,11 @@ copies from another broker."""
 ONLY_FOR_ALL_TOPICS = frozenset({"replication_bytes_out", "reassignment_bytes_out"})
 
 UNHOSTED = ""
-"""The topic under which topics that are not here are counted."""
+"""The name under which topics are counted that this broker does not host."""
 
 
 class TopicStats:
-    """One topic's counters. The object that `BrokerTopicStats.topic` gives belongs to the calling thread: add to it."""
+    """The counters of one topic. The object that `BrokerTopicStats.topic` returns belongs to the calling thread."""
 
     __slots__ = tuple(METRIC_NAMES)
 
@@ -70,7 +70,7 @@ class TopicStats:
             setattr(self, name, 0)
 
     def add(self, other: TopicStats) -> None:
-        """Add another one's counts."""
+        """Add the counts of `other`."""
         for name in METRIC_NAMES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -85,10 +85,10 @@ class _OfThread(threading.local):
 
 
 class BrokerTopicStats:
-    """Counters of all topics, with rates. A metric family.
+    """The counters of all topics, with rates. A metric family.
 
-    is_hosted: whether this broker has partitions of a topic. Others are counted together, as UNHOSTED: their names are
-    what clients ask for, and would be without end.
+    is_hosted: whether this broker has partitions of a topic. All others are counted together, as UNHOSTED: clients may
+    ask for any number of names, each of which would be kept.
     """
 
     def __init__(self, is_hosted: Callable[[str], bool] = lambda _: True) -> None:
@@ -103,7 +103,7 @@ class BrokerTopicStats:
         self._rates_of_all = dict.fromkeys(METRIC_NAMES, NO_RATES)
 
     def topic(self, name: str) -> TopicStats:
-        """The calling thread's counters of a topic."""
+        """Return the calling thread's counters of a topic."""
         topics = self._of_thread.topics
         try:
             return topics[name]
@@ -111,13 +111,15 @@ class BrokerTopicStats:
             return topics.setdefault(name if self._is_hosted(name) else UNHOSTED, TopicStats())
 
     def totals(self, topic: str) -> TopicStats:
-        """A topic's counts, of all threads."""
-        of_threads = [topics.get(topic) for topics in self._snapshot()]  # another thread may be removing it
+        """Return the counts of a topic, summed over all threads."""
+        of_threads = [
+            topics.get(topic) for topics in self._snapshot()
+        ]  # .get: another thread may be removing the topic
         return _sum(stats for stats in of_threads if stats is not None)
 
     @property
     def all_topics(self) -> TopicStats:
-        """The counts of all topics, those that are gone too."""
+        """The counts of all topics, deleted ones included."""
         with self._lock:
             gone = _sum([self._gone])
         for topics in self._snapshot():
@@ -126,11 +128,12 @@ class BrokerTopicStats:
         return gone
 
     def topic_names(self) -> list[str]:
-        """The topics something was counted of."""
+        """Return the topics with counters."""
         return sorted({name for topics in self._snapshot() for name in list(topics)} - {UNHOSTED})
 
     def remove_topic(self, name: str) -> None:
-        """The topic's last partition has gone from this broker: its metrics go, too."""
+        """Drop the metrics of a topic whose last partition has left this broker; the totals of all topics keep its
+        counts."""
         with self._lock:
             for topics in self._threads:
                 stats = topics.pop(name, None)
@@ -142,7 +145,7 @@ class BrokerTopicStats:
     # -- as a metric family
 
     def samples(self) -> Iterator[Sample]:
-        """Every counter of every topic that counted something, and of all topics together."""
+        """Yield every counter of every topic with counters, and of all topics together."""
         yield from self._samples_of(self.all_topics, METRIC_NAMES, (), self._rates_of_all)
         per_topic = [name for name in METRIC_NAMES if name not in ONLY_FOR_ALL_TOPICS]
         for topic in self.topic_names():
@@ -150,7 +153,10 @@ class BrokerTopicStats:
             yield from self._samples_of(self.totals(topic), per_topic, (("topic", topic),), rates)
 
     def tick(self, elapsed_seconds: float) -> None:
-        """See MetricFamily. Topics without requests since, and without a rate left, cost a comparison."""
+        """Update the rates.
+
+        A topic that had no request since the last tick, and has no rate left, costs a comparison.
+        """
         events_of_all = dict.fromkeys(METRIC_NAMES, 0)
         requests = self._requests()
         seen = self._seen_requests
@@ -171,7 +177,7 @@ class BrokerTopicStats:
         rates = self._rates.get(topic, {})
         updated = {}
         for name in METRIC_NAMES:
-            # fewer than before: another topic of that name
+            # Fewer than before: the topic was deleted, and another one of that name counts from 0.
             events = max(0, getattr(now, name) - getattr(before, name))
             events_of_all[name] += events
             rate = decayed(rates.get(name, NO_RATES), events, elapsed_seconds)
@@ -185,7 +191,7 @@ class BrokerTopicStats:
                 self._rates.pop(topic, None)
 
     def _requests(self) -> dict[str, int]:
-        """Produces and fetches by topic: what tells a topic that is used from thousands that are not."""
+        """Return the number of requests by topic, which tells the topics in use from thousands that are idle."""
         requests: dict[str, int] = {}
         for topics in self._snapshot():
             for name, stats in list(topics.items()):

@@ -1,6 +1,7 @@
-"""A deletion of records that waits until every live replica has followed.
+"""A deletion of records that waits until every live replica has raised its log start offset.
 
-Made by ReplicaRecordDeleter, tried whenever a follower's log start offset or leadership moves, expired by the timer.
+Made by ReplicaRecordDeleter, tried whenever leadership or the log start offset of a follower changes, expired by the
+timer. DelayedOperation's lock guards it.
 Kafka: DelayedDeleteRecords.
 """
 
@@ -19,7 +20,7 @@ INVALID_LOW_WATERMARK = -1
 
 
 class DeleteRecordsResult(NamedTuple):
-    """What a partition answers: the smallest log start offset of its live replicas (-1 with an error)."""
+    """The answer for a partition: the smallest log start offset of its live replicas (-1 with an error)."""
 
     low_watermark: int
     error: ErrorCode
@@ -29,13 +30,14 @@ DeleteRecordsCallback = Callable[[Mapping[TopicPartition, DeleteRecordsResult]],
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Completes when every partition is decided:
+    """A wait that completes when every partition is decided.
 
-    Case 1: the partition is not led here any more, or this broker does not host it: the error that says so.
-    Case 2: its low watermark reached the offset: success, with the low watermark.
-    On time-out the undecided ones answer REQUEST_TIMED_OUT and the low watermark of the beginning, as Kafka's do.
+    Case 1: this broker does not lead or host the partition any more. Its answer is the error that says so.
+    Case 2: the low watermark of the partition reached the offset. Its answer is the low watermark.
+    On time-out an undecided partition answers REQUEST_TIMED_OUT with the low watermark it had at the beginning, as in
+    Kafka.
 
-    results: what is decided already, and what the undecided answer if they run out of time. required: the undecided
+    results: the answers so far, with those that undecided partitions give on time-out. required: the undecided
     partitions and the offsets they wait for. expirations: counts the partitions that timed out.
     """
 
@@ -58,7 +60,7 @@ class DelayedDeleteRecords(DelayedOperation):
         self._expirations = expirations
 
     def try_complete(self) -> bool:
-        """Decide what can be decided (cases 1 and 2 of the class)."""
+        """Decide the partitions that can be decided, by cases 1 and 2 of the class."""
         for key, offset in list(self._required.items()):
             result = self._decide(key, offset)
             if result is not None:
@@ -67,14 +69,17 @@ class DelayedDeleteRecords(DelayedOperation):
         return not self._required and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer; what is undecided ran out of time. Copies, because the timer does not wait for a try under way."""
+        """Answer.
+
+        Partitions still undecided have timed out. The loop runs over a copy: a try may be under way meanwhile.
+        """
         results = dict(self._results)
         for key in list(self._required):
             results[key] = results[key]._replace(error=ErrorCode.REQUEST_TIMED_OUT)
         self._on_decided(results)
 
     def on_expiration(self) -> None:
-        """Count what ran out of time; only the expiration executor's thread does, so no lock."""
+        """Count the partitions that timed out. Only the expiration executor's thread counts, so no lock."""
         self._expirations.count += len(self._required)
 
     def _decide(self, key: TopicPartition, offset: int) -> DeleteRecordsResult | None:

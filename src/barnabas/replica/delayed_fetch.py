@@ -17,18 +17,18 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
 class DelayedFetch(DelayedOperation):
-    """Completes, by reading again and answering with what there is, when one of these holds:
+    """A wait that completes, by reading again and answering, when one of these cases holds.
 
     Case A: this broker does not lead a partition any more.
     Case B: the replica is not on this broker any more.
     Case C: this broker does not know the partition.
     Case D: the partition's log directory is offline.
-    Case E: the epoch the reader knows is fenced.
-    Case F: the fetch offset lies in an older segment than the end, or behind it after a truncation.
+    Case E: the leader epoch that the reader knows is fenced.
+    Case F: the fetch offset lies in an older segment than the end of the log, or behind the end after a truncation.
     Case G: the bytes between fetch offsets and ends add up to `min_bytes`.
-    Case H: the reader's log diverges from this one by now: it has to truncate.
-    In A to E the second reading turns what is wrong into the partition's error. A time-out answers with whatever is
-    there, without an error; `expirations` counts it.
+    Case H: the reader's log diverges from this one by now, so the reader has to truncate.
+    In cases A to E the second reading finds the error and gives it to the partition. A time-out answers with the
+    records there are, without an error; `expirations` counts it.
     """
 
     __slots__ = ("_expirations", "_fetches", "_partition_or_error", "_read_and_answer", "_starts", "_terms")
@@ -61,13 +61,13 @@ class DelayedFetch(DelayedOperation):
                     fetch.last_fetched_epoch >= 0
                     and partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset) is not None
                 )
-            except ApiError:  # cases A to E; of H, where the epoch is not known any more
+            except ApiError:  # cases A to E, and H where the log does not know the epoch any more
                 return self.force_complete()
             if diverges:  # case H
                 return self.force_complete()
             end = partition.end_offset_metadata(self._terms.isolation)
             if end.message_offset == start.message_offset:
-                continue  # whatever the segments are: the log may have just rolled
+                continue  # there is nothing to read, even if the segments differ: the log may have just rolled
             if end.message_offset < start.message_offset or start.on_older_segment(end):  # case F
                 return self.force_complete()
             if end.segment_base_offset == start.segment_base_offset:
@@ -79,5 +79,5 @@ class DelayedFetch(DelayedOperation):
         self._read_and_answer()
 
     def on_expiration(self) -> None:
-        """Count it; only the expiration executor's thread does, so no lock."""
+        """Count the time-out. Only the expiration executor's thread counts, so no lock."""
         self._expirations.count += 1

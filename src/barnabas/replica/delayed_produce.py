@@ -1,4 +1,4 @@
-"""A produce with acks=all that waits until every in-sync replica has it.
+"""A produce with acks=all that waits until every in-sync replica has its records.
 
 Made by ReplicaAppender, tried whenever a high watermark moves or leadership changes, expired by the timer.
 Kafka: DelayedProduce.
@@ -16,14 +16,14 @@ from barnabas.replica.partition_append import PartitionAppend
 
 
 class DelayedProduce(DelayedOperation):
-    """Completes when every partition is decided:
+    """A wait that completes when every partition is decided.
 
-    Case A: this broker does not host the partition any more: the error that says why (NOT_LEADER_OR_FOLLOWER,
-            UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR).
-    Case B: it is not led here any more: NOT_LEADER_OR_FOLLOWER.
-    Case C: its high watermark reached the required offset: success, or NOT_ENOUGH_REPLICAS_AFTER_APPEND when the
-            in-sync replicas are fewer than `min.insync.replicas` by then.
-    On time-out the undecided ones answer REQUEST_TIMED_OUT.
+    Case A: this broker does not host the partition any more. The answer is the error that says why
+            (NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR).
+    Case B: this broker does not lead the partition any more. The answer is NOT_LEADER_OR_FOLLOWER.
+    Case C: the high watermark reached the required offset. The answer is success, or NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            when the in-sync replicas are fewer than `min.insync.replicas` by then.
+    On time-out an undecided partition answers REQUEST_TIMED_OUT.
 
     expirations: counts the partitions that timed out.
     """
@@ -46,7 +46,7 @@ class DelayedProduce(DelayedOperation):
         self._expirations = expirations
 
     def try_complete(self) -> bool:
-        """Decide what can be decided (cases A to C of the class)."""
+        """Decide the partitions that can be decided, by cases A to C of the class."""
         still_undecided = []
         for entry in self._undecided:
             outcome = self._outcome(entry)
@@ -58,13 +58,13 @@ class DelayedProduce(DelayedOperation):
         return not still_undecided and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer; what is undecided ran out of time."""
+        """Answer. Partitions still undecided have timed out."""
         for entry in self._undecided:
             entry.failure = ApiError(ErrorCode.REQUEST_TIMED_OUT)
         self._on_decided(self._entries)
 
     def on_expiration(self) -> None:
-        """Count what ran out of time; only the expiration executor's thread does, so no lock."""
+        """Count the partitions that timed out. Only the expiration executor's thread counts, so no lock."""
         self._expirations.count += len(self._undecided)
 
     def _outcome(self, entry: PartitionAppend) -> ErrorCode | None:

@@ -1,6 +1,7 @@
 """The delete-records path below the handlers: raise log start offsets, answer when every live replica has followed.
 
-`ReplicaRecordDeleter` is part of ReplicaManager's facade; it runs on handler threads and owns no lock.
+`ReplicaRecordDeleter` is a part of ReplicaManager, called by the DeleteRecords handler on handler threads. It owns no
+lock.
 Kafka: ReplicaManager.deleteRecords, deleteRecordsOnLocalLog.
 """
 
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 class ReplicaRecordDeleter:
     """Deletes records of the partitions of one request and decides whether it waits.
 
-    partition_or_error: finds a partition this broker hosts, or raises the ApiError that says why it cannot.
+    partition_or_error: returns a partition that this broker hosts, or raises the ApiError that says why it cannot.
     """
 
     def __init__(self, partition_or_error: Callable[[str, int], Partition], waiting: WaitingRequests) -> None:
@@ -41,8 +42,8 @@ class ReplicaRecordDeleter:
     ) -> None:
         """Delete what lies below each offset (-1: below the high watermark) and call `on_complete` once.
 
-        The leader's part is done at once; followers follow with their next fetches, and as long as one that is alive
-        has not, the answer waits, for `timeout_ms` at most: then REQUEST_TIMED_OUT.
+        The leader raises its log start offset at once; followers raise theirs with their next fetches. While a live
+        follower has not, the answer waits, for at most `timeout_ms`: then it is REQUEST_TIMED_OUT.
         """
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         required: dict[TopicPartition, int] = {}
@@ -62,7 +63,11 @@ class ReplicaRecordDeleter:
     def _delete_from_local_log(
         self, key: TopicPartition, offset: int, required: dict[TopicPartition, int]
     ) -> DeleteRecordsResult:
-        """Errors as Kafka has them: INVALID_TOPIC_EXCEPTION, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and no leader."""
+        """Delete on the leader, and note the required offset. An error is in the result, as Kafka's.
+
+        INVALID_TOPIC_EXCEPTION: an internal topic. POLICY_VIOLATION: a topic that is only compacted.
+        OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER and the errors of a partition that is not hosted.
+        """
         if key.topic in INTERNAL_TOPICS:
             return DeleteRecordsResult(INVALID_LOW_WATERMARK, ErrorCode.INVALID_TOPIC_EXCEPTION)
         try:

@@ -1,4 +1,4 @@
-"""Where a leader epoch ends in a leader's log: what OffsetForLeaderEpoch answers, and what fetches are fenced by.
+"""The end of a leader epoch in a leader's log: the answer to OffsetForLeaderEpoch.
 
 Made by `Partition.last_offset_for_leader_epoch` on handler and processor threads; immutable, so no lock.
 Kafka: OffsetForLeaderEpochResponseData.EpochEndOffset.
@@ -15,7 +15,7 @@ UNDEFINED_EPOCH_OFFSET = -1
 
 
 class EpochEndOffset(NamedTuple):
-    """The largest epoch not above the one asked for and the offset behind it; -1 and -1 when the log knows nothing."""
+    """The largest epoch not above the requested one, and the offset behind it; -1 and -1 when the log knows neither."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_epoch: int = UNDEFINED_EPOCH

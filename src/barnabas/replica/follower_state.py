@@ -1,7 +1,7 @@
-"""What a leader knows of one follower, from the fetches the follower sends.
+"""The state of one follower as its leader knows it from the follower's fetches.
 
-Made by `Partition.make_leader`; `Follower.state` is an immutable snapshot, replaced under the log's lock by
-`Partition` and read by any thread. Kafka: kafka.cluster.Replica, ReplicaState.
+Made by `Partition.make_leader`. `Follower.state` is an immutable snapshot, replaced under the log's lock by `Partition`
+and read by any thread. Kafka: kafka.cluster.Replica, ReplicaState.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class FollowerFetch(NamedTuple):
 
 
 class FollowerState(NamedTuple):
-    """Where a follower is. Times are wall times in milliseconds.
+    """How far a follower is. Times are wall times in milliseconds.
 
-    log_end: its log end offset, which is the offset it fetches from. log_start_offset: its log's start.
-    leader_end_at_last_fetch: this leader's end when it fetched last, at last_fetch_ms.
-    last_caught_up_ms: the last time at which it had everything this leader had then; 0 is never.
-    broker_epoch: as it says in Fetch from version 15 on, else -1.
+    log_end: the follower's log end offset, which is the offset it fetches from. log_start_offset: the start of its log.
+    leader_end_at_last_fetch: the end of the leader's log at the follower's last fetch, at last_fetch_ms.
+    last_caught_up_ms: the last time at which the follower had everything that the leader had then; 0 is never.
+    broker_epoch: as the follower says in Fetch from version 15 on, else -1.
     """
 
     log_end: LogOffsetMetadata = LogOffsetMetadata(UNKNOWN_OFFSET)
@@ -44,7 +44,7 @@ class FollowerState(NamedTuple):
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether it has everything, or had everything not longer than `max_lag_ms` ago."""
+        """Return whether the follower has everything, or had everything at most `max_lag_ms` ago."""
         return self.log_end.message_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms
 
     def after_fetch(self, fetch: FollowerFetch, now_ms: int) -> FollowerState:
@@ -75,9 +75,10 @@ class FollowerState(NamedTuple):
     def after_election(
         self, now_ms: int, leader_end_offset: int, *, is_new_leader: bool, is_in_sync: bool
     ) -> FollowerState:
-        """The state at the beginning of a leader epoch: a follower in sync has `replica.lag.time.max.ms` to fetch.
+        """Return the state at the beginning of a leader epoch.
 
-        Of one that is not, the high watermark must not wait. A new leader knows nothing of followers' offsets.
+        A follower in sync has `replica.lag.time.max.ms` to fetch. The high watermark must not wait for a follower out
+        of sync, which therefore counts as never caught up. A new leader knows no offsets of followers.
         """
         since_ms = now_ms if is_in_sync else 0
         if is_new_leader:

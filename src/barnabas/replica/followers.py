@@ -1,9 +1,10 @@
-"""What a follower's fetch tells the leader, and what moves with it.
+"""The leader's reaction to the fetch of a follower: its progress, the in-sync replicas, the high watermark.
 
-Functions on a Partition, called by ReplicaReader on handler and processor threads. What is known of followers changes
-under the log's lock, with the high watermark that depends on it; callers act on what moved once they hold none.
+Functions on a Partition, called by ReplicaReader on handler and processor threads. The states of followers change under
+the log's lock, together with the high watermark that depends on them. Callers act on a FollowerProgress when they hold
+no lock.
 
-Kafka: updateFollowerFetchState, followerReplicaOrThrow of kafka.cluster.Partition.
+Kafka: Partition.updateFollowerFetchState, followerReplicaOrThrow.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from barnabas.replica.partition import NO_EPOCH, Partition
 
 
 class FollowerProgress(NamedTuple):
-    """What a follower's fetch moved. proposal: the state with it in the ISR, to be submitted; None if it does not join.
+    """What the fetch of a follower moved.
 
-    The low watermark may have moved where the follower's log start offset did.
+    log_start_offset_moved: that of the follower, and perhaps the low watermark of the partition with it.
+    proposal: the state with the follower in the ISR, to be submitted; None if the follower does not join.
     """
 
     high_watermark_moved: bool = False
@@ -32,7 +34,11 @@ NO_PROGRESS = FollowerProgress()
 
 
 def follower_or_error(partition: Partition, state: LeaderState, replica_id: int, current_leader_epoch: int) -> Follower:
-    """The follower that fetches; ApiError when it is no replica: it, or this broker, has yet to hear of that."""
+    """Return the follower that fetches.
+
+    Raises ApiError: NOT_LEADER_OR_FOLLOWER or UNKNOWN_LEADER_EPOCH when the sender is not a replica of the partition.
+    The sender or this broker has then missed a change of the assignment.
+    """
     follower = state.followers.get(replica_id)
     if follower is None:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -1,7 +1,7 @@
 """The high watermarks on disk: `replication-offset-checkpoint`, one file per log directory.
 
-Called by ReplicaManager: written by the scheduler's thread and at shutdown, read once per directory when the first
-of its partitions is opened. `_lock` guards the cache of what was read and the order of writes.
+Called by ReplicaManager. Files are written by the scheduler's thread and at shutdown, and read once per directory, when
+the first of its partitions is opened. `_lock` guards the cache of what was read and the order of writes.
 
 Kafka: ReplicaManager.checkpointHighWatermarks, OffsetCheckpoints.
 """
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 class HighWatermarkCheckpoints:
     """Reads and writes the checkpoint file of each log directory.
 
-    on_failure: told directory, what was being done, and the error, when a file cannot be written.
+    on_failure: called with the directory, the task and the error when a file cannot be written.
     """
 
     def __init__(self, files: Files, on_failure: Callable[[str, str, OSError], None]) -> None:
@@ -32,12 +32,13 @@ class HighWatermarkCheckpoints:
         self._lock = threading.Lock()
         self._read: dict[str, dict[TopicPartition, int]] = {}
         self._written: dict[str, dict[TopicPartition, int]] = {}
-        """What was written last: where nothing has moved since, nothing is written."""
+        """What was written last: a directory whose high watermarks have not moved since is not written again."""
 
     def read(self, log_dir: str) -> dict[TopicPartition, int]:
-        """High watermarks of `log_dir` as of the broker's start; empty when there is no readable file.
+        """Return the high watermarks of `log_dir` at the broker's start; none when there is no readable file.
 
-        Without one the high watermark starts at 0 and rises again with the first acknowledged state, as in Kafka.
+        Raises OSError when the disk fails. Without a file a high watermark starts at 0 and rises again when the leader
+        knows its followers, as in Kafka.
         """
         with self._lock:
             if log_dir not in self._read:
@@ -49,9 +50,10 @@ class HighWatermarkCheckpoints:
             return self._read[log_dir]
 
     def write(self, partitions: Iterable[Partition], log_dirs: Iterable[str]) -> None:
-        """Write every directory's file; a directory that cannot be written is reported, and does not stop the rest.
+        """Write the file of every directory.
 
-        Where no partition was opened yet the file of the broker's last life stays: it will be read.
+        A directory that cannot be written is reported, and the others are written. The file of a directory without
+        opened partitions stays as the last run of the broker left it, to be read.
         """
         by_dir: dict[str, dict[TopicPartition, int]] = {log_dir: {} for log_dir in log_dirs}
         for partition in partitions:

@@ -1,7 +1,7 @@
 """The partitions this broker hosts, by topic and number.
 
-Part of ReplicaManager. Look-ups take no lock, on any thread: the maps are replaced, never changed in place, by
-`publish`, which LeadershipOrders calls under the replica-state-change lock. Kafka: ReplicaManager.allPartitions.
+A part of ReplicaManager. Look-ups take no lock on any thread: `publish`, which LeadershipOrders calls under the
+replica-state-change lock, replaces the maps and never changes them in place. Kafka: ReplicaManager.allPartitions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from barnabas.replica.partition import Partition
 
 
 class HostedPartitions:
-    """metadata knows whether the cluster has a partition at all. offline: those that should be here and cannot."""
+    """The hosted partitions, with `offline`, those whose log directory has failed.
+
+    metadata: tells a partition of another broker from one that does not exist.
+    """
 
     def __init__(self, metadata: MetadataCache) -> None:
         self.offline = OfflinePartitions()
@@ -24,11 +27,13 @@ class HostedPartitions:
         self._by_topic: Mapping[str, Mapping[int, Partition]] = {}
 
     def partition_or_error(self, topic: str, partition: int) -> Partition:
-        """The partition if this broker hosts it.
+        """Return the partition if this broker hosts it.
 
-        Else ApiError: KAFKA_STORAGE_ERROR when its directory has failed, NOT_LEADER_OR_FOLLOWER,
-        UNKNOWN_TOPIC_OR_PARTITION.
+        Raises ApiError: KAFKA_STORAGE_ERROR when the directory of the partition has failed, NOT_LEADER_OR_FOLLOWER when
+        other brokers host the partition, UNKNOWN_TOPIC_OR_PARTITION when the cluster has no such partition.
         """
+        # Two maps, by topic and number: a look-up by (topic, partition) would make a tuple for every partition of every
+        # request (decision 0007).
         try:
             return self._by_topic[topic][partition]
         except KeyError:
@@ -38,23 +43,23 @@ class HostedPartitions:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
 
     def get(self, key: TopicPartition) -> Partition | None:
-        """The partition if this broker hosts it."""
+        """Return the partition if this broker hosts it, or None."""
         return self._by_topic.get(key.topic, {}).get(key.partition)
 
     def hosts_topic(self, topic: str) -> bool:
-        """Whether any partition of the topic is here."""
+        """Return whether this broker hosts any partition of the topic."""
         return topic in self._by_topic
 
     def __iter__(self) -> Iterator[Partition]:
-        """Every partition, at this moment."""
+        """Iterate over every partition hosted at this moment."""
         return iter([partition for of_topic in self._by_topic.values() for partition in of_topic.values()])
 
     def __len__(self) -> int:
-        """Their number."""
+        """Return the number of hosted partitions."""
         return sum(len(of_topic) for of_topic in self._by_topic.values())
 
     def publish(self, changes: Mapping[TopicPartition, Partition | None]) -> None:
-        """Replace the maps once for all changes of an order (None: gone). One caller at a time."""
+        """Replace the maps once for all changes of an order (None: hosted no more). One caller at a time."""
         by_topic = dict(self._by_topic)
         copied: dict[str, dict[int, Partition]] = {}
         for key, partition in changes.items():

@@ -1,10 +1,11 @@
-"""What a leader wants its in-sync replicas to be: proposals made, and taken over or back.
+"""Proposals of a leader to change its in-sync replicas: how they are made, and how their outcome is applied.
 
-Functions on a Partition, called by `followers` (who joins), and by IsrUpdates on the scheduler's and
-AlterPartitionManager's threads (who leaves, and what came of it). They replace `Partition.state` under the log's lock.
-A proposal is the state with the change pending; whoever gets one submits it once no lock is held.
+Functions on a Partition, called by `followers` when a follower may join, and by IsrUpdates on the threads of the
+scheduler and of the AlterPartitionManager when followers lag and when an outcome arrives. They replace
+`Partition.state` under the log's lock. A proposal is the state with the change pending; the caller submits it when it
+holds no lock.
 
-Kafka: maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionUpdate, handleAlterPartitionError of kafka.cluster.Partition.
+Kafka: Partition.maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionUpdate, handleAlterPartitionError.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 def propose_expand(partition: Partition, state: LeaderState, follower: Follower) -> LeaderState | None:
-    """The state with a follower in the ISR, None if it must not join (yet). The caller holds the log's lock.
+    """Return the state with a follower in the ISR, or None if it must not join (yet). The caller holds the log's lock.
 
-    It must have what is acknowledged, of this epoch, and its broker must be alive. It must have reached this epoch's
-    start: elected before, it would lose what a former leader acknowledged.
+    The follower must have everything acknowledged and its broker must be alive. It must also have reached the start of
+    this leader epoch: elected before, it would lose records that an earlier leader acknowledged.
     """
     if state.isr_state.is_pending or follower.broker_id in state.isr:
         return None
@@ -39,7 +40,7 @@ def propose_expand(partition: Partition, state: LeaderState, follower: Follower)
 
 
 def propose_shrink(partition: Partition) -> LeaderState | None:
-    """The state that leaves lagging followers out of the ISR, None when none lags."""
+    """Return the state that leaves lagging followers out of the ISR, or None when none lags."""
     state = partition.state
     if state is None or not state.followers or not _lagging(partition, state):
         return None
@@ -72,9 +73,9 @@ def propose_shrink(partition: Partition) -> LeaderState | None:
 def finish(
     partition: Partition, proposal: LeaderState, isr: tuple[int, ...] | None, partition_epoch: int
 ) -> bool | None:
-    """What came of a proposal: the ISR as written, or None when it certainly was not and never will be.
+    """Apply the outcome of a proposal: the ISR as written, or None when it was certainly not written and never will be.
 
-    True if the high watermark moved; None if the answer was too late: leadership or ISR changed since.
+    Returns whether the high watermark moved; None if the outcome came too late, after leadership or ISR changed.
     """
     with partition.log.lock:
         state = partition.state

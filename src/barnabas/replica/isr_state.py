@@ -1,8 +1,12 @@
 """The in-sync replicas of a partition as its leader sees them: agreed with the controller, or being changed.
 
-Pure: `next_state` of an immutable `IsrState` and an event; a `LeaderState` holds the current one, `isr_updates` decides
-on events. A change that was asked for and not answered yet counts at its safest: a replica being added must already
-have what is acknowledged, a replica being removed still must (the maximal ISR of KIP-497).
+Pure: `next_state` of an immutable `IsrState` and an event. A `LeaderState` holds the current one; `isr_proposals` sends
+events. While a change is pending, the leader does not know whether the controller has written it. Until the answer
+comes it therefore waits for every replica that may be in sync: a replica being added must already have what is
+acknowledged, and a replica being removed still must (the maximal ISR of KIP-497):
+
+    agreed {1, 2}, adding 3      acks=all waits for 1, 2 and 3
+    agreed {1, 2, 3}, removing 3 acks=all waits for 1, 2 and 3
 
 Kafka: PartitionState, CommittedPartitionState, PendingExpandIsr, PendingShrinkIsr in kafka.cluster.Partition.
 """
@@ -15,7 +19,7 @@ from typing import NamedTuple
 
 
 class IsrPhase(Enum):
-    """Whether a change is under way, and which."""
+    """Whether a change is pending, and which."""
 
     COMMITTED = "committed"
     PENDING_EXPAND = "pending expand"
@@ -30,9 +34,9 @@ class IsrEvent(Enum):
     SHRINK = "shrink"
     """The leader asks to remove replicas."""
     COMMIT = "commit"
-    """What was asked for has been written; the replicas are those written."""
+    """The change has been written; the replicas are those written."""
     REFUSE = "refuse"
-    """It certainly was not, and will not be."""
+    """The change was certainly not written, and will not be."""
 
 
 TRANSITIONS = {
@@ -43,13 +47,13 @@ TRANSITIONS = {
     (IsrPhase.PENDING_EXPAND, IsrEvent.REFUSE): IsrPhase.COMMITTED,
     (IsrPhase.PENDING_SHRINK, IsrEvent.REFUSE): IsrPhase.COMMITTED,
 }
-"""(phase, event) -> phase; an event that is not here for a phase is ignored: one change at a time.
+"""(phase, event) -> phase. An event that has no line for a phase is ignored: there is one change at a time.
 
-A new leadership begins COMMITTED, with what the controller says, whatever was asked for."""
+A new leadership begins COMMITTED with the replicas that the controller names, whatever change was pending."""
 
 
 class IsrState(NamedTuple):
-    """committed: the in-sync replicas the cluster agrees on. changing: those to be added or removed."""
+    """The in-sync replicas. committed: those the cluster agrees on. changing: those to be added or removed."""
 
     phase: IsrPhase
     committed: frozenset[int]
@@ -57,29 +61,29 @@ class IsrState(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        """Whether a change was asked for and not answered."""
+        """Whether a change was proposed and is not answered."""
         return self.phase is not IsrPhase.COMMITTED
 
     @property
     def maximal(self) -> frozenset[int]:
-        """The replicas that may be in sync for somebody: what the high watermark and acks=all wait for."""
+        """The replicas that may be in sync for the controller: the high watermark and acks=all wait for all of them."""
         return self.committed | self.changing if self.phase is IsrPhase.PENDING_EXPAND else self.committed
 
     @property
     def proposed(self) -> frozenset[int]:
-        """What they are once the change is committed."""
+        """The in-sync replicas once the change is committed."""
         if self.phase is IsrPhase.PENDING_EXPAND:
             return self.committed | self.changing
         return self.committed - self.changing
 
 
 def committed(replicas: Collection[int]) -> IsrState:
-    """In-sync replicas with no change under way."""
+    """Return in-sync replicas with no change pending."""
     return IsrState(IsrPhase.COMMITTED, frozenset(replicas))
 
 
 def next_state(state: IsrState, event: IsrEvent, replicas: Collection[int] = ()) -> IsrState | None:
-    """The state after an event, None when the event does not apply or changes nothing.
+    """Return the state after an event, or None when the event does not apply or changes nothing.
 
     replicas: those to add or remove (EXPAND, SHRINK), or those now in sync (COMMIT).
     """

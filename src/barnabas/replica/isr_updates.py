@@ -1,7 +1,8 @@
-"""Changes of in-sync replicas, from a partition's wish to its outcome.
+"""Changes of in-sync replicas, from the proposal of a partition to its outcome.
 
-`IsrUpdates` is part of ReplicaManager: `submit` is called by whoever reads for a follower, `shrink_lagging` by the
-scheduler, the outcome arrives on AlterPartitionManager's thread; none of them holds a lock. `_lock` guards counters.
+`IsrUpdates` is a part of ReplicaManager. The thread that reads for a follower calls `submit`, the scheduler calls
+`shrink_lagging`, and the outcome arrives on the thread of the AlterPartitionManager; none of them holds a lock. `_lock`
+guards the counters.
 
 Kafka: Partition.submitAlterPartition, ReplicaManager.maybeShrinkIsr, AlterPartitionListener.
 """
@@ -35,13 +36,13 @@ FINAL = (
     ErrorCode.INVALID_REQUEST,
     ErrorCode.NEW_LEADER_ELECTED,
 )
-"""Somebody knows better than this leader, and will tell it: the change stays pending until then."""
+"""The controller knows more than this leader and will send it: the change stays pending until then."""
 
 
 class IsrUpdates:
-    """Submits proposals and takes over what comes of them.
+    """Submits proposals and applies their outcomes.
 
-    wake: lets everybody try again who waits for a partition.
+    wake: retries the delayed operations that wait for a partition.
     """
 
     def __init__(self, manager: AlterPartitionManager, wake: Callable[[TopicPartition], None]) -> None:
@@ -89,7 +90,7 @@ class IsrUpdates:
             return
         logger.info("%s: ISR updated to %s and version updated to %d", partition, outcome.isr, outcome.partition_epoch)
         self._count(self.expands if proposal.isr_state.phase is IsrPhase.PENDING_EXPAND else self.shrinks)
-        # Besides the watermark, the number of in-sync replicas decides what waiting produces are answered.
+        # Not only the watermark decides: a waiting produce is also answered by the number of in-sync replicas.
         self._wake(partition.topic_partition)
 
     def _fail(self, partition: Partition, proposal: LeaderState, error: ApiError) -> None:

@@ -1,8 +1,9 @@
-"""Who leads a partition, and who is in sync, as one immutable value.
+"""The leadership of a partition and its in-sync replicas, as one immutable value.
 
-A `Partition` swaps its LeaderState by one assignment, under its own and its log's lock; readers take no lock, and
-whoever holds the log lock (an appender, a fetch that moves the high watermark) reads the one that holds. Kafka keeps
-the same fields in Partition behind a read-write lock, which Python does not have.
+A `Partition` replaces its LeaderState by one assignment, under its own lock and its log's. Readers take no lock. A
+thread that holds the log's lock (an append, a fetch that moves the high watermark) knows that the state it reads stays
+until the lock is released. Kafka keeps the same fields in Partition behind a read-write lock, which Python does not
+have. Kafka: kafka.cluster.Partition.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class LeaderState:
     isr: frozenset[int] = field(init=False)
     """The in-sync replicas the cluster agrees on."""
     maximal_isr: frozenset[int] = field(init=False)
-    """See IsrState.maximal. Plain fields, both: every produce with acks=all looks at them."""
+    """Every replica that may be in sync (IsrState.maximal).
+
+    Both sets are fields and no properties, since every produce with acks=all reads them.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "isr", self.isr_state.committed)
@@ -56,24 +60,24 @@ class LeaderState:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of the assignment, those a reassignment adds left out."""
+        """The number of assigned replicas, without those that a reassignment is adding."""
         return len(set(self.replicas) - set(self.reassignment.adding))
 
     def with_isr(self, isr_state: IsrState, partition_epoch: int) -> LeaderState:
-        """The same leadership with other in-sync replicas."""
+        """Return the same leadership with other in-sync replicas."""
         return replace(self, isr_state=isr_state, partition_epoch=partition_epoch)
 
     def effective_min_isr(self, min_in_sync_replicas: int) -> int:
-        """`min.insync.replicas`, but never more than there are replicas. Kafka: effectiveMinIsr."""
+        """Return `min.insync.replicas`, or the number of replicas if that is smaller. Kafka: effectiveMinIsr."""
         return min(min_in_sync_replicas, len(self.followers) + 1)
 
     def are_too_few(self, in_sync: frozenset[int], min_in_sync_replicas: int) -> bool:
-        """Whether so many replicas in sync are not enough for acks=all."""
+        """Return whether these in-sync replicas are too few for acks=all."""
         size = len(in_sync)
         return size < min_in_sync_replicas and size < self.effective_min_isr(min_in_sync_replicas)
 
     def out_of_sync(self, leader_end_offset: int, now_ms: int, max_lag_ms: int, leader_id: int) -> frozenset[int]:
-        """In-sync replicas that did not keep up; none while a change is under way. Kafka: getOutOfSyncReplicas."""
+        """Return the in-sync replicas that lag; none while a change is pending. Kafka: getOutOfSyncReplicas."""
         if self.isr_state.is_pending:
             return frozenset()
         followers = self.followers
@@ -90,10 +94,11 @@ class LeaderState:
     def smallest_log_end(
         self, leader_end: LogOffsetMetadata, waits_for_outsider: Callable[[Follower], bool]
     ) -> LogOffsetMetadata:
-        """What every replica has that is or may be in sync: where the high watermark may go.
+        """Return the smallest log end of all replicas that are or may be in sync: the new high watermark.
 
-        waits_for_outsider: whether to wait for a follower outside of the ISR, too, because it is about to join it: the
-        high watermark would run away from it otherwise. Kafka: maybeIncrementLeaderHW.
+        waits_for_outsider: whether to wait also for a follower outside of the ISR that is about to join. Without that
+        the high watermark would stay ahead of a follower that catches up, which could then never join.
+        Kafka: maybeIncrementLeaderHW.
         """
         smallest = leader_end
         maximal = self.maximal_isr

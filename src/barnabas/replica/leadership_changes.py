@@ -1,10 +1,10 @@
-"""Who leads what has changed here: told to the coordinators, whose state belongs to partitions of internal topics.
+"""Changes of leadership, for the coordinators, whose state belongs to partitions of internal topics.
 
-`LeadershipOrders` collects changes while it carries out an order, and tells them when it holds no lock any more, on the
-thread of the order. Listeners are added while the broker is put together. Orders may overtake each other on their way
-to a listener: the leader epochs say which is newer.
+`LeadershipOrders` collects changes while it carries out an order and calls the listeners on the thread of that order,
+when it holds no lock. Listeners are added while the broker is put together. Two orders may reach a listener in the
+wrong sequence: the leader epochs say which is newer.
 
-Kafka: the onLeadershipChange callback of ReplicaManager.becomeLeaderOrFollower.
+Kafka: ReplicaManager.becomeLeaderOrFollower, its callback onLeadershipChange.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class LeadershipChange(NamedTuple):
-    """This broker leads the partition now, or does not any more. leader_epoch None: the partition is gone from here."""
+    """Whether this broker leads the partition now. leader_epoch None: this broker does not host it any more."""
 
     topic_partition: TopicPartition
     is_leader: bool
@@ -27,17 +27,17 @@ LeadershipListener = Callable[[Sequence[LeadershipChange]], None]
 
 
 class LeadershipListeners:
-    """Those that want to know."""
+    """The listeners for changes of leadership."""
 
     def __init__(self) -> None:
         self._listeners: tuple[LeadershipListener, ...] = ()
 
     def add(self, listener: LeadershipListener) -> None:
-        """Have `listener` told of every change from now on. It is called without locks, and must not block."""
+        """Call `listener` with every change from now on, without locks. The listener must not block."""
         self._listeners = (*self._listeners, listener)
 
     def tell(self, changes: Sequence[LeadershipChange]) -> None:
-        """Tell all of them, unless there is nothing to tell."""
+        """Call every listener, unless there are no changes."""
         if changes:
             for listener in self._listeners:
                 listener(changes)

@@ -1,8 +1,8 @@
-"""What the controller orders: lead or follow a partition, stop hosting it, learn of the cluster.
+"""The controller's orders: lead or follow a partition, stop hosting it, learn of the cluster.
 
-`LeadershipOrders` is part of ReplicaManager's facade, called by the controller's channel and the inter-broker
-handlers. `_state_change_lock` serialises the orders; it comes before partition and log locks, and nothing completes a
-delayed operation under any of them: whoever waits for a partition is woken when an order is done.
+`LeadershipOrders` is a part of ReplicaManager, called by the inter-broker handlers on handler threads.
+`_state_change_lock` serialises the orders. It comes before the locks of partitions and logs. Delayed operations are
+retried when the order is done and no lock is held.
 
 Kafka: ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMetadataCache.
 """
@@ -66,10 +66,10 @@ class LeadershipOrders:
         self.listeners = LeadershipListeners()
 
     def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Become leader or follower of the partitions the controller names.
+        """Become leader or follower of the partitions that the controller names.
 
-        A request of an earlier controller is refused whole (STALE_CONTROLLER_EPOCH); a partition state with no newer
-        leader epoch than ours, alone (STALE_CONTROLLER_EPOCH, too, as Kafka does it).
+        A request of an earlier controller is rejected as a whole with STALE_CONTROLLER_EPOCH. A partition state whose
+        leader epoch is not newer than the known one is rejected alone, with the same error, as in Kafka.
         """
         changed: list[TopicPartition] = []
         opened: dict[TopicPartition, Partition | None] = {}
@@ -99,9 +99,11 @@ class LeadershipOrders:
         return response
 
     def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Neither lead nor follow partitions any more; with `delete_partition` they go, their logs in the background.
+        """Stop leading and following partitions.
 
-        Those that stay keep their place in the high watermark checkpoint: a broker about to shut down is told to stop.
+        Those with `delete_partition` are deleted, their logs in the background. A partition that is stopped and not
+        deleted stays in the high watermark checkpoint: the controller stops replicas of a broker that is about to shut
+        down, and they are led again after its next start.
         """
         stopped: list[TopicPartition] = []
         deleted: dict[TopicPartition, Partition | None] = {}
@@ -132,7 +134,7 @@ class LeadershipOrders:
         return response
 
     def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Let the metadata cache learn what the controller tells, unless it is an earlier controller."""
+        """Update the metadata cache, unless the request comes from an earlier controller."""
         with self._state_change_lock:
             if request.controller_epoch < self._controller_epoch:
                 return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -166,18 +168,22 @@ class LeadershipOrders:
             changed.append(key)  # a smaller ISR may complete a produce just as a lost leadership does
         except ApiError as refused:
             error = refused.code
-            # What we know already is nothing to worry about: a controller elected anew tells everything again.
+            # A stale order is normal: a newly elected controller sends every partition again.
             level = logging.INFO if error is ErrorCode.STALE_CONTROLLER_EPOCH else logging.WARNING
             logger.log(level, "LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             if error is ErrorCode.KAFKA_STORAGE_ERROR and self._log_manager.offline_log_dirs:
-                self._hosted.offline.add([key])  # its log may be where nobody can look
+                self._hosted.offline.add([key])  # its log may be in a directory that has failed
         except InconsistentTopicId as refused:
             logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             error = ErrorCode.INCONSISTENT_TOPIC_ID
         return LeaderAndIsrResponse.LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=error)
 
     def _hosted_for(self, key: TopicPartition, topic_id: bytes, state: PartitionState) -> Partition | None:
-        """The partition if it is here already; ApiError when the order is stale or not for this broker."""
+        """Return the partition if this broker hosts it already, or None if it has to be opened.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR when the partition is offline, STALE_CONTROLLER_EPOCH when the order is
+        stale, INCONSISTENT_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION when this broker is not a replica.
+        """
         self._hosted.offline.check(key)
         hosted = self._hosted.get(key)
         if hosted is None:
@@ -187,7 +193,7 @@ class LeadershipOrders:
         if topic_id not in (ZERO_UUID, hosted.topic_id):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if hosted.state is not None and state.leader_epoch <= hosted.state.leader_epoch:
-            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)  # of the same epoch the leader knows more by now
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)  # in the same epoch, the leader's own state is newer
         if self._environment.broker_id not in state.replicas:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return hosted
@@ -229,7 +235,7 @@ class LeadershipOrders:
         return ErrorCode.NONE
 
     def handle_log_dir_failure(self, log_dir: str) -> None:
-        """Stop serving the partitions of a log directory with a disk error, and answer those who wait for them.
+        """Stop serving the partitions of a log directory with a disk error, and answer the requests that wait for them.
 
         Kafka: ReplicaManager.handleLogDirFailure.
         """
@@ -237,7 +243,7 @@ class LeadershipOrders:
         with self._state_change_lock:
             failed = [partition for partition in self._hosted if partition.log.parent_dir == log_dir]
             keys = [partition.topic_partition for partition in failed]
-            self._hosted.offline.add(keys)  # before they are gone: nobody is to be sent to another broker
+            self._hosted.offline.add(keys)  # before they are unhosted: meanwhile no client may be sent away
             for partition in failed:
                 partition.retire()
             self._hosted.publish(dict.fromkeys(keys))
@@ -248,7 +254,7 @@ class LeadershipOrders:
         logger.warning("Stopped serving replicas in dir %s", log_dir)
 
     def _forget_topics(self, stopped: Iterable[TopicPartition]) -> None:
-        """The metrics of a topic go with its last partition."""
+        """Drop the metrics of topics whose last partition has left this broker."""
         for topic in {key.topic for key in stopped}:
             if not self._hosted.hosts_topic(topic):
                 self._stats.remove_topic(topic)

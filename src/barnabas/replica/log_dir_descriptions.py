@@ -1,6 +1,6 @@
-"""What DescribeLogDirs tells of each log directory: its error, its room, and the size of every replica in it.
+"""The content of DescribeLogDirs: the error of each log directory, its space, and the size of every replica in it.
 
-Called by ReplicaManager on handler threads; reads what is immutable or locked elsewhere, so no lock.
+Called by ReplicaManager on handler threads; reads only what is immutable or locked elsewhere, so no lock.
 Kafka: ReplicaManager.describeLogDirs.
 """
 
@@ -22,7 +22,7 @@ UNKNOWN_BYTES = -1
 
 
 class ReplicaSize(NamedTuple):
-    """size: bytes of the log files. offset_lag: how far its end is behind the high watermark; -1 when nobody knows."""
+    """The size of a replica: bytes of its log files. offset_lag: how far its end is behind the high watermark."""
 
     topic_partition: TopicPartition
     size: int

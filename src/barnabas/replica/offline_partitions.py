@@ -1,7 +1,7 @@
-"""The partitions that this broker should serve and cannot: their log directory has failed.
+"""The partitions that this broker should serve and cannot, because their log directory has failed.
 
-Owned by ReplicaManager; changed under its state change lock, read by any thread: every change replaces the set.
-A partition stays offline until the broker is started again. Kafka: HostedPartition.Offline.
+Owned by HostedPartitions. Changed under the replica-state-change lock and read by any thread: every change replaces the
+set. A partition stays offline until the broker is started again. Kafka: HostedPartition.Offline.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class OfflinePartitions:
-    """A set of partitions. An empty one costs nothing but a look at it."""
+    """A set of partitions, empty on a broker whose disks work."""
 
     __slots__ = ("_partitions",)
 
@@ -30,10 +30,10 @@ class OfflinePartitions:
         return topic_partition in self._partitions
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are offline from here on."""
+        """Mark partitions as offline."""
         self._partitions = self._partitions.union(partitions)
 
     def check(self, topic_partition: TopicPartition) -> None:
-        """Raise ApiError: KAFKA_STORAGE_ERROR when the partition is offline."""
+        """Reject an offline partition. Raises ApiError: KAFKA_STORAGE_ERROR."""
         if topic_partition in self._partitions:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic_partition} is in an offline log directory")

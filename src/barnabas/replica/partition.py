@@ -1,11 +1,21 @@
 """One partition on this broker: its leadership, its log, and the rules between them.
 
-Called by ReplicaManager's parts on handler and processor threads, and by the controller's channel when leadership
-changes; what followers' fetches change is in `followers` and `isr_proposals`. `_lock` serialises leadership changes.
-`state`, what is known of followers and the high watermark change under the log's lock, so that no watermark is computed
-from in-sync replicas that have just changed; appends re-check the state under it; reads hold nothing. Lock order:
-partition before log. Nothing is completed or submitted in here: methods say what moved, and callers act once they hold
-no lock.
+Called by the parts of ReplicaManager on handler and processor threads. What fetches of followers change is in
+`followers` and `isr_proposals`. `_lock` serialises leadership changes. `state`, the states of followers and the high
+watermark change under the log's lock, so that no watermark is computed from in-sync replicas that have just changed.
+Appends check the state again under the log's lock; reads hold no lock. Lock order: partition before log. No delayed
+operation is completed and no proposal submitted in here: methods return what moved, and callers act when they hold no
+lock.
+
+An append and a change of leadership, side by side:
+
+    handler thread                          controller's order
+    state A: leader in epoch 5
+    validate the batch, no lock
+                                            make_follower: log's lock, state B, epoch 6
+    log's lock: state is not A any more,
+    and not leader: NOT_LEADER_OR_FOLLOWER,
+    before a byte is written
 
 Kafka: kafka.cluster.Partition.
 """
@@ -36,10 +46,10 @@ logger = logging.getLogger(__name__)
 PartitionState = LeaderAndIsrRequest.LeaderAndIsrPartitionState
 
 NO_EPOCH: Final = -1
-"""A client that knows no leader epoch sends this, and is not fenced."""
+"""The leader epoch in a request of a client that knows none. Such a request is not fenced."""
 
 HIGH_WATERMARK: Final = -1
-"""DeleteRecords: everything below the high watermark."""
+"""The offset in DeleteRecords that means: everything below the high watermark."""
 
 
 class Partition:
@@ -63,7 +73,7 @@ class Partition:
 
     @property
     def local_broker_id(self) -> int:
-        """This broker."""
+        """The id of this broker."""
         return self.environment.broker_id
 
     @property
@@ -77,9 +87,9 @@ class Partition:
     def make_leader(self, told: PartitionState, controller_epoch: int) -> None:
         """Become (or stay) leader as the controller says.
 
-        A new epoch starts at the log's end: it is written to the leader epoch cache, which fences what followers
-        may have beyond it (KIP-101). An order of an older partition epoch than ours is skipped: the in-sync replicas
-        were changed since.
+        A new epoch starts at the end of the log. It is written to the leader epoch cache, by which followers find out
+        what they have to truncate (KIP-101). An order with an older partition epoch than the known one is skipped: the
+        in-sync replicas were changed since.
         """
         with self._lock, self.log.lock:
             before = self.state
@@ -99,7 +109,7 @@ class Partition:
             self.increment_high_watermark()
 
     def make_follower(self, told: PartitionState, controller_epoch: int) -> None:
-        """Stop leading. Appends that wait for the log lock find the new state."""
+        """Stop leading. Appends that wait for the log's lock will find the new state and be rejected."""
         with self._lock, self.log.lock:
             before = self.state
             if before is not None and told.partition_epoch < before.partition_epoch:
@@ -108,12 +118,16 @@ class Partition:
             self.state = self._state_of(told, controller_epoch, start_offset=-1, followers={})
 
     def retire(self) -> None:
-        """The replica is deleted or its directory failed: nothing is appended from here on."""
+        """Reject appends from here on: the replica is deleted, or its directory has failed."""
         with self._lock, self.log.lock:
             self.state = None
 
     def check_leader_epoch(self, current_leader_epoch: int, *, leader_only: bool = True) -> LeaderState:
-        """Fence a request by the leader epoch its client knows (KIP-320), and by our leadership."""
+        """Return the state, if the request's leader epoch is the current one (KIP-320) and this broker leads.
+
+        Raises ApiError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH when the client knows an older or a newer epoch,
+        NOT_LEADER_OR_FOLLOWER when this broker does not lead, or, unless `leader_only`, does not follow either.
+        """
         state = self.state
         if state is None:
             raise self._not_leader()
@@ -131,7 +145,7 @@ class Partition:
     def last_offset_for_leader_epoch(
         self, current_leader_epoch: int, leader_epoch: int, *, leader_only: bool = True
     ) -> EpochEndOffset:
-        """Where the largest epoch not above `leader_epoch` ends; the error in it when this broker may not say."""
+        """Return where the largest epoch not above `leader_epoch` ends, or the error why this broker cannot say."""
         try:
             self.check_leader_epoch(current_leader_epoch, leader_only=leader_only)
         except ApiError as refused:
@@ -151,10 +165,12 @@ class Partition:
     ) -> LogAppendInfo:
         """Append a produced batch and move the high watermark. header, body: as in `UnifiedLog.append_as_leader`.
 
-        Order (article-facts P3): am I leader -> min ISR -> append -> may the high watermark rise. The log validates
-        without its lock; under it, before anything is written, it asks whether this leadership still holds. Raises
-        ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and what validation and storage raise. The caller wakes
-        whoever waits once it holds no lock; `leader_hw_increased` of the answer says whether the watermark rose.
+        The order is: check leadership, check the minimum ISR, append, raise the high watermark if possible. The log
+        validates without its lock. Under the lock, before a byte is written, it calls `admit`, which checks that this
+        leadership still holds. `leader_hw_increased` of the result says whether the watermark rose; the caller retries
+        delayed operations when it holds no lock.
+
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and the errors of validation and storage.
         """
         log = self.log
         state = self.state
@@ -168,7 +184,8 @@ class Partition:
             )
 
         def admit() -> bool:
-            # Without followers an append commits: the log raises the watermark under the lock it holds.
+            # Without followers an append is committed at once: True has the log raise the high watermark under the lock
+            # that it holds anyway.
             now = state if self.state is state else self._check_same_leadership(state)
             return not now.followers
 
@@ -178,7 +195,7 @@ class Partition:
         return info
 
     def is_replicated_up_to(self, required_offset: int) -> ErrorCode | None:
-        """Whether an acks=all append is done: NONE or an error when it is, None while it must wait.
+        """Return NONE or an error when an append with acks=all is decided, or None while it must wait.
 
         Kafka: Partition.checkEnoughReplicasReachOffset.
         """
@@ -194,7 +211,7 @@ class Partition:
     # -- reading
 
     def end_offset_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
-        """Up to where a fetch of this isolation may read, with the position in the log."""
+        """Return up to where a fetch of this isolation may read, with the position in the log."""
         if isolation is FetchIsolation.LOG_END:
             return self.log.local.end
         if isolation is FetchIsolation.TXN_COMMITTED:
@@ -202,10 +219,10 @@ class Partition:
         return self.log.bounds.high_watermark
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-        """Where a reader's log parts from this one, as (epoch, end offset); None when it does not.
+        """Return where a reader's log diverges from this one, as (epoch, end offset), or None when it does not.
 
-        The reader says the epoch of its last record. Raises ApiError: OFFSET_OUT_OF_RANGE where nothing is known of
-        that epoch or the reader is behind the log's start. Kafka: the first half of Partition.readRecords.
+        The reader says the epoch of its last record. Raises ApiError: OFFSET_OUT_OF_RANGE when this log does not know
+        that epoch, or the reader is behind the start of the log. Kafka: the first half of Partition.readRecords.
         """
         end = self.log.end_offset_for_epoch(last_fetched_epoch)
         if end is None or end.epoch < 0:
@@ -228,7 +245,7 @@ class Partition:
     # -- followers
 
     def _followers(self, told: PartitionState, before: LeaderState | None) -> Mapping[int, Follower]:
-        """The followers as assigned now; those known keep what is known of them."""
+        """Return the followers of the new assignment. A follower that was known keeps its state."""
         known: Mapping[int, Follower] = {} if before is None else before.followers
         others = [replica for replica in told.replicas if replica != self.local_broker_id]
         return {replica: known.get(replica) or Follower(replica) for replica in others}
@@ -245,9 +262,9 @@ class Partition:
     # -- watermarks, deletion
 
     def increment_high_watermark(self) -> bool:
-        """Raise the high watermark to what all in-sync replicas have, and those about to join; True if it moved.
+        """Raise the high watermark to what all in-sync replicas have, and return whether it moved.
 
-        Kafka: maybeIncrementLeaderHW.
+        Followers about to join the ISR count too. Kafka: maybeIncrementLeaderHW.
         """
         log = self.log
         with log.lock:
@@ -282,7 +299,7 @@ class Partition:
         return lowest
 
     def delete_records_on_leader(self, offset: int) -> int:
-        """Raise the log start offset to `offset` (-1: the high watermark); returns the offset that was meant.
+        """Raise the log start offset to `offset` (-1: the high watermark), and return that offset.
 
         Raises ApiError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE. Kafka: deleteRecordsOnLeader.
         """
@@ -303,18 +320,18 @@ class Partition:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether replicas are missing in the ISR."""
+        """Whether the ISR has fewer replicas than the assignment."""
         state = self.state
         return state is not None and state.is_leader and state.replication_factor > len(state.isr)
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether acks=all is refused."""
+        """Whether acks=all is rejected."""
         return self._isr_above_minimum() < 0
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Whether acks=all is refused once another replica is lost."""
+        """Whether acks=all will be rejected when the ISR loses one more replica."""
         return self._isr_above_minimum() == 0
 
     @property
@@ -330,7 +347,10 @@ class Partition:
         return len(state.isr) - state.effective_min_isr(self.log.config.min_in_sync_replicas)
 
     def _check_same_leadership(self, decided_on: LeaderState) -> LeaderState:
-        """A changed ISR does not stop an append; a changed leadership does. The state that holds now."""
+        """Return the state that holds now. A changed ISR does not stop an append, a changed leadership does.
+
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER when this broker does not lead in the same epoch any more.
+        """
         state = self.state
         if state is None or not state.is_leader or state.leader_epoch != decided_on.leader_epoch:
             raise self._not_leader()

@@ -1,7 +1,7 @@
 """One partition's part of a produce request, from the handler to the log and back.
 
-Made by the produce handler, filled in by ReplicaAppender, completed perhaps by DelayedProduce; owned by one of them
-at a time, so no lock guards it. Kafka spreads the same over three maps (entries, results, produce status).
+Made by the produce handler, filled in by ReplicaAppender, and completed by DelayedProduce if it waits. One of them owns
+it at a time, so no lock guards it. Kafka: ProducePartitionStatus, and two maps of entries and results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PartitionAppend:
-    """What is to be appended, then what came of it.
+    """The records to append, then the result.
 
     records: the batch, a view of the request's frame; dropped after the append so that the purgatory holds no frames.
     header, body: what was read of the batch before the append: its header, and its records if they were decompressed.
@@ -42,12 +42,12 @@ class PartitionAppend:
 
     @property
     def error(self) -> ErrorCode:
-        """NONE, or what went wrong."""
+        """The error of the append, or NONE."""
         return ErrorCode.NONE if self.failure is None else self.failure.code
 
     @property
     def record_errors(self) -> Sequence[tuple[int, str | None]]:
-        """Which records are to blame, and why (KIP-467)."""
+        """The rejected records by index, with the reason for each (KIP-467)."""
         return getattr(self.failure, "record_errors", ())
 
     @property
@@ -56,9 +56,10 @@ class PartitionAppend:
         return -1 if self.info is None else self.info.last_offset + 1
 
     def fail(self, failure: ApiError) -> None:
-        """The append was refused; nothing of it is in the log.
+        """Note that the append was rejected; no record of it is in the log.
 
-        The traceback is dropped: its frames hold the records, and other partitions of the request may wait for long.
+        The traceback is dropped: its frames would keep the records in memory while other partitions of the request
+        wait.
         """
         self.failure = failure.with_traceback(None)
         failure.__cause__ = failure.__context__ = None

@@ -1,4 +1,8 @@
-"""What all partitions of one broker share. Built by ReplicaManager; read by any thread; never changed."""
+"""What all partitions of one broker share.
+
+Made by ReplicaManager, read by any thread; immutable, so no lock. Kafka: the constructor arguments of Partition that
+are the same for each.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,10 @@ from barnabas.runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnvironment:
-    """max_lag_ms: `replica.lag.time.max.ms`. is_alive: whether a broker is, as far as the metadata knows."""
+    """The broker's id, time, and rules for followers.
+
+    max_lag_ms: `replica.lag.time.max.ms`. is_alive: whether the metadata says that a broker is alive.
+    """
 
     broker_id: int
     clock: Clock

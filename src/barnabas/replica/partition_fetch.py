@@ -1,7 +1,7 @@
 """One partition's part of a fetch request, and the request-wide terms of reading.
 
-Made by the fetch handler, filled in by ReplicaReader; owned by one thread at a time. Kafka: FetchParams,
-FetchRequest.PartitionData, LogReadResult.
+Made by the fetch handler, filled in by ReplicaReader; owned by one thread at a time, so no lock.
+Kafka: FetchParams, FetchRequest.PartitionData, LogReadResult.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
 class FetchTerms(NamedTuple):
-    """What holds for all partitions of one fetch. (A tuple: one is made for every fetch.)
+    """The terms that hold for all partitions of one fetch.
 
     max_bytes: limit of the whole answer; the first batch is returned even when it is larger, unless
     `hard_max_bytes` (Fetch v0-2). replica_id: -1 for consumers, a broker's id for followers; then replica_epoch is its
@@ -34,18 +34,21 @@ class FetchTerms(NamedTuple):
 
     @property
     def is_from_follower(self) -> bool:
-        """Whether a replica asks, whose progress is noted."""
+        """Whether the reader is a follower, whose progress is noted."""
         return self.replica_id >= 0
 
 
 class PartitionFetch:
-    """Where to read, then what was read.
+    """Where to read, then the records read.
+
+    One object for both, unlike Kafka: a fetch in a session reads hundreds of partitions, each of which would cost a
+    second object.
 
     last_fetched_epoch: epoch of the last record the reader has (v12+), -1 when it does not say.
     log_start_offset_of_follower: a follower's own log start offset, -1 from consumers.
     diverging_epoch: (epoch, end offset) up to which the reader agrees with this log, when it has to truncate; nothing
     was read then. preferred_read_replica: -1, or the broker to ask instead.
-    records: `b""`, bytes, or a FileRecords that whoever answers (or drops the answer) must release once.
+    records: `b""`, bytes, or a FileRecords, which must be released once by the code that sends or drops the answer.
     read_from: log position of the fetch offset, for the comparison that ends a long poll; None after an error.
     """
 
@@ -92,7 +95,7 @@ class PartitionFetch:
         self.forget()
 
     def forget(self) -> None:
-        """Back to the unread state."""
+        """Return to the state before the read."""
         self.error: ErrorCode = ErrorCode.NONE
         self.records: Any = b""
         self.read_from: LogOffsetMetadata | None = None
@@ -104,12 +107,12 @@ class PartitionFetch:
         self.preferred_read_replica = -1
 
     def release(self) -> None:
-        """Drop what was read: the answer will not be sent."""
+        """Drop the records: the answer will not be sent."""
         if isinstance(self.records, FileRecords):
             self.records.release()
         self.forget()
 
     def fail(self, error: ApiError) -> None:
-        """The partition could not be read."""
+        """Note that the partition could not be read."""
         self.forget()
         self.error = error.code

@@ -1,8 +1,9 @@
 """The fetch path below the handlers: read local logs, then answer at once or wait for enough bytes.
 
-`ReplicaReader` is part of ReplicaManager's facade; it runs on handler and processor threads, and on whichever thread
-completes a waiting fetch. It owns no lock. What a follower's fetch moves (its own state, the in-sync replicas, the
-watermarks) is acted upon before its answer, as in Kafka; whoever waits for that is woken through the action queue.
+`ReplicaReader` is a part of ReplicaManager, called by the fetch handler on handler and processor threads. It also runs
+on the thread that completes a delayed fetch. It owns no lock. A follower's fetch moves its state, the in-sync replicas
+and the watermarks before it is answered, as in Kafka; the operations that wait for a watermark are retried through the
+action queue.
 
 Kafka: ReplicaManager.fetchMessages, readFromLog, Partition.fetchRecords.
 """
@@ -33,7 +34,7 @@ FetchCallback = Callable[[Sequence[PartitionFetch]], None]
 class ReplicaReader:
     """Reads the partitions of one request and decides whether it waits.
 
-    partition_or_error: finds a partition this broker hosts, or raises the ApiError that says why it cannot.
+    partition_or_error: returns a partition that this broker hosts, or raises the ApiError that says why it cannot.
     """
 
     def __init__(
@@ -51,8 +52,8 @@ class ReplicaReader:
     def fetch_records(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
         """Read, and call `on_complete(fetches)` once: now, or when `min_bytes` are there or `max_wait_ms` is over.
 
-        It answers at once when the client will not wait, asks for nothing, there are bytes enough, a partition has an
-        error, or a reader's log diverges (article-facts and Kafka's fetchMessages).
+        The answer comes at once when the client does not wait, asks for no partition, enough bytes are there, a
+        partition has an error, or the reader's log diverges. Kafka: fetchMessages.
         """
         size = self._read_from_logs(terms, fetches, update_followers=True)
         if (
@@ -66,6 +67,8 @@ class ReplicaReader:
             on_complete(fetches)
             return
         starts = [fetch.read_from for fetch in fetches if fetch.read_from is not None]
+        # Too little to answer with. The bytes found are released and read again later: kept, they would hold file
+        # descriptors for as long as the fetch waits.
         for fetch in fetches:
             fetch.release()
 
@@ -83,7 +86,10 @@ class ReplicaReader:
         waiting.fetches.try_complete_else_watch(operation, keys)
 
     def _count_requests(self, fetches: Sequence[PartitionFetch]) -> None:
-        """Once per partition; partitions of one topic usually come together."""
+        """Count a request for every partition.
+
+        The partitions of a topic usually follow each other: one look-up serves them.
+        """
         stats: TopicStats | None = None
         topic = ""
         for fetch in fetches:
@@ -93,7 +99,7 @@ class ReplicaReader:
             stats.total_fetch_requests += 1
 
     def _count_bytes_out(self, terms: FetchTerms, fetches: Sequence[PartitionFetch]) -> None:
-        """Before the answer: whoever sends it may give away what was read."""
+        """Count the bytes read. Called before the answer, since sending may release the records."""
         is_from_follower = terms.is_from_follower
         for fetch in fetches:
             size = len(fetch.records)
@@ -115,9 +121,10 @@ class ReplicaReader:
         return state is not None and replica_id in state.reassignment.adding
 
     def _read_from_logs(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], *, update_followers: bool) -> int:
-        """Fill every entry; returns the bytes read. The first batch found is returned whole, whatever the limits.
+        """Fill every entry, and return the number of bytes read.
 
-        update_followers: whether this is the reading that tells where a follower is; not when a wait is over.
+        The first batch found is returned whole, whatever the limits. update_followers: whether this reading tells where
+        a follower is. The second one, after a wait, does not.
         """
         left = terms.max_bytes
         min_one_message = not terms.hard_max_bytes
@@ -160,7 +167,7 @@ class ReplicaReader:
             fetch.log_start_offset = bounds.start
             fetch.high_watermark = bounds.high_watermark.message_offset
             fetch.last_stable_offset = bounds.last_stable.message_offset
-            # The end before the read: what is appended meanwhile must not keep a follower from being caught up.
+            # The end *before* the read: a batch that is appended meanwhile must not make a follower look late.
             end_offset = log.log_end_offset if follower is not None else -1
             if fetch.last_fetched_epoch >= 0:
                 fetch.diverging_epoch = partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset)
@@ -179,7 +186,8 @@ class ReplicaReader:
             return 0
         fetch.error = ErrorCode.NONE
         if data.first_entry_incomplete and not terms.hard_max_bytes:
-            # A part of a batch is of no use to anybody but the old versions, which learn from it that it is too large.
+            # Only readers of Fetch v0-2 want a part of a batch: it tells them that the batch is larger than their
+            # limit.
             data.release()
         else:
             fetch.records = data.records
@@ -198,7 +206,7 @@ class ReplicaReader:
         fetch: PartitionFetch,
         end_offset: int,
     ) -> None:
-        """A follower has everything below the offset it fetches from: what follows from that."""
+        """Note that a follower has everything below the offset it fetches from, and act on what that moves."""
         if fetch.read_from is None:
             return
         progress = update_follower(

@@ -1,6 +1,6 @@
-"""What the replica layer reads of the broker's configuration: a frozen snapshot, replaced as a whole.
+"""The settings that the replica layer reads.
 
-Built by `broker`; read by any thread; never changed.
+Made by `broker`, read by any thread; frozen, so no lock. Kafka: the part of KafkaConfig that ReplicaManager reads.
 """
 
 from __future__ import annotations

@@ -89,16 +89,16 @@ class ReplicaManager:
         scheduler.schedule("isr-expiration", self.shrink_isrs, period_ms=max(1, lag_ms // 2))
 
     def shutdown(self) -> None:
-        """Answer everything that waits and write the high watermarks. The logs are closed by their own manager."""
+        """Answer every waiting request and write the high watermarks. LogManager closes the logs."""
         self.waiting.shutdown()
         self.checkpoint_high_watermarks()
 
     def last_offset_for_leader_epoch(
         self, topic: str, partition: int, *, current_leader_epoch: int, leader_epoch: int, from_follower: bool
     ) -> EpochEndOffset:
-        """Where an epoch ends in the log of a partition led here, or why this broker cannot say.
+        """Return where an epoch ends in the log of a partition led here, or the error why this broker cannot say.
 
-        Kafka 3.9 answers followers and consumers alike (`from_follower`): only the leader knows.
+        Followers and consumers get the same answer (`from_follower`), as in Kafka 3.9: only the leader knows.
         """
         try:
             hosted = self.hosted.partition_or_error(topic, partition)
@@ -107,16 +107,16 @@ class ReplicaManager:
         return hosted.last_offset_for_leader_epoch(current_leader_epoch, leader_epoch)
 
     def partitions(self) -> list[Partition]:
-        """Every hosted partition, at this moment."""
+        """Return every partition hosted at this moment."""
         return list(self.hosted)
 
     @property
     def offline_partition_count(self) -> int:
-        """Partitions of this broker whose log directory has failed."""
+        """The number of partitions of this broker whose log directory has failed."""
         return len(self.hosted.offline)
 
     def describe_log_dirs(self, partitions: Collection[TopicPartition] | None) -> list[LogDirDescription]:
-        """Every log directory, with the sizes of those replicas that are among `partitions` (None: all)."""
+        """Describe every log directory, with the sizes of its replicas that are among `partitions` (None: all)."""
         return describe_log_dirs(self._log_manager, self._files, partitions)
 
     def checkpoint_high_watermarks(self) -> None:

@@ -1,9 +1,9 @@
 """The replica layer's metrics by Kafka's names, registered once when the broker starts.
 
-Called by `broker` on the main thread. Gauges look at the partitions when somebody asks, on the asking thread; nothing
-of a partition is registered by itself, so that thousands of them cost nothing.
+Called by `broker` on the main thread. A gauge looks at the partitions when it is read, on the reading thread. No
+partition is registered by itself, so that thousands of partitions cost nothing.
 
-Kafka: the newGauge and newMeter calls of ReplicaManager, Partition, DelayedOperationPurgatory, Delayed...Metrics.
+Kafka: ReplicaManager, Partition, DelayedOperationPurgatory, DelayedProduceMetrics, DelayedFetchMetrics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PartitionMetrics:
         self._replicas = replicas
 
     def samples(self) -> Iterator[Sample]:
-        """Six gauges a partition."""
+        """Yield six gauges for every partition."""
         for partition in self._replicas.partitions():
             key = partition.topic_partition
             tags = (("topic", key.topic), ("partition", str(key.partition)))
@@ -35,7 +35,7 @@ class PartitionMetrics:
                 yield Sample(MetricName("kafka.cluster", "Partition", name, tags), value)
 
     def tick(self, elapsed_seconds: float) -> None:
-        """Gauges have no rates."""
+        """Do nothing: gauges have no rates."""
 
     @staticmethod
     def _values(partition: Partition) -> Iterator[tuple[str, int]]:
@@ -51,7 +51,7 @@ class PartitionMetrics:
 
 
 def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager) -> None:
-    """Register everything this layer counts."""
+    """Register every metric of this layer."""
 
     def count(condition: Callable[[Partition], bool]) -> Callable[[], float]:
         return lambda: sum(1 for partition in replicas.partitions() if condition(partition))
@@ -86,7 +86,7 @@ def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager
 
 
 def register_purgatory(registry: MetricsRegistry, purgatory: DelayedOperationPurgatory[Any]) -> None:
-    """A purgatory's two gauges."""
+    """Register the two gauges of a purgatory."""
     tags = {"delayedOperation": purgatory.name}
     kind = "DelayedOperationPurgatory"
     registry.gauge(SERVER, kind, "PurgatorySize", lambda: purgatory.watched, tags)

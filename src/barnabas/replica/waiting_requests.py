@@ -1,8 +1,8 @@
 """The requests that wait in the replica layer, by partition: produces, fetches, deletions of records.
 
-Part of ReplicaManager. Its parts say here what moved, on any thread: `after_append` and `later` put the waking into
-the action queue, for callers that may hold locks or are in the middle of a request; `wake` does it at once, for those
-that hold none. No lock of its own. Kafka: DelayedOperations in kafka.cluster.Partition.
+A part of ReplicaManager, called by the other parts on any thread when something moved. `after_append` and `later` put
+the retry into the action queue, for callers that may hold locks or are in the middle of a request. `wake` retries at
+once, for callers without locks. No lock of its own. Kafka: kafka.cluster.DelayedOperations.
 """
 
 from __future__ import annotations
@@ -35,18 +35,21 @@ class WaitingRequests:
             "DeleteRecords", timer, purge_interval=config.delete_records_purgatory_purge_interval_requests
         )
         self.produce_expirations = Meter()
-        """Partitions of produces that timed out. The expiration executor's thread counts, as in the next three."""
+        """Partitions of produces that timed out. Only the expiration executor's thread counts in these four meters."""
         self.consumer_fetch_expirations = Meter()
         self.follower_fetch_expirations = Meter()
         self.deletion_expirations = Meter()
         self.produce_watchers = self.produces.watchers
-        """Truthy while a produce waits, as the next is for fetches: for the hot path, which then has nothing to do."""
+        """True while any produce waits, as `fetch_watchers` is for fetches.
+
+        The append path reads them, and does nothing more while both are empty.
+        """
         self.fetch_watchers = self.fetches.watchers
 
     def after_append(self, key: TopicPartition, *, high_watermark_moved: bool) -> None:
-        """Let those try again whom an append may have served, once this thread is done: with the high watermark
+        """Queue a retry of the operations that an append may have unblocked.
 
-        produces, fetches and deletions move, without it only fetches that read to the log's end.
+        Those are all of them if the high watermark moved, else only fetches that read to the log end.
         """
         if high_watermark_moved:
             self.later(key)
@@ -54,23 +57,23 @@ class WaitingRequests:
             self._actions.add(lambda: self._try_fetches(key))
 
     def later(self, key: TopicPartition) -> None:
-        """Let everybody try again who waits for this partition, once this thread is done."""
+        """Queue a retry of every operation that waits for this partition. It runs when the thread's request is done."""
         if key in self.produce_watchers or key in self.fetch_watchers or key in self.deletions.watchers:
             self._actions.add(lambda: self.wake(key))
 
     def wake(self, key: TopicPartition) -> None:
-        """Let everybody try again who waits for this partition. Kafka: checkAndCompleteAll."""
+        """Retry every operation that waits for this partition, now. Kafka: checkAndCompleteAll."""
         self.fetches.check_and_complete(key)
         self.produces.check_and_complete(key)
         self.deletions.check_and_complete(key)
 
     def wake_all(self, keys: Iterable[TopicPartition]) -> None:
-        """`wake` for several partitions."""
+        """Retry every operation that waits for one of these partitions, now."""
         for key in keys:
             self.wake(key)
 
     def shutdown(self) -> None:
-        """Answer everybody."""
+        """Complete every operation, so that each is answered."""
         self.fetches.shutdown()
         self.produces.shutdown()
         self.deletions.shutdown()

@@ -1,12 +1,13 @@
 """The buckets of every histogram: which one a number falls into, in one look-up, and what a bucket stands for.
 
-Tables made at import and immutable since; read by whoever counts (hot path: `INDEX[value]` while `value < INDEXED`,
-else `bucket_of(value)`) and by `Distribution`. Numbers are whole and not negative; durations are counted in units of
-1,024 ns (`nanoseconds >> DURATION_SHIFT`), since a shift is cheaper than a division.
+The tables are made at import and immutable since, so no lock. Every counter reads them (hot path: `INDEX[value]` while
+`value < INDEXED`, else `bucket_of(value)`), and so does `Distribution`. Numbers are whole and not negative; durations
+are counted in units of 1,024 ns (`nanoseconds >> DURATION_SHIFT`), since a shift is cheaper than a division.
 
 Up to 15 each number has a bucket of its own; from there on every power of two is cut into eight. A bucket's middle is
-therefore at most 1/16 (6.25 %) off what fell into it, at any size. Kafka keeps samples instead (com.yammer.metrics'
-ExponentiallyDecayingSample), which costs it a lock, a random number and a tree per value.
+therefore at most 1/16 (6.25 %) off what fell into it, at any size. Example: 100 lies in 96..103, the fifth eighth of
+64..127; its middle is 99.5. Kafka: ExponentiallyDecayingSample of com.yammer.metrics, which costs a lock, a random
+number and a tree per value.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _EXACT_BITS: Final = 4
 
 
 def bucket_of(number: int) -> int:
-    """The bucket of any number; below zero (a clock that went back) counts as zero."""
+    """Return the bucket of any number; below zero (a clock that went back) counts as zero."""
     if number < _CUTS:
         return max(number, 0)
     number = min(number, _LARGEST)
@@ -38,7 +39,7 @@ BUCKETS: Final = bucket_of(_LARGEST) + 1
 
 
 def lowest_of(bucket: int) -> int:
-    """The smallest number of a bucket."""
+    """Return the smallest number of a bucket."""
     if bucket < 2 * _CUTS:
         return bucket
     extra_bits = bucket // _CUTS - 1

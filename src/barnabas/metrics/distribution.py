@@ -1,8 +1,8 @@
-"""What a histogram tells: count, sum, extremes, mean, and the percentiles of recent values.
+"""What a histogram shows: count, sum, extremes, mean, and the percentiles of recent values.
 
-Computed on the thread that asks, from bucket counts (see `buckets`). `RecentWeights` belongs to whoever ticks and reads
-it, under its owner's lock. Kafka: com.yammer.metrics.core.Histogram, ExponentiallyDecayingSample: percentiles favour
-the last five minutes, everything else is of the whole life.
+Computed on the thread that asks, from bucket counts (`buckets`). `RecentWeights` has no lock: its owner ticks and reads
+it under its own. Kafka: Histogram and ExponentiallyDecayingSample of com.yammer.metrics: percentiles favour the last
+five minutes, everything else is since the start.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from barnabas.metrics.buckets import BUCKETS, DURATION_UNIT_MS, HIGHEST, LOWEST,
 
 PERCENTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 DECAY_PER_SECOND: Final = 0.015
-"""Kafka's: a value five minutes old weighs a hundredth of one of now."""
+"""Kafka's decay: a value five minutes old weighs a hundredth of a new one."""
 _NOTHING: Final = (0,) * BUCKETS
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """All in the unit of the metric: milliseconds, bytes. Everything but `count` is within 1/16 (see `buckets`)."""
+    """Values in the unit of the metric: milliseconds, bytes. All but `count` are at most 1/16 off (`buckets`)."""
 
     count: int = 0
     total: float = 0.0
     minimum: float = 0.0
     maximum: float = 0.0
     percentiles: tuple[float, ...] = (0.0,) * len(PERCENTILES)
-    """Those of PERCENTILES."""
+    """The values of PERCENTILES, in their order."""
 
     @property
     def mean(self) -> float:
-        """Of the whole life; 0 for nothing."""
+        """The mean of all values; 0 if there are none."""
         return self.total / self.count if self.count else 0.0
 
 
 class RecentWeights:
-    """How much each bucket's values weigh now, when older ones weigh less."""
+    """The weight of each bucket now, where older values weigh less."""
 
     __slots__ = ("_counted", "_elapsed_seconds", "_weights")
 
@@ -49,7 +49,7 @@ class RecentWeights:
         self._elapsed_seconds = 0.0
 
     def tick(self, counts: Sequence[int], elapsed_seconds: float) -> None:
-        """Take in what was counted since the last tick. While nothing is, nothing changes: only shares matter."""
+        """Take in what was counted since the last tick. Without new values nothing changes: only shares matter."""
         self._elapsed_seconds += elapsed_seconds
         if counts == self._counted:
             return
@@ -62,14 +62,14 @@ class RecentWeights:
         self._elapsed_seconds = 0.0
 
     def now(self, counts: Sequence[int]) -> Sequence[float]:
-        """The weights, with what was counted since the last tick."""
+        """Return the weights, with what was counted since the last tick."""
         if counts == self._counted:
             return self._weights
         return [weight + now - before for weight, now, before in zip(self._weights, counts, self._counted, strict=True)]
 
 
 def distribution(counts: Sequence[int], weights: Sequence[float], unit: float) -> Distribution:
-    """Of bucket counts, all there ever were, and their weights now. unit: of the metric, what 1 in the buckets is."""
+    """Compute the distribution of all bucket counts, weighted as of now. unit: what 1 in the buckets stands for."""
     count = sum(counts)
     if not count:
         return Distribution()
@@ -88,7 +88,7 @@ def _middles(unit: float) -> Sequence[float]:
     return _DURATIONS if unit == DURATION_UNIT_MS else tuple(middle * unit for middle in MIDDLE)
 
 
-# What is shorter than a unit is nothing: stages that a request run at once does not have must show as 0.
+# A duration below one unit shows as 0: so do the stages that a request run at once does not have.
 _DURATIONS: Final = (0.0, *((middle + 0.5) * DURATION_UNIT_MS for middle in MIDDLE[1:]))
 
 

@@ -1,10 +1,9 @@
 """Numbers counted by size: how many there were, and their percentiles, as Kafka's histograms and timers show them.
 
-`update` is for one thread, or several under a lock of theirs; anybody reads, a moment late at worst. Ticked by
+`update` is for one thread, or for several under a lock of theirs; any thread reads, a moment late at worst. Ticked by
 MetricsRegistry on the scheduler's thread; `_lock` keeps a tick and a reader apart. The network layer counts requests
-in plain tables of its own (`api.request_metrics`), which cost less than a call.
-
-Kafka: com.yammer.metrics.core.Histogram, Timer.
+in plain tables of its own (`network.request_metrics`), which cost less than a call.
+Kafka: Histogram and Timer of com.yammer.metrics.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from barnabas.metrics.meter import Meter
 
 
 class Histogram:
-    """Of sizes, counts, milliseconds: whatever whole numbers `update` gets."""
+    """A histogram of whole numbers: sizes, counts, milliseconds."""
 
     unit = 1.0
-    """What 1 in the buckets is in the unit the metric is shown in."""
+    """What 1 in the buckets stands for, in the unit of the metric."""
 
     def __init__(self) -> None:
         self.counts = [0] * BUCKETS
@@ -37,14 +36,14 @@ class Histogram:
             self._recent.tick(self.counts.copy(), elapsed_seconds)
 
     def distribution(self) -> Distribution:
-        """What it tells now."""
+        """Return the distribution of now."""
         with self._lock:
             counts = self.counts.copy()
             return distribution(counts, self._recent.now(counts), self.unit)
 
 
 class DurationHistogram(Histogram):
-    """Of durations: takes nanoseconds, shows milliseconds with their fractions (Kafka's are whole)."""
+    """A histogram of durations: takes nanoseconds, shows milliseconds with their fractions (Kafka's are whole)."""
 
     unit = DURATION_UNIT_MS
 
@@ -61,7 +60,7 @@ class Timer:
         self.meter = Meter()
 
     def update(self, nanoseconds: int) -> None:
-        """Count a duration. One thread, or several under a lock of theirs."""
+        """Count a duration. For one thread, or several under a lock of theirs."""
         self.durations.update(nanoseconds)
         self.meter.count += 1
 

@@ -1,8 +1,8 @@
 """Events counted, and how many there are a second, averaged over the last one, five and fifteen minutes.
 
-The count is a plain attribute: its owner adds to it (one thread, or several under a lock of theirs), anybody reads it.
-Rates are computed by `tick`, called every few seconds by `MetricsRegistry` on the scheduler's thread, so that an event
-costs one addition. Kafka: com.yammer.metrics.core.Meter, EWMA.
+The count is a plain attribute: its owner adds to it (one thread, or several under a lock of theirs), any thread reads
+it. Rates are computed by `tick`, which `MetricsRegistry` calls every few seconds on the scheduler's thread, so that an
+event costs one addition. Kafka: Meter and EWMA of com.yammer.metrics.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 MINUTE_SECONDS = 60.0
 NEGLIGIBLE = 1e-9
-"""Events a second below which a rate is nothing, and costs nothing any more."""
+"""Events a second below which a rate counts as zero, and is computed no more."""
 
 
 class Rates(NamedTuple):
@@ -27,7 +27,7 @@ NO_RATES = Rates()
 
 
 def decayed(rates: Rates, events: int, elapsed_seconds: float) -> Rates:
-    """The rates after `events` that were spread evenly over the last `elapsed_seconds`."""
+    """Return the rates after `events` that were spread evenly over the last `elapsed_seconds`."""
     if not events and rates is NO_RATES:
         return rates
     now = events / elapsed_seconds
@@ -50,7 +50,7 @@ class Meter:
         self._counted = 0
 
     def tick(self, elapsed_seconds: float) -> None:
-        """Take the events since the last tick into the rates. One caller."""
+        """Take the events since the last tick into the rates. For one thread."""
         count = self.count
         events, self._counted = count - self._counted, count
         self.rates = decayed(self.rates, events, elapsed_seconds)

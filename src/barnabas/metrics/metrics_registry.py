@@ -1,11 +1,9 @@
-"""The metrics of the broker by Kafka's names: what each is now, for whoever publishes them.
+"""The metrics of the broker by Kafka's names: what each is now, for the parts that publish them.
 
 Filled by `broker` and the parts it builds, ticked by the scheduler, read by any thread. `_lock` guards the tables and
 is not held while a gauge is asked. Many-membered metrics (one per topic, per partition) are registered as one family
 that lists its members when asked, so that a partition costs nothing here.
-
-Kafka: org.apache.kafka.server.metrics.KafkaMetricsGroup, KafkaYammerMetrics; and for attributes
-org.apache.kafka.common.metrics.Metrics, its second metrics library.
+Kafka: KafkaMetricsGroup, KafkaYammerMetrics; and for attributes Metrics, its second metrics library.
 """
 
 from __future__ import annotations
@@ -33,11 +31,11 @@ class MetricName(NamedTuple):
     name: str
     tags: tuple[tuple[str, str], ...] = ()
     is_attribute: bool = False
-    """Of Kafka's other metrics library, in which `name` is no part of the bean's name but one of its attributes."""
+    """The metric is of Kafka's second library, where `name` is an attribute of the bean, not a part of its name."""
 
     @property
     def mbean(self) -> str:
-        """As JMX shows it: `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=t`.
+        """The name as JMX shows it: `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=t`.
 
         An attribute follows its bean: `kafka.server:type=Produce,client-id=c/byte-rate`.
         """
@@ -48,24 +46,24 @@ class MetricName(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A metric at one moment. A meter's `value` is its count, and it has rates; a histogram's too, and it is spread."""
+    """A metric at one moment. `value` of a meter and of a histogram is its count."""
 
     name: MetricName
     value: float
     rates: Rates | None = None
     distribution: Distribution | None = None
     is_counter: bool = False
-    """It only grows, though it has no rates: an attribute `...-total`."""
+    """The value only grows, though it has no rates: an attribute `...-total`."""
 
 
 class MetricFamily(Protocol):
     """Metrics that come and go with what they measure."""
 
     def samples(self) -> Iterable[Sample]:
-        """Every member now."""
+        """Return every member as it is now."""
 
     def tick(self, elapsed_seconds: float) -> None:
-        """Take what happened since the last tick into the rates."""
+        """Take the events since the last tick into the rates."""
 
 
 class MetricsRegistry:
@@ -83,14 +81,14 @@ class MetricsRegistry:
     def gauge(
         self, group: str, kind: str, name: str, value: Callable[[], float], tags: Mapping[str, str] = NO_TAGS
     ) -> None:
-        """A metric that is computed when somebody asks."""
+        """Register a metric that is computed when it is read."""
         with self._lock:
             self._gauges[MetricName(group, kind, name, tuple(tags.items()))] = value
 
     def meter(
         self, group: str, kind: str, name: str, meter: Meter | None = None, tags: Mapping[str, str] = NO_TAGS
     ) -> Meter:
-        """A counter with rates: `meter`, or a new one."""
+        """Register a counter with rates: `meter`, or a new one. Returns it."""
         registered = Meter() if meter is None else meter
         with self._lock:
             self._meters[MetricName(group, kind, name, tuple(tags.items()))] = registered
@@ -104,7 +102,7 @@ class MetricsRegistry:
         histogram: Histogram | None = None,
         tags: Mapping[str, str] = NO_TAGS,
     ) -> Histogram:
-        """Numbers counted by size: `histogram`, or a new one."""
+        """Register numbers counted by size: `histogram`, or a new one. Returns it."""
         registered = Histogram() if histogram is None else histogram
         with self._lock:
             self._histograms[MetricName(group, kind, name, tuple(tags.items()))] = registered
@@ -113,7 +111,7 @@ class MetricsRegistry:
     def timer(
         self, group: str, kind: str, name: str, timer: Timer | None = None, tags: Mapping[str, str] = NO_TAGS
     ) -> Timer:
-        """Durations with rates: `timer`, or a new one."""
+        """Register durations with rates: `timer`, or a new one. Returns it."""
         registered = Timer() if timer is None else timer
         with self._lock:
             self._timers[MetricName(group, kind, name, tuple(tags.items()))] = registered
@@ -122,18 +120,20 @@ class MetricsRegistry:
     def attribute(
         self, group: str, kind: str, name: str, value: Callable[[], float], tags: Mapping[str, str] = NO_TAGS
     ) -> None:
-        """A gauge that Kafka keeps in its other library: `kind` is its group there (`Produce`), `name` what is measured
-        (`byte-rate`). One that ends in `-total` only grows."""
+        """Register a gauge of Kafka's second library. One that ends in `-total` only grows.
+
+        `kind` is its group there (`Produce`), `name` what is measured (`byte-rate`).
+        """
         with self._lock:
             self._gauges[MetricName(group, kind, name, tuple(tags.items()), is_attribute=True)] = value
 
     def family(self, family: MetricFamily) -> None:
-        """Metrics whose number changes."""
+        """Register metrics whose number changes."""
         with self._lock:
             self._families.append(family)
 
     def remove(self, group: str, kind: str, name: str, tags: Mapping[str, str] = NO_TAGS) -> None:
-        """Forget a metric of whichever sort, because what it measured is gone. An unknown one is no error."""
+        """Forget a metric of any sort, because its subject is gone. An unknown one is no error."""
         plain = MetricName(group, kind, name, tuple(tags.items()))
         tables: tuple[dict[MetricName, Any], ...] = (self._gauges, self._meters, self._histograms, self._timers)
         with self._lock:
@@ -161,7 +161,7 @@ class MetricsRegistry:
                 logger.exception("the rates of %s could not be computed", each)
 
     def collect(self) -> list[Sample]:
-        """Every metric now. A gauge that fails is logged and left out."""
+        """Return every metric as it is now. A gauge that fails is logged and left out."""
         with self._lock:
             gauges = list(self._gauges.items())
             meters = list(self._meters.items())

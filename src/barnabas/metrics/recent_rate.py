@@ -1,6 +1,6 @@
 """How fast a count has grown lately: over the last half minute, as Kafka's rates do (two samples of 30 s there).
 
-Belongs to whoever ticks and reads it, under its owner's lock. Kafka: org.apache.kafka.common.metrics.stats.Rate.
+No lock: its owner ticks and reads it under its own. Kafka: Rate of org.apache.kafka.common.metrics.stats.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections import deque
 from typing import Final
 
 TICKS_REMEMBERED: Final = 6
-"""Of `TICK_INTERVAL_MS` each."""
+"""How many ticks a rate spans, each of `TICK_INTERVAL_MS`."""
 
 
 class RecentRate:
-    """Of one count. Times are monotonic nanoseconds."""
+    """The rate of one count. Times are monotonic nanoseconds."""
 
     __slots__ = ("_seen",)
 
@@ -25,6 +25,6 @@ class RecentRate:
         self._seen.append((total, now_ns))
 
     def per_second(self, total: int, now_ns: int) -> float:
-        """Growth a second up to now, when the count is `total`."""
+        """Return the growth a second up to now, when the count is `total`."""
         before, then_ns = self._seen[0]
         return (total - before) * 1e9 / (now_ns - then_ns) if now_ns > then_ns else 0.0

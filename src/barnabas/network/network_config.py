@@ -101,7 +101,7 @@ class NetworkConfig(Settings):
     """The memory that clients' frames and unsent answers may take; zero and less: no limit."""
     failed_authentication_delay_ms: int = setting("connection.failed.authentication.delay.ms")
     inline_requests: bool = setting("inline.requests.enable")
-    """Brief requests run at once on the Processor's thread (ours: `inline.requests.enable`)."""
+    """Brief requests run at once on the Processor's thread (a setting of Barnabas's own)."""
     inter_broker_listener: str | None = None
     """Its Acceptor starts before the others, and it is exempt from `max.connections`; None: there is only one."""
     control_plane_listener: str | None = setting("control.plane.listener.name", _listener_name)

@@ -1,11 +1,9 @@
 """The network layer's metrics by Kafka's names: queues, network threads, acceptors, handlers, sockets, memory.
 
-A metric family, registered by `broker` when the SocketServer exists; ticked by the scheduler, read by whoever
-publishes. Everything is looked up in the SocketServer when asked, since listeners and threads come and go; `_lock`
-guards what was seen at earlier ticks. Sums over counters of other threads may be a moment late.
-
-Kafka: the metrics of SocketServer, Acceptor, Processor, RequestChannel, KafkaRequestHandlerPool, and of its Selectors
-(group socket-server-metrics).
+A metric family, registered by `broker` when the SocketServer exists; ticked by the scheduler, read by the threads that
+publish metrics. Everything is looked up in the SocketServer when asked, since listeners and threads come and go;
+`_lock` guards what was seen at earlier ticks. Sums over counters of other threads may be a moment late. Kafka:
+SocketServer, Acceptor, Processor, RequestChannel, KafkaRequestHandlerPool, and Selector (group socket-server-metrics).
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ SERVER: Final = "kafka.server"
 SOCKET_METRICS: Final = "socket-server-metrics"
 CONTROL_PLANE_PREFIX: Final = "ControlPlane"
 MOST_CLIENTS: Final = 100
-"""Kinds of client software named for one network thread, as in Kafka (IntGaugeSuite)."""
+"""How many kinds of client software are named for one network thread, as in Kafka (IntGaugeSuite)."""
 
 TOTALS: Final = (
     ("connection-creation", "connections_created"),
@@ -48,13 +46,13 @@ TIMES: Final = (("io-wait", "idle_ns"), ("io", "io_ns"))
 """Kafka's name of a share of time, and the Selector's counter of nanoseconds."""
 
 DEPLETED: Final = "memory pool"
-"""What the memory pool's time without memory is remembered by."""
+"""The key of the memory pool's time without memory."""
 
 Tags = tuple[tuple[str, str], ...]
 
 
 class NetworkMetrics:
-    """See the module."""
+    """The family, over a SocketServer and its handler pools."""
 
     def __init__(
         self,
@@ -74,7 +72,7 @@ class NetworkMetrics:
         self.tick(0)
 
     def tick(self, elapsed_seconds: float) -> None:
-        """Remember what every count is, for rates; forget those of threads that are gone."""
+        """Remember every count, for rates; forget the counts of threads that are gone."""
         processors = self._sockets.processors
         with self._lock:
             now_ns = self._now()
@@ -86,7 +84,7 @@ class NetworkMetrics:
         self._requests.retire_all_but([processor.processor_id for processor in processors])
 
     def samples(self) -> Iterable[Sample]:
-        """Every metric now."""
+        """Return every metric as it is now."""
         with self._lock:
             return [
                 *self._of_planes(),
@@ -111,17 +109,21 @@ class NetworkMetrics:
         yield DEPLETED, self._sockets.memory_pool.depleted_ns
 
     def _rate(self, key: Hashable, total: int) -> float:
-        """Growth a second; nothing while what is counted is too new."""
+        """Return the growth a second; 0 for a count that no tick has seen yet."""
         rate = self._rates.get(key)
         return 0.0 if rate is None else rate.per_second(total, self._now())
 
     def _not_less(self, key: Hashable, total: int) -> int:
-        """A sum over connections that is read while one goes may lack it; a counter that falls means a restart."""
+        """Return the largest total seen so far.
+
+        A sum over connections that is read while one of them closes may lack it, and Prometheus takes a counter that
+        falls for a restart.
+        """
         total = self._shown[key] = max(total, self._shown.get(key, 0))
         return total
 
     def _share(self, key: Hashable, total_ns: int, threads: int = 1) -> float:
-        """The share of time that threads spent on what is counted in nanoseconds."""
+        """Return the share of time that threads spent on something that is counted in nanoseconds."""
         return min(max(self._rate(key, total_ns) / 1e9 / max(threads, 1), 0.0), 1.0)
 
     def _idle(self, processor: Processor) -> float:
@@ -212,13 +214,13 @@ def _attribute(name: str, value: float, tags: Tags) -> Sample:
 
 
 def _clients(processor: Processor) -> Iterator[tuple[tuple[str, str], int]]:
-    """What software the connections of a Processor say they are (KIP-511), the commonest first."""
+    """Yield the client software that a Processor's connections name (KIP-511), the commonest first."""
     contexts = processor.connection_contexts()
     software = Counter((each.client_software_name, each.client_software_version) for each in contexts)
     yield from software.most_common()
 
 
 def register_network_metrics(registry: MetricsRegistry, metrics: NetworkMetrics, requests: RequestMetrics) -> None:
-    """Register all of this layer."""
+    """Register the metrics of this layer."""
     registry.family(metrics)
     registry.family(requests)

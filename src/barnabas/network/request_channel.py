@@ -1,9 +1,10 @@
 """Between network threads and handler threads: one bounded queue of requests, and continuations, which go first.
 
-Any number of Processors put in, any number of handlers take out. Two deques hold the items; a SimpleQueue of tokens,
-one per item, is what handlers wait on, so the wait is one C call. A lock guards the bound.
-Kafka: RequestChannel. It blocks a Processor when the queue is full; ours is told "no", goes on sending answers, and is
-woken by the handler that makes room (a blocked network thread would hold back finished answers of other clients).
+Any number of Processors put in, any number of handlers take out. Two deques hold the items. Handlers wait on a
+SimpleQueue of tokens, one an item, so that the wait is one C call. A lock guards the bound. Kafka: RequestChannel,
+which blocks a Processor when the queue is full. Here `try_send` returns False: the Processor goes on sending answers,
+and the handler that makes room wakes it. A blocked network thread would hold back the finished answers of other
+clients.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class CallbackRequest:
 
 
 class RegisteredProcessor(Protocol):
-    """What the channel knows of a Processor, for its gauges."""
+    """The part of a Processor that the channel knows, for its gauges."""
 
     processor_id: int
 
@@ -58,12 +59,12 @@ class RequestChannel:
         self._processors: dict[int, RegisteredProcessor] = {}
 
     def try_send(self, request: Any, wake: Callable[[], None]) -> bool:
-        """Queue `request` unless the queue is full; then `wake` is called once when there is room."""
+        """Queue `request`; False if the queue is full: then `wake` is called, once, when there is room."""
         with self._lock:
             if len(self.waiting_requests) >= self.capacity:
                 if wake not in self._refused:
                     self._refused.append(wake)
-                # Look again: a handler that took one before seeing `wake` there will not call it.
+                # Look again: a handler that took a request before it could see `wake` here will not call it.
                 if len(self.waiting_requests) >= self.capacity:
                     return False
                 self._refused.remove(wake)
@@ -72,22 +73,22 @@ class RequestChannel:
         return True
 
     def send_callback(self, run: Callable[[], None]) -> None:
-        """Run a continuation on a handler, before any queued request. Unbounded: it belongs to a request let in."""
+        """Run a continuation on a handler, before any queued request. Not bounded: its request was let in before."""
         self._callbacks.append(CallbackRequest(run))
         self._tokens.put(None)
 
     def send_shutdown_request(self) -> None:
-        """Make one handler end, after what is queued already."""
+        """Make one handler end, after the requests that are queued already."""
         self.waiting_requests.append(ShutdownRequest())
         self._tokens.put(None)
 
     def receive(self, timeout_seconds: float) -> Any | None:
-        """Take the next item: a CallbackRequest, a request, a ShutdownRequest; None if none came in time."""
+        """Take the next item: a CallbackRequest, a request or a ShutdownRequest; None if none came in time."""
         try:
             self._tokens.get(timeout=timeout_seconds)
         except Empty:
             return None
-        # A token stands for one item in one of the two, so one of them has something for its holder.
+        # A token stands for one item in one of the two deques, so one of them has an item for its holder.
         try:
             return self._callbacks.popleft()
         except IndexError:
@@ -98,7 +99,7 @@ class RequestChannel:
         return item
 
     def clear(self) -> list[Any]:
-        """Take out everything (at the end of a stop, when no handler runs any more), for its buffers to be released."""
+        """Take out every item, for its buffer to be released: at the end of a stop, when no handler runs any more."""
         items = []
         while (item := self.receive(0)) is not None:
             items.append(item)

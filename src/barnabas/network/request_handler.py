@@ -1,6 +1,6 @@
 """A thread that takes requests from the RequestChannel and has them handled.
 
-Each owns the request it runs, and its own counters, which others read. Kafka: KafkaRequestHandler.
+Each owns the request it runs, and its counters, which other threads read; no lock. Kafka: KafkaRequestHandler.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RequestHandler:
         return not self._thread.is_alive()
 
     def run(self) -> None:
-        """The loop."""
+        """Handle items until told to stop."""
         try:
             while not self._stopped and self.run_once(POLL_SECONDS):
                 pass
@@ -67,7 +67,7 @@ class RequestHandler:
             self._on_fatal(error)
 
     def run_once(self, timeout_seconds: float) -> bool:
-        """Handle one item, if one comes in time. False once it is the order to stop."""
+        """Handle one item, if one comes in time. False when the item is the order to stop."""
         started_ns = self._now()
         item = self._receive(timeout_seconds)
         taken_ns = self._now()
@@ -76,18 +76,18 @@ class RequestHandler:
             return True
         if item.__class__ is ShutdownRequest:
             if self._stopped:
-                self._send_shutdown_request()  # it was meant for a handler that nobody has told yet
+                self._send_shutdown_request()  # the order was for another handler: this one has been told already
             return False
         self.handled += 1
         if item.__class__ is CallbackRequest:
             self._run_callback(item)
             return True
         item.dequeued_ns = taken_ns
-        item.brief = False  # it may take its time here
+        item.brief = False  # a handler thread may take its time
         try:
             self._handle(item)
         except Exception:
-            # The api layer turns errors into answers, so this is a bug of it; its client must not wait for ever.
+            # The api layer turns errors into answers, so this is a defect in it; the client must not wait for ever.
             logger.exception("%s: a request of %s was not handled", self.name, item.connection.connection_id)
             item.close_connection()
         finally:

@@ -1,7 +1,6 @@
-"""The threads that handle requests, `num.io.threads` of them, and how many of them at a time.
+"""The threads that handle requests: `num.io.threads` of them, a number that may change.
 
-Started, resized (as settings change) and shut down by `broker/`; a lock keeps two of these apart.
-Kafka: KafkaRequestHandlerPool.
+Started, resized and shut down by `broker/`; a lock keeps these calls apart. Kafka: KafkaRequestHandlerPool.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class RequestHandlerPool:
-    """Handlers of one plane. `prefix` begins their names."""
+    """Handlers of one plane. Their names begin with `prefix`."""
 
     def __init__(
         self,
@@ -50,17 +49,20 @@ class RequestHandlerPool:
 
     @property
     def size(self) -> int:
-        """Handlers at work."""
+        """The number of handlers."""
         return len(self._handlers)
 
     @property
     def idle_ns(self) -> int:
-        """Waiting time of all handlers, summed. Divided by the pool's size and the time passed it is the idle share."""
+        """The waiting time of all handlers. Divided by the pool's size and the time passed it is the idle share."""
         with self._lock:
             return self._retired_idle_ns + sum(handler.idle_ns for handler in self._handlers)
 
     def resize(self, count: int) -> None:
-        """Have `count` handlers; surplus ones end, from the last, once they have handled what they hold."""
+        """Set the number of handlers; surplus ones end, from the last, once they have handled their request.
+
+        Raises ValueError for less than one.
+        """
         if count < 1:
             raise ValueError(f"A pool needs at least one handler, not {count}")
         with self._lock:

@@ -1,17 +1,22 @@
-"""Where the time of requests went, by API: Kafka's RequestMetrics, fed with every request whose answer has left.
+"""How the time of requests was spent, by API, counted when a request's answer has left.
 
 `record` is the network layer's `on_complete`: called on the thread of the request's Processor, which alone adds to the
 tables of its id; so it takes no lock and makes no object. It is the price of metrics on every request
 (benchmarks/metrics_cost.py; docs/metrics.md). `_lock` guards which tables there are, and what `tick` and `samples`
-remember between calls (scheduler's thread, whoever publishes).
+remember between calls; these run on the scheduler's thread and on those that publish.
 
-Stages (article-facts N14), from time stamps in nanoseconds: RequestQueueTime until a thread takes the request,
-LocalTime while it is handled, RemoteTime until others let it complete, ThrottleTime, ResponseQueueTime until its
-Processor takes the answer, ResponseSendTime until the last byte has left; TotalTime is all of it but throttling. A
-fetch counts as Fetch, and as FetchConsumer or FetchFollower.
+A request's stages lie between its time stamps, in nanoseconds. A produce with acks=all that a handler thread ran:
 
-Kafka: RequestChannel.Request.updateRequestMetrics, RequestMetrics. Its times are rounded to milliseconds, ours are not;
-ResponseBytes, and barnabas.network:type=RequestPath, are ours.
+    received_ns             0.0 ms
+    dequeued_ns             0.3 ms    RequestQueueTime   0.3    a handler thread was free
+    local_complete_ns       0.5 ms    LocalTime          0.2    the handler appended, and the produce began to wait
+    response_complete_ns    4.5 ms    RemoteTime         4.0    the followers had it: the answer was handed over
+    response_dequeued_ns    4.6 ms    ResponseQueueTime  0.1    its Processor took the answer
+    sent_ns                 4.8 ms    ResponseSendTime   0.2    the last byte left
+                                      TotalTime          4.8    all of it; ThrottleTime comes afterwards
+
+A fetch counts as Fetch, and as FetchConsumer or FetchFollower. Kafka: RequestMetrics, whose times are rounded to
+milliseconds. ResponseBytes and barnabas.network:type=RequestPath are Barnabas's own.
 """
 
 from __future__ import annotations
@@ -42,19 +47,19 @@ from barnabas.protocol.messages.message import Message
 logger = logging.getLogger(__name__)
 
 MOST_DEPRECATED_CLIENTS: Final = 1000
-"""Metrics of deprecated requests, at most: names of clients are what clients say."""
+"""How many metrics of deprecated requests there may be: their names hold text that clients choose."""
 
 
 def request_name(api_key: ApiKey) -> str:
-    """Kafka's name of an API: `OffsetForLeaderEpoch`."""
+    """Return Kafka's name of an API, such as `OffsetForLeaderEpoch`."""
     return "".join(word.capitalize() for word in api_key.name.split("_"))
 
 
 class RequestMetrics:
-    """A metric family. `record` is for the network layer; `tick` and `samples` for whoever publishes."""
+    """A metric family. `record` is for the network layer; `tick` and `samples` for the registry."""
 
     def __init__(self, log: RequestLog | None = None) -> None:
-        """log: where requests are written that it noted when they came."""
+        """log: the request log, which writes the requests that it noted when they came."""
         self._log = RequestLog() if log is None else log
         self._tables: dict[int, dict[Handler, RequestTable]] = {}
         self._lock = threading.Lock()
@@ -65,7 +70,7 @@ class RequestMetrics:
     # -- a Processor's thread ----------------------------------------------------------------------------------------
 
     def record(self, request: Request[Any]) -> None:
-        """Count a request that is over: its answer has left, or never will."""
+        """Count a request that has ended: its answer has left, or never will."""
         try:
             table = self._tables[request.processor_id][request.handler]
         except KeyError:
@@ -128,7 +133,10 @@ class RequestMetrics:
             return table
 
     def _count_first_or_old(self, table: RequestTable, request: Request[Any], answer: Message, version: int) -> None:
-        """The first answer of a version, for which the function is found; and all of old versions, which get none."""
+        """Count the errors of a version's first answer, whose function is found here, and of every deprecated version.
+
+        A deprecated version is given no function, so that each of its requests comes here and is counted as such.
+        """
         counter = _error_counter_of(request, answer)
         counter(answer, table.errors)
         if version < 0 or version >= table.first_current_version:
@@ -148,10 +156,10 @@ class RequestMetrics:
             if key in self._deprecated or len(self._deprecated) < MOST_DEPRECATED_CLIENTS:
                 self._deprecated[key] = self._deprecated.get(key, 0) + 1
 
-    # -- whoever publishes -------------------------------------------------------------------------------------------
+    # -- the threads that publish ------------------------------------------------------------------------------------
 
     def samples(self) -> Iterable[Sample]:
-        """Every metric of every API that was asked for since the start."""
+        """Return every metric of every API that was requested since the start."""
         with self._lock:
             return self._samples.samples(self._by_key(), self._deprecated)
 
@@ -161,7 +169,7 @@ class RequestMetrics:
             self._samples.tick(self._by_key(), self._deprecated, elapsed_seconds)
 
     def retire_all_but(self, processor_ids: Collection[int]) -> None:
-        """Keep what Processors that are gone have counted in one table an API, however many come and go."""
+        """Keep the counts of Processors that are gone in one table an API, however many come and go."""
         with self._lock:
             for processor_id in self._tables.keys() - set(processor_ids):
                 for key, table in _keyed(self._tables.pop(processor_id)):
@@ -194,7 +202,7 @@ def _keyed(tables: Mapping[Handler, RequestTable]) -> Iterable[tuple[TableKey, R
 
 
 def _error_counter_of(request: Request[Any], answer: Message) -> ErrorCounter:
-    """The function for a version's answers. An answer it cannot read must not cost its client anything."""
+    """Return the function for a version's answers. An answer it cannot read must not cost its client anything."""
     try:
         counter = error_counter(answer.__class__, request.header.api_version)
         counter(answer, new_error_counts())
@@ -211,7 +219,7 @@ def _record_conversions(table: RequestTable, notes: RequestNotes) -> None:
 
 
 def record_stages(table: RequestTable, request: Request[Any]) -> None:
-    """Count each stage there was. A stamp that is missing (the connection went first) makes its stages nothing."""
+    """Count each stage of a request. A missing stamp (the connection was closed first) makes its stages zero."""
     table.request_bytes[bucket_of(request.request_size)] += 1
     table.response_bytes[bucket_of(request.response_size)] += 1
     received_ns = request.received_ns

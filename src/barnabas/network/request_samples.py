@@ -1,7 +1,7 @@
-"""The metrics of requests by Kafka's names, out of the tables that Processors fill.
+"""The metrics of requests by Kafka's names, made of the tables that Processors fill.
 
-Called by RequestMetrics under its lock, on the thread that ticks or publishes; remembers what each metric was at the
-last tick. Kafka: the metric names of RequestMetrics.
+Called by RequestMetrics under its lock, on the thread that ticks or publishes; remembers each metric as it was at the
+last tick. Kafka: RequestMetrics (its metric names).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ BYTES: Final = 1.0
 
 
 class Stage(NamedTuple):
-    """One histogram of an API: its name, where a RequestTable keeps it, its unit."""
+    """One histogram of an API: its name, the attribute of a RequestTable that holds it, its unit."""
 
     name: str
     buckets: str
     unit: float = DURATION_UNIT_MS
     is_sparse: bool = False
-    """Zeros are not counted: they are all the other requests."""
+    """Zeros are not counted: all the other requests are zeros."""
 
 
 STAGES: Final = (
@@ -54,11 +54,11 @@ CONVERSION_STAGES: Final = (
     Stage("TemporaryMemoryBytes", "temporary_memory", BYTES, is_sparse=True),
 )
 CONVERTING: Final = ("Fetch", "Produce")
-"""As Kafka has it: FetchConsumer and FetchFollower have no such histograms."""
+"""As in Kafka: FetchConsumer and FetchFollower have no such histograms."""
 
 
 class TableKey(NamedTuple):
-    """Whose requests a table counts. `part` is the API itself, or FetchConsumer, FetchFollower."""
+    """The requests that a table counts. `part` is the API itself, or FetchConsumer, FetchFollower."""
 
     api: str
     part: str
@@ -79,7 +79,7 @@ class RequestSamples:
         self._meters: dict[MetricName, Meter] = {}
 
     def tick(self, tables: Tables, deprecated: Mapping[DeprecatedKey, int], elapsed_seconds: float) -> None:
-        """Take what was counted since the last tick into rates and weights."""
+        """Take the counts since the last tick into rates and weights."""
         for name, counts, _ in _histograms(tables):
             self._weights.setdefault(name, RecentWeights()).tick(counts, elapsed_seconds)
         for name, count in _counters(tables, deprecated):
@@ -88,7 +88,7 @@ class RequestSamples:
             meter.tick(elapsed_seconds)
 
     def samples(self, tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> list[Sample]:
-        """Every metric now."""
+        """Return every metric as it is now."""
         samples = []
         unknown = RecentWeights()
         for name, counts, unit in _histograms(tables):
@@ -102,7 +102,7 @@ class RequestSamples:
 
 
 def _by_name(tables: Tables) -> dict[str, list[RequestTable]]:
-    """The tables of each `request` tag."""
+    """Return the tables of each `request` tag."""
     by_name: dict[str, list[RequestTable]] = {}
     for key, several in tables.items():
         by_name.setdefault(key.api, []).extend(several)
@@ -112,7 +112,7 @@ def _by_name(tables: Tables) -> dict[str, list[RequestTable]]:
 
 
 def _histograms(tables: Tables) -> Iterator[tuple[MetricName, list[int], float]]:
-    """Name, bucket counts and unit of every histogram."""
+    """Yield name, bucket counts and unit of every histogram."""
     for request, several in _by_name(tables).items():
         requests = sum(sum(table.versions) for table in several)
         if not requests:
@@ -148,7 +148,7 @@ def _counters(tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> Iterat
 
 
 def _paths(tables: Tables) -> Iterator[tuple[MetricName, int]]:
-    """How requests went: through a plane's queue, or run at once on the network thread."""
+    """Yield how many requests went through a plane's queue, and how many ran at once on the network thread."""
     paths: dict[MetricName, int] = {}
     for key, several in tables.items():
         queued = sum(table.queued for table in several)

@@ -1,7 +1,8 @@
-"""What one Processor counts of the requests of one API: plain lists of its thread, which others read and sum.
+"""The counts of one Processor for the requests of one API: plain lists of its thread, which other threads read and sum.
 
-Filled by `request_metrics`; a read may be a moment late. Lists of bucket counts (see `metrics.buckets`): stages that
-most requests do not have are counted only where there was one, and `request_metrics` takes the rest for zero.
+Filled by `request_metrics`; no lock, so a read may be a moment late. The lists hold bucket counts (`metrics.buckets`).
+A stage that most requests do not have is counted only for those that have it; `request_samples` adds the zeros.
+Kafka: RequestMetrics.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ class RequestTable:
     def __init__(self, versions: int, first_current_version: int, plane: str, listener: str) -> None:
         """versions: how many there are, from 0; those below `first_current_version` are deprecated."""
         self.versions = [0] * (versions + 1)
-        """Requests by version; the last item is for those we do not know."""
+        """Requests by version; the last item is for unknown versions."""
         self.error_counters: list[ErrorCounter | None] = [None] * (versions + 1)
         self.errors = new_error_counts()
         self.first_current_version = first_current_version
         self.plane = plane
         self.listener = listener
         self.queued = 0
-        """Requests that went through the request queue; the others were run at once."""
+        """Requests that went through the request queue; the others ran at once."""
         self.request_queue = [0] * BUCKETS
         self.local = [0] * BUCKETS
         self.remote = [0] * BUCKETS
@@ -75,10 +76,10 @@ class RequestTable:
         self.conversions = [0] * BUCKETS
         self.temporary_memory = [0] * BUCKETS
         self.follower: RequestTable | None = None
-        """Of Fetch: where followers' requests are counted; this table then holds the consumers'."""
+        """Of Fetch: the table of followers' requests; this table then holds the consumers'."""
 
     def add(self, other: RequestTable) -> None:
-        """Take over what another table of the same API holds. No Processor adds to either any more."""
+        """Add the counts of another table of the same API. No Processor adds to either table any more."""
         self.queued += other.queued
         for name in ("versions", "errors", *BUCKET_LISTS):
             setattr(self, name, list(map(add, getattr(self, name), getattr(other, name))))

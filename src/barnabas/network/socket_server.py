@@ -1,7 +1,7 @@
 """The network layer's front: listeners, their threads, and the queues they share, one a plane.
 
-Built, started and stopped by `broker/`, on its thread; settings change it on another. A lock keeps these apart.
-Kafka: SocketServer.
+Built, started and stopped by `broker/` on its main thread; a scheduler's thread changes settings. A lock keeps the two
+apart. Kafka: SocketServer.
 
     server = SocketServer(config, end_points, RequestHandling(parse, handle), clock, on_fatal)
     bound = server.bind()                    # ports are known, clients may connect, nothing is read yet
@@ -103,7 +103,10 @@ class SocketServer:
         self._lock = threading.RLock()
 
     def bind(self) -> list[EndPoint]:
-        """Open every listener and return them with the ports bound. Raises OSError, with none left open."""
+        """Open every listener and return them with the ports bound.
+
+        Raises OSError when one cannot be bound; none is left open then.
+        """
         with self._lock:
             self._acceptors = self._open_all(self._end_points)
             return [acceptor.end_point for acceptor in self._acceptors]
@@ -111,13 +114,13 @@ class SocketServer:
     def enable_controller_requests(self) -> None:
         """Start the listener that the controller uses, the control plane's or else the brokers'; again is harmless.
 
-        Those of `early.start.listeners` start with it.
+        The listeners of `early.start.listeners` start with it.
         """
         early = self._factory.config.early_start_listeners
         with self._lock:
             if not self._stopped:
                 self.connection_quotas.starting(not self._processing)
-                self._start(door for door in self._acceptors if door.listener.privileged or door.listener.name in early)
+                self._start(each for each in self._acceptors if each.listener.privileged or each.listener.name in early)
 
     def enable_request_processing(self) -> None:
         """Start accepting and reading: control plane, brokers' listener, others. A second call is harmless."""
@@ -130,8 +133,8 @@ class SocketServer:
     def add_listeners(self, end_points: Sequence[EndPoint]) -> list[EndPoint]:
         """Listen on more addresses of the data plane, and return them with the ports bound.
 
-        Raises OSError or ConfigError, with none of them open; ValueError for a listener that exists, RuntimeError
-        when stopped.
+        Raises OSError or ConfigError when one cannot be opened, and opens none of them then; ValueError for a listener
+        that exists, RuntimeError when stopped.
         """
         self._factory.check_protocols(end_points)
         with self._lock:
@@ -162,7 +165,7 @@ class SocketServer:
                 self._remove_processors(acceptor, len(acceptor.processors))
 
     def bound_port(self, listener_name: str) -> int:
-        """The port of a listener. Raises KeyError for an unknown one."""
+        """Return the port of a listener. Raises KeyError for an unknown one."""
         for acceptor in self._acceptors:
             if acceptor.listener.name == listener_name:
                 return acceptor.end_point.port
@@ -170,7 +173,7 @@ class SocketServer:
 
     @property
     def acceptors(self) -> list[Acceptor]:
-        """The doors of all listeners, for their metrics."""
+        """The Acceptors of all listeners, for their metrics."""
         return list(self._acceptors)
 
     @property
@@ -180,7 +183,7 @@ class SocketServer:
 
     @property
     def connection_count(self) -> int:
-        """Open connections."""
+        """The number of open connections."""
         return self.connection_quotas.total
 
     def reconfigure(self, config: NetworkConfig) -> None:

@@ -1,7 +1,7 @@
 """Time as a constructor argument: wall time for records and files, monotonic time for waiting and measuring.
 
-Used by every layer and any thread; holds no state, so nothing guards it. Tests use `tests/support/mock_clock.py`.
-Kafka: org.apache.kafka.common.utils.Time.
+Used by every layer and any thread; no state, so no lock. Tests use `tests/support/mock_clock.py`.
+Kafka: Time (org.apache.kafka.common.utils).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ NANOSECONDS_PER_MILLISECOND = 1_000_000
 
 
 class Clock(Protocol):
-    """What tells the time. `milliseconds` may jump with the machine's clock; `nanoseconds` never goes back."""
+    """The source of the time. `milliseconds` may jump with the machine's clock; `nanoseconds` never goes back."""
 
     def milliseconds(self) -> int:
-        """Wall time: milliseconds since the epoch, as stored in records and checkpoints."""
+        """Return the wall time: milliseconds since the epoch, as stored in records and checkpoints."""
 
     def nanoseconds(self) -> int:
-        """Monotonic time in nanoseconds of an arbitrary origin: for durations and deadlines."""
+        """Return the monotonic time in nanoseconds since an arbitrary origin: for durations and deadlines."""
 
 
 def _wall_milliseconds() -> int:

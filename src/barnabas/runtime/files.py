@@ -1,8 +1,8 @@
 """Disks as a constructor argument: the few calls that storage, checkpoints and the embedded store make.
 
-Used by the storage and zk layers from any thread; a `File` holds a descriptor and no position, so concurrent reads
-need no lock, and whoever writes holds the lock of its log. The simulated disk of `tests/support` implements the same
-Protocols, loses unsynced writes and tears pages. Paths are `str`. Sources: Kafka's FileRecords, CheckpointFile, Utils.
+Used by the storage and zk layers from any thread. A `File` holds a descriptor and no position, so concurrent reads need
+no lock; a writer holds the lock of its log. The simulated disk of `tests/support` implements the same Protocols, loses
+unsynced writes and tears pages. Paths are `str`. Kafka: FileRecords, CheckpointFile, Utils.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ class File(Protocol):
     """An open file, read and written at given positions."""
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile; valid until `close()`."""
+        """Return the descriptor, for sendfile; valid until `close()`."""
 
     def size(self) -> int:
-        """The file's length in bytes."""
+        """Return the file's length in bytes."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Read up to `size` bytes from `position`; fewer only at the end of the file."""
 
     def is_cached(self, position: int) -> bool:
         """Whether the byte there can be read without waiting for the disk; True where that cannot be told."""
 
     def prefetch(self, position: int, size: int) -> None:
-        """Say that this range will be read soon; the disk may begin now, and nobody waits for it."""
+        """Say that this range will be read soon. The disk may begin now; the call does not wait for it."""
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
-        """Write all of `buffers`, one after another, at `position`; returns the bytes written, always all of them.
+        """Write all of `buffers`, one after another, at `position`; return the bytes written, always all of them.
 
-        A write that cannot be completed (disk full) truncates the file back to `position` and raises OSError.
+        Raises OSError when that cannot be completed (disk full); the file is truncated back to `position` then.
         """
 
     def truncate(self, size: int) -> None:
@@ -60,7 +60,7 @@ class Files(Protocol):
     """A file system. Errors are those of the operating system: OSError and its subclasses."""
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> File:
-        """Open for reading and writing; FileNotFoundError unless it exists or `create` is set."""
+        """Open for reading and writing. Raises FileNotFoundError unless the file exists or `create` is set."""
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory of this name exists."""
@@ -69,19 +69,19 @@ class Files(Protocol):
         """Whether it is a directory."""
 
     def list_dir(self, path: str) -> list[str]:
-        """Names in the directory, sorted."""
+        """Return the names in the directory, sorted."""
 
     def make_dirs(self, path: str) -> None:
         """Create the directory and its parents; existing ones are fine."""
 
     def rename(self, source: str, destination: str) -> None:
-        """Rename; whoever needs it to survive a crash calls `sync_dir` on the parent."""
+        """Rename. The new name survives a crash once the caller has called `sync_dir` on the parent."""
 
     def replace(self, source: str, destination: str) -> None:
         """Rename over an existing file, atomically."""
 
     def unlink(self, path: str) -> None:
-        """Remove the file; a missing one raises FileNotFoundError."""
+        """Remove the file. Raises FileNotFoundError for a missing one."""
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all it holds; a missing one is fine."""
@@ -90,22 +90,22 @@ class Files(Protocol):
         """Return once the directory's entries are on stable storage."""
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole file."""
+        """Return the whole content of a file."""
 
     def write_atomically(self, path: str, data: bytes) -> None:
         """Replace the file's content so that a crash leaves the old or the new one, and return once it is durable."""
 
     def free_bytes(self, path: str) -> int:
-        """Bytes free for this process on the file system that holds `path`."""
+        """Return the bytes free for this process on the file system that holds `path`."""
 
     def total_bytes(self, path: str) -> int:
-        """Bytes that the file system that holds `path` has room for in all."""
+        """Return the size in bytes of the file system that holds `path`."""
 
     def modified_ms(self, path: str) -> int:
-        """Wall time of the file's last change, in milliseconds."""
+        """Return the wall time of the file's last change, in milliseconds."""
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Give the file another time of last change: that of what it was made from."""
+        """Give the file another time of last change: that of the file it was made from."""
 
 
 class OperatingSystemFile:
@@ -121,15 +121,15 @@ class OperatingSystemFile:
         return f"OperatingSystemFile({self.path!r}, fd={self._fd})"
 
     def fileno(self) -> int:
-        """See File."""
+        """Return the descriptor; -1 once closed."""
         return self._fd
 
     def size(self) -> int:
-        """See File."""
+        """Return the length in bytes."""
         return os.fstat(self._fd).st_size
 
     def read(self, position: int, size: int) -> bytes:
-        """See File. One pread in all but the rarest cases: a short read is either the end or a signal's doing."""
+        """Read with one pread in all but the rarest cases: a short read means the end of the file, or a signal."""
         data = os.pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -144,23 +144,23 @@ class OperatingSystemFile:
         return b"".join(pieces)
 
     def is_cached(self, position: int) -> bool:
-        """See File. Not every file system can tell."""
+        """Whether the byte there is in the page cache. Not every file system can tell."""
         if _READ_WITHOUT_WAITING is not None:
             try:
                 os.preadv(self._fd, (bytearray(1),), position, _READ_WITHOUT_WAITING)
             except BlockingIOError:
                 return False
             except OSError:
-                return True  # it cannot tell, or the disk has failed: whoever reads finds out
+                return True  # the file system cannot tell, or the disk has failed: the read finds out
         return True
 
     def prefetch(self, position: int, size: int) -> None:
-        """See File."""
+        """Have the kernel read ahead, where it can."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_WILLNEED)
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
-        """See File. One pwritev in all but the rarest cases."""
+        """Write with one pwritev in all but the rarest cases. Raises OSError when that cannot be completed."""
         expected = sum(map(len, buffers))
         try:
             few_enough = buffers if len(buffers) <= MAX_BUFFERS_PER_WRITE else buffers[:MAX_BUFFERS_PER_WRITE]
@@ -175,6 +175,7 @@ class OperatingSystemFile:
         return expected
 
     def _write_rest(self, buffers: Sequence[Buffer], position: int, written: int, expected: int) -> None:
+        """Write what one pwritev left over. Raises OSError: ENOSPC when the disk takes no more."""
         joined = memoryview(b"".join(buffers))
         while written < expected:
             count = os.pwrite(self._fd, joined[written:], position + written)
@@ -183,15 +184,15 @@ class OperatingSystemFile:
             written += count
 
     def truncate(self, size: int) -> None:
-        """See File."""
+        """Cut or extend the file."""
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """See File."""
+        """Return once the data is on stable storage."""
         _sync_data(self._fd)
 
     def close(self) -> None:
-        """See File."""
+        """Close the descriptor; a second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -206,7 +207,7 @@ class OperatingSystemFiles:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> File:
-        """See Files."""
+        """Open a file. Raises OSError as os.open does."""
         flags = self._access | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT
@@ -215,40 +216,40 @@ class OperatingSystemFiles:
         return OperatingSystemFile(path, os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
-        """See Files."""
+        """Whether a file or directory of this name exists."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """See Files."""
+        """Whether `path` is a directory."""
         return os.path.isdir(path)
 
     def list_dir(self, path: str) -> list[str]:
-        """See Files."""
+        """Return the sorted names in a directory."""
         return sorted(os.listdir(path))
 
     def make_dirs(self, path: str) -> None:
-        """See Files."""
+        """Create a directory and its parents."""
         os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, destination: str) -> None:
-        """See Files."""
+        """Rename a file or directory."""
         os.rename(source, destination)
 
     def replace(self, source: str, destination: str) -> None:
-        """See Files."""
+        """Rename over an existing file, atomically."""
         os.replace(source, destination)
 
     def unlink(self, path: str) -> None:
-        """See Files."""
+        """Remove a file."""
         os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        """See Files."""
+        """Remove a directory with all it holds, if it exists."""
         with suppress(FileNotFoundError):
             shutil.rmtree(path)
 
     def sync_dir(self, path: str) -> None:
-        """See Files."""
+        """Return once the directory's entries are on stable storage."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -256,7 +257,7 @@ class OperatingSystemFiles:
             os.close(fd)
 
     def read_bytes(self, path: str) -> bytes:
-        """See Files."""
+        """Return the whole content of a file."""
         file = OperatingSystemFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         try:
             return file.read(0, file.size())
@@ -264,7 +265,7 @@ class OperatingSystemFiles:
             file.close()
 
     def write_atomically(self, path: str, data: bytes) -> None:
-        """See Files: write `path`.tmp, sync it, rename it over `path`, sync the directory (Kafka: CheckpointFile)."""
+        """Write `path`.tmp, sync it, rename it over `path`, sync the directory."""
         temporary = path + ".tmp"
         file = self.open(temporary, create=True, truncate=True)
         try:
@@ -276,21 +277,21 @@ class OperatingSystemFiles:
         self.sync_dir(os.path.dirname(path) or ".")
 
     def free_bytes(self, path: str) -> int:
-        """See Files."""
+        """Return the bytes free for this process."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
     def total_bytes(self, path: str) -> int:
-        """See Files."""
+        """Return the size of the file system in bytes."""
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize
 
     def modified_ms(self, path: str) -> int:
-        """See Files."""
+        """Return the wall time of the last change, in milliseconds."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """See Files."""
+        """Set the wall time of the last change."""
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
 

@@ -1,9 +1,9 @@
 """The lock order, and a debug switch that checks it while tests run.
 
 Locks whose order matters are made by `ranked_lock` where their owner is made. With the switch off (always, outside
-tests) that is a plain lock of `threading`, and nothing costs anything. With BARNABAS_CHECK_LOCK_ORDER=1 in the
-environment a thread that takes them in another order, or completes a delayed operation while it holds one, gets
-LockOrderViolation. What each thread holds is thread-local, so this module needs no lock.
+tests) that makes a plain lock of `threading`, and costs nothing. With BARNABAS_CHECK_LOCK_ORDER=1 in the environment a
+thread that takes the locks in another order, or completes a delayed operation while it holds one, gets
+LockOrderViolation. The locks that a thread holds are thread-local, so this module needs no lock. Kafka: none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LockRank(IntEnum):
 
 
 class LockOrderViolation(AssertionError):
-    """Two threads that do this could wait for each other for ever."""
+    """A thread took locks in an order in which two threads could wait for each other for ever."""
 
 
 class _Held(threading.local):
@@ -44,27 +44,33 @@ def is_checking() -> bool:
 
 
 def ranked_lock(rank: LockRank, *, reentrant: bool = False) -> Any:
-    """A lock of this rank: a plain one, or with the switch on one that checks."""
+    """Make a lock of this rank: a plain lock, or with the switch on one that checks."""
     plain = threading.RLock() if reentrant else threading.Lock()
     return RankedLock(rank, plain) if is_checking() else plain
 
 
 def check_no_lock_held(doing: str) -> None:
-    """With the switch on: LockOrderViolation if this thread holds any ranked lock while it is `doing` something."""
+    """With the switch on: raises LockOrderViolation when this thread holds a ranked lock.
+
+    `doing` is for the message.
+    """
     if _held.locks:
         names = ", ".join(lock.rank.name for lock in _held.locks)
         raise LockOrderViolation(f"{doing} while holding {names}")
 
 
 class RankedLock:
-    """A lock that knows its place. Only with the switch on."""
+    """A lock that checks its place in the order. Made only with the switch on."""
 
     def __init__(self, rank: LockRank, lock: Any) -> None:
         self.rank = rank
         self._lock = lock
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """See threading.Lock. Taking a re-entrant lock again is no new step in the order."""
+        """Take the lock, as threading.Lock does. Taking a re-entrant lock again is no new step in the order.
+
+        Raises LockOrderViolation when this thread holds a lock of this rank or a higher one.
+        """
         held = _held.locks
         if self not in held:
             higher = [lock.rank.name for lock in held if lock.rank >= self.rank]
@@ -76,7 +82,7 @@ class RankedLock:
         return acquired
 
     def release(self) -> None:
-        """See threading.Lock."""
+        """Release the lock, as threading.Lock does. Raises RuntimeError when this thread does not hold it."""
         self._lock.release()
         held = _held.locks
         del held[len(held) - 1 - held[::-1].index(self)]

@@ -1,8 +1,8 @@
 """Logging that cannot stop the broker: lines go through a bounded queue to one writer thread.
 
-Set up by the command line. Any thread logs; it formats its line and puts it into the queue, and when the queue is
-full (stderr is a pipe that nobody reads) the line is dropped and counted. The writer thread `log-writer`
-owns the stream. The queue is the only thing shared; the count of drops is guarded by a lock of its own.
+Set up by the command line. Any thread logs: it formats its line and puts it into the queue. When the queue is full
+(stderr is a pipe that is not read) the line is dropped and counted. The writer thread `log-writer` owns the stream. The
+queue is the only thing shared; a lock guards the count of drops. Kafka: none; log4j's appenders block.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class LogQueue(logging.Handler):
 
     @property
     def dropped(self) -> int:
-        """Lines dropped so far because the queue was full."""
+        """The number of lines dropped so far because the queue was full."""
         with self._count_lock:
             return self._dropped
 
     def start(self) -> None:
-        """Start the writer. Lines logged before wait in the queue."""
+        """Start the writer. Lines that were logged before are in the queue."""
         self._writer.start()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -54,7 +54,7 @@ class LogQueue(logging.Handler):
             self._lines.put(line)
 
     def stop(self, timeout_seconds: float = 2.0) -> None:
-        """Write what is queued and end the writer. Gives up after the timeout: nobody may be reading a full pipe."""
+        """Write what is queued and end the writer. Gives up after the timeout: a full pipe may never be read."""
         if self._writer.ident is not None:
             self._lines.put(None)
             self._writer.join(timeout_seconds)
@@ -77,7 +77,7 @@ class LogQueue(logging.Handler):
             self._stream.write(line + "\n")
             self._stream.flush()
         except (OSError, ValueError):
-            # The stream is gone (closed pipe, full disk): there is nowhere left to say so, hence the count.
+            # The stream is gone (closed pipe, full disk): there is nowhere left to report it, hence the count.
             with self._count_lock:
                 self._dropped += 1
                 self._dropped_and_reported += 1

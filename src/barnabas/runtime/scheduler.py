@@ -2,7 +2,7 @@
 
 Used by storage (flush, retention, checkpoints), replica (ISR expiry) and metadata. One condition variable guards the
 heap of due times; tasks run without it. Threads are `scheduler-<n>`. Tests use `tests/support/mock_scheduler.py`.
-Kafka: org.apache.kafka.server.util.KafkaScheduler.
+Kafka: KafkaScheduler.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ class ScheduledTask(Protocol):
     """A task that waits for its time."""
 
     def cancel(self) -> bool:
-        """Keep it from running (again). False if it was cancelled before, or has run and would not run again.
+        """Keep the task from running (again). False if it was cancelled before, or has run and would not run again.
 
         A run already begun is not interrupted.
         """
 
 
 class Scheduler(Protocol):
-    """What runs tasks later."""
+    """The part that runs tasks later."""
 
     def start(self) -> None:
-        """Begin to run tasks; those scheduled before wait until now."""
+        """Begin to run tasks. Tasks scheduled before wait until then."""
 
     def shutdown(self) -> None:
-        """Drop waiting tasks, wait for running ones. Afterwards `schedule` gives cancelled tasks."""
+        """Drop waiting tasks, wait for running ones. From then on `schedule` returns cancelled tasks."""
 
     def schedule(self, name: str, task: Task, *, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
         """Run `task` after `delay_ms`, and, unless `period_ms` is negative, every `period_ms` from then on.
 
-        Runs of one task never overlap; those missed because one took too long are not made up for. An exception in a
-        task is logged with `name`; a periodic task goes on.
+        Runs of one task never overlap; a run that was missed because the one before took too long is not made up for.
+        An exception in a task is logged with `name`; a periodic task goes on.
         """
 
 
@@ -66,7 +66,7 @@ class _Entry:
         return (self.due_ns, self.number) < (other.due_ns, other.number)
 
     def cancel(self) -> bool:
-        """See ScheduledTask."""
+        """Keep the task from running (again); False if it would not have run."""
         return self._scheduler.cancel_entry(self)
 
 
@@ -74,8 +74,9 @@ class ThreadScheduler:
     """A heap of tasks, and `threads` daemon threads that run what is due."""
 
     def __init__(self, threads: int, clock: Clock) -> None:
+        """Raises ValueError for less than one thread."""
         if threads < 1:
-            raise ValueError(f"a scheduler needs a thread, not {threads}")
+            raise ValueError(f"a scheduler needs at least one thread, not {threads}")
         self._clock = clock
         self._changed = threading.Condition()
         self._heap: list[_Entry] = []
@@ -86,7 +87,7 @@ class ThreadScheduler:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """See Scheduler. A second start, or one after shutdown, is an error."""
+        """Begin to run tasks. Raises RuntimeError for a second start, and for one after shutdown."""
         with self._changed:
             if self._state != "new":
                 raise RuntimeError(f"this scheduler is {self._state}, it cannot be started")
@@ -94,12 +95,12 @@ class ThreadScheduler:
             self._start_threads()
 
     def resize(self, threads: int) -> None:
-        """Have this many threads; surplus ones end, from the last, when their task is done.
+        """Set the number of threads; surplus ones end, from the last, when their task is done.
 
-        Any thread may call, also one of them. Nothing happens after shutdown.
+        Any thread may call, a scheduler's too. Nothing happens after shutdown. Raises ValueError for less than one.
         """
         if threads < 1:
-            raise ValueError(f"a scheduler needs a thread, not {threads}")
+            raise ValueError(f"a scheduler needs at least one thread, not {threads}")
         with self._changed:
             if self._state == "stopped":
                 return
@@ -111,7 +112,7 @@ class ThreadScheduler:
             self._changed.notify_all()
 
     def shutdown(self) -> None:
-        """See Scheduler. Harmless when called twice or before the start."""
+        """Drop waiting tasks, wait for running ones. Harmless when called twice or before the start."""
         with self._changed:
             was_running = self._state == "running"
             self._state = "stopped"
@@ -126,7 +127,7 @@ class ThreadScheduler:
                     thread.join()
 
     def schedule(self, name: str, task: Task, *, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
-        """See Scheduler."""
+        """Run `task` after `delay_ms`, and again every `period_ms` unless that is negative."""
         due_ns = self._clock.nanoseconds() + max(delay_ms, 0) * NANOSECONDS_PER_MILLISECOND
         entry = _Entry(self, name, task, due_ns, period_ms)
         with self._changed:
@@ -138,7 +139,7 @@ class ThreadScheduler:
         return entry
 
     def cancel_entry(self, entry: _Entry) -> bool:
-        """Cancel; the entry stays in the heap until its time, which costs less than searching for it."""
+        """Cancel an entry. It stays in the heap until its time, which costs less than searching for it."""
         with self._changed:
             if entry.cancelled or entry.finished:
                 return False
@@ -147,14 +148,14 @@ class ThreadScheduler:
             return True
 
     def _push(self, entry: _Entry) -> None:
-        """Insert; the caller holds the condition."""
+        """Insert an entry; the caller holds the condition."""
         self._numbers += 1
         entry.number = self._numbers
         heapq.heappush(self._heap, entry)
         self._changed.notify()
 
     def _start_threads(self) -> None:
-        """Start those that are wanted and don't run; the caller holds the condition."""
+        """Start the threads that are wanted and do not run; the caller holds the condition."""
         for number in range(self._wanted):
             if number not in self._running:
                 self._running.add(number)
@@ -171,7 +172,7 @@ class ThreadScheduler:
             self._finish(entry)
 
     def _finish(self, entry: _Entry) -> None:
-        """After a run: put a periodic task back, mark any other as done."""
+        """End a run: put a periodic task back, mark any other as done."""
         with self._changed:
             if entry.period_ms < 0:
                 entry.finished = True
@@ -181,7 +182,7 @@ class ThreadScheduler:
                 self._push(entry)
 
     def _take_due(self, number: int) -> _Entry | None:
-        """Wait for the next due task; None once the scheduler is stopped, or has no such thread any more."""
+        """Wait for the next due task; None once the scheduler is stopped, or this thread is surplus."""
         with self._changed:
             while self._state == "running" and number < self._wanted:
                 while self._heap and self._heap[0].cancelled:
@@ -198,4 +199,4 @@ class ThreadScheduler:
 
 
 def _nothing() -> None:
-    """What a cancelled task runs."""
+    """Do nothing: the task of a cancelled entry."""

@@ -1,7 +1,7 @@
 """A thread that runs one step over and over until it is told to stop, and can be waited for.
 
 Base of the broker's own loops (fetchers, channels, senders). Its state is two events, set by any thread and read by
-the loop, so no lock. Kafka: org.apache.kafka.server.util.ShutdownableThread.
+the loop, so no lock. Kafka: ShutdownableThread.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ShutdownableThread:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the loop. RuntimeError when started twice."""
+        """Start the loop. Raises RuntimeError when started twice."""
         self._thread.start()
 
     def initiate_shutdown(self) -> bool:
@@ -57,7 +57,7 @@ class ShutdownableThread:
         return first
 
     def await_shutdown(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for the thread to end; False if it did not within the time, or if it is the calling thread itself."""
+        """Wait for the thread to end; False if it did not in time, or if the calling thread is the one to wait for."""
         if self._thread.ident is None:
             return True
         if self._thread is threading.current_thread():
@@ -66,12 +66,12 @@ class ShutdownableThread:
         return not self._thread.is_alive()
 
     def shutdown(self) -> None:
-        """Ask and wait."""
+        """Ask the loop to end, and wait for it."""
         self.initiate_shutdown()
         self.await_shutdown()
 
     def pause(self, seconds: float) -> bool:
-        """Called by a step that has nothing to do: sleep, but wake at shutdown; True if shutdown was asked for."""
+        """Sleep in a step that has nothing to do, but wake at shutdown; True if shutdown was asked for."""
         return self._stopping.wait(seconds)
 
     def _run(self) -> None:

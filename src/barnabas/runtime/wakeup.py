@@ -1,8 +1,8 @@
 """Wakes a thread that sleeps in a poll: a descriptor that becomes readable when another thread asks for it.
 
-Owned by the sleeper (it registers `fileno()` and calls `drain()`); any thread may call `wake()`, also late. A lock
-keeps a write away from the close: a descriptor's number is used again at once, and eight bytes more would ruin
-whatever file or connection got it. A wake-up already pending makes further ones harmless. Kafka: Selector.wakeup().
+Owned by the sleeper, which registers `fileno()` and calls `drain()`; any thread may call `wake()`, also late. A lock
+keeps a write away from the close: a descriptor's number is used again at once, and eight stray bytes would ruin the
+file or connection that got it. A wake-up already pending makes further ones harmless. Kafka: Selector.wakeup.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Wakeup:
             os.set_blocking(self._write_fd, False)
 
     def fileno(self) -> int:
-        """The descriptor to poll for readability."""
+        """Return the descriptor to poll for readability."""
         return self._read_fd
 
     def wake(self) -> None:
-        """Make the descriptor readable. Harmless after `close()`: a late caller has nobody left to wake."""
+        """Make the descriptor readable. Harmless after `close()`: there is no sleeper any more."""
         with self._lock:
             if self._write_fd < 0:
                 return

@@ -126,7 +126,7 @@ class Selector:
         )
         self._upkeep = Upkeep(self._channels, buffers, self._now())
         self.connected = results.connected
-        """Connections ready for use since the last poll (connects of ours, and accepted ones once authenticated)."""
+        """Connections ready for use since the last poll: those that were begun here, and accepted ones."""
         self._connect_errors = results.connect_errors
         self.disconnected = results.disconnected
         """Connections lost since the last poll, and the state each was in."""

@@ -32,7 +32,7 @@ class SelectorCounters:
         self.select_calls = 0
         """`select-total`."""
         self.connections_created = 0
-        """`connection-creation-total`: connects of ours that succeeded, and accepted connections."""
+        """`connection-creation-total`: connects begun here that succeeded, and accepted connections."""
         self.successful_authentications = 0
         """`successful-authentication-total`."""
         self.failed_authentications = 0

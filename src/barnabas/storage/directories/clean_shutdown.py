@@ -22,9 +22,9 @@ def write_clean_shutdown(files: Files, directory: str, broker_epoch: int = NO_BR
 
 
 def take_clean_shutdown(files: Files, directory: str) -> int | None:
-    """Remove the mark, so that a crash while loading counts as one; returns the broker epoch, None without a mark.
+    """Remove the mark, so that a crash while loading counts as a crash; return its broker epoch, None without a mark.
 
-    An unreadable content is a mark all the same, with epoch -1, as for Kafka. Raises OSError.
+    A mark with unreadable content counts as one of epoch -1, as in Kafka. Raises OSError.
     """
     path = os.path.join(directory, FILE_NAME)
     try:

@@ -1,7 +1,7 @@
 """Takes the directories of logs out of use: renamed at once, removed later.
 
-Owned by LogManager; called on any thread, with no lock held; removals run on the scheduler. What an earlier run had no
-time to remove is removed after the start. Kafka: LogManager.asyncDelete, deleteLogs.
+Owned by LogManager; called on any thread, with no lock held; removals run on the scheduler. Directories that an earlier
+run had no time to remove are removed after the start. Kafka: LogManager.asyncDelete, deleteLogs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogDeletion:
-    """Renames and removes directories in `directories`. chance: for the names."""
+    """Renames and removes directories of logs. chance: for the unique part of the names."""
 
     def __init__(self, directories: LogDirectories, files: Files, scheduler: Scheduler, chance: random.Random) -> None:
         self._directories = directories
@@ -30,7 +30,7 @@ class LogDeletion:
         self._random = chance
 
     def delete(self, log: UnifiedLog) -> None:
-        """Close a log that nobody finds any more, and rename it; its files go after file.delete.delay.ms.
+        """Close and rename a log that is out of the table; its files are removed after file.delete.delay.ms.
 
         Raises ApiError: KAFKA_STORAGE_ERROR.
         """
@@ -45,11 +45,11 @@ class LogDeletion:
         self._scheduler.schedule("delete-log", lambda: self.remove(path), delay_ms=log.config.file_delete_delay_ms)
 
     def put_aside(self, log: UnifiedLog) -> None:
-        """Close a log and rename it to `-stray`; nobody removes it. Raises OSError."""
+        """Close a log and rename its directory to `-stray`, which is left to the operator. Raises OSError."""
         self._rename(log, os.path.join(log.parent_dir, stray_dir_name(log.topic_partition, self._unique())))
 
     def remove(self, path: str) -> None:
-        """Remove a directory that was renamed."""
+        """Remove a directory that was renamed. A disk error takes the log directory offline."""
         try:
             self._files.remove_tree(path)
             logger.info("Deleted log in %s", path)

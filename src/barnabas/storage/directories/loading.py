@@ -1,8 +1,8 @@
 """Loads all logs of a broker at start: several directories at once, several logs of a directory at once.
 
-Made and run once by LogManager, which waits for it. Logs are loaded on `directories.threads`
-(`log-recovery-<directory>-<n>`, `num.recovery.threads.per.data.dir` of them a directory), each on one; `_lock` guards
-the count of those that are loaded. Kafka: LogManager.loadLogs.
+Made and run once by LogManager, which waits for it. Each log is loaded on one of the threads of `directories.threads`
+(`log-recovery-<directory>-<n>`, `num.recovery.threads.per.data.dir` per directory); `_lock` guards the count of loaded
+logs. Kafka: LogManager.loadLogs.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ logger = logging.getLogger(__name__)
 
 PartitionDir = tuple[TopicPartition, str]
 Load = Callable[[TopicPartition, str, LogDirectory], UnifiedLog]
-"""Opens the log of a partition from its own directory, which lies in a log directory. Raises OSError."""
+"""Opens the log of a partition: its own directory, and the log directory that holds it. Raises OSError."""
 
 
 class LogLoading:
-    """Loads what `directories` hold into `table`.
+    """Loads the logs in `directories` into `table`.
 
-    is_stray: whether a log cannot be of the partition that its directory is named after, because the topic of this
-    name is another one by now: `put_aside` renames its directory to `-stray` and leaves it to the operator.
+    is_stray: whether the topic of the log's name is another one by now. Then `put_aside` renames the directory to
+    `-stray` and leaves it to the operator.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class LogLoading:
         self._paths: dict[TopicPartition, str] = {}
 
     def run(self) -> list[str]:
-        """Load everything; returns the directories of logs that an earlier run had deleted but not removed.
+        """Load everything; return the directories of logs that an earlier run had deleted but not removed.
 
-        A disk error takes the log directory out. Raises OSError when none is left, and whatever else goes wrong.
+        A disk error takes the log directory offline. Raises OSError when none is left, and any unexpected error.
         """
         started_ns = self._clock.nanoseconds()
         logger.info("Loading logs from log dirs %s", ", ".join(self._directories.online_paths()))
@@ -90,7 +90,7 @@ class LogLoading:
         return doomed
 
     def _survey(self) -> tuple[dict[str, list[PartitionDir]], list[str]]:
-        """Read marks and checkpoints of every directory, and find its logs and what is left of deleted ones."""
+        """Read marks and checkpoints of every directory; find its logs, and the remains of deleted ones."""
         found: dict[str, list[PartitionDir]] = {}
         doomed: list[str] = []
         for directory in self._directories.online():
@@ -123,7 +123,7 @@ class LogLoading:
         self._paths.update(found)
 
     def _give_up(self, log_dir: str, error: Exception) -> None:
-        """Use a directory no more, nor what was loaded of it. Even a full disk ends it: its logs are needed now."""
+        """Take a directory offline and drop its loaded logs. Even a full disk counts: its logs are needed now."""
         logger.error("Error while loading log dir %s", log_dir, exc_info=error)
         self._directories.give_up(log_dir)
         for log in self._table.remove_dir(log_dir):

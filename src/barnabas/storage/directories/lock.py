@@ -1,7 +1,8 @@
 """`.lock`: keeps a second broker, of either kind, out of a log directory.
 
-Taken by LogManager at start, on its starting thread. A POSIX record lock, as Java's FileChannel.tryLock takes it;
-since those don't exclude within one process, `_held` does, guarded by `_held_lock`.
+Taken by LogDirectory at start, on the broker's starting thread. It is a POSIX record lock, as Java's
+FileChannel.tryLock takes it. Such locks do not exclude a second broker within one process; `_held` does, guarded by
+`_held_lock`. Kafka: LogManager.lockLogDirs.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ _held_lock = threading.Lock()
 
 
 class DirectoryLock:
-    """The lock of one directory, held from construction to `release`. Raises LogDirectoryLocked, OSError."""
+    """The lock of one directory, held from construction to `release`."""
 
     def __init__(self, directory: str) -> None:
+        """Take the lock. Raises LogDirectoryLocked when another broker holds it, OSError."""
         self._path = os.path.join(os.path.realpath(directory), FILE_NAME)
         refused = LogDirectoryLocked(
             f"Failed to acquire lock on file {FILE_NAME} in {directory}. A Kafka instance in another process or thread"
@@ -39,7 +41,7 @@ class DirectoryLock:
             _held.add(self._path)
 
     def release(self) -> None:
-        """Let others in; a second call does nothing."""
+        """Give the lock up; a second call does nothing."""
         with _held_lock:
             if self._path in _held:
                 _held.discard(self._path)

@@ -1,8 +1,8 @@
 """One directory of `log.dirs`: its lock, its checkpoints, its marks, and the partitions' directories in it.
 
-Owned by LogManager: used on its starting thread, by the checkpoint tasks of the scheduler, by truncations and at
-shutdown. `_checkpoint_lock` orders the writes of the checkpoints and guards what is known of them.
-Kafka spreads this over LogManager.
+Owned by LogDirectories; used on the starting thread, by the checkpoint tasks of the scheduler, by truncations and at
+shutdown. `_checkpoint_lock` orders the writes of the checkpoints and guards their known content.
+Kafka: the per-directory fields and maps of LogManager.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Lock(Protocol):
     """A held lock on a directory."""
 
     def release(self) -> None:
-        """Let others in."""
+        """Give the lock up."""
 
 
 class LogDirectory:
@@ -62,10 +62,10 @@ class LogDirectory:
         self._checkpoint_lock = threading.Lock()
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_start_offsets: dict[TopicPartition, int] = {}
-        """What the checkpoint files hold."""
+        """The content of the checkpoint files."""
 
     def open(self) -> None:
-        """Read marks and checkpoints. Raises OSError."""
+        """Read the mark of a clean shutdown, which is removed, and the checkpoints. Raises OSError."""
         self.had_clean_shutdown = take_clean_shutdown(self._files, self.path) is not None
         if self.had_clean_shutdown:
             logger.info("Skipping recovery of logs in %s: clean shutdown file was found", self.path)
@@ -73,7 +73,7 @@ class LogDirectory:
         self._log_start_offsets = self._read(self._log_start_offset_file)
 
     def load_terms(self, topic_partition: TopicPartition) -> LoadTerms:
-        """What the checkpoints of the last run say about a log."""
+        """Return what the checkpoints of the last run say about a log."""
         return LoadTerms(
             self.had_clean_shutdown,
             self._recovery_points.get(topic_partition, 0),
@@ -81,9 +81,10 @@ class LogDirectory:
         )
 
     def write_recovery_points(self, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
-        """Replace `recovery-point-offset-checkpoint` by the offsets as of when it is written; raises OSError.
+        """Replace `recovery-point-offset-checkpoint`. Raises OSError.
 
-        Nothing is written where nothing has changed: idle partitions cost no sync.
+        `offsets` is called under the lock, so that the newest offsets are written last. Nothing is written when nothing
+        has changed: idle partitions cost no sync.
         """
         with self._checkpoint_lock:
             now = offsets()
@@ -92,7 +93,7 @@ class LogDirectory:
                 self._recovery_points = now
 
     def write_log_start_offsets(self, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
-        """Replace `log-start-offset-checkpoint`, likewise. Raises OSError."""
+        """Replace `log-start-offset-checkpoint`, as `write_recovery_points` does. Raises OSError."""
         with self._checkpoint_lock:
             now = offsets()
             if now != self._log_start_offsets:
@@ -104,11 +105,11 @@ class LogDirectory:
         return topic_partition in self._recovery_points or topic_partition in self._log_start_offsets
 
     def meta_properties(self) -> MetaProperties | None:
-        """Whose directory this is. Raises InconsistentMetaProperties, OSError."""
+        """Return the directory's `meta.properties`, None when it is new. Raises InconsistentMetaProperties, OSError."""
         return read_meta_properties(self._files, self.path)
 
     def partition_dirs(self) -> list[tuple[TopicPartition, str]]:
-        """The partitions that have a log here, with their directories."""
+        """Return the partitions that have a log here, with their directories. Raises OSError."""
         found = []
         for name in self._files.list_dir(self.path):
             path = os.path.join(self.path, name)
@@ -118,14 +119,14 @@ class LogDirectory:
             if topic_partition is not None and topic_partition.topic != RAFT_METADATA_TOPIC:
                 found.append((topic_partition, path))
             elif name.endswith(FUTURE_DIR_SUFFIX):
-                logger.warning("Leaving alone %s: a replica on its way from another log directory", path)
+                logger.warning("Ignoring %s: a replica that was being moved from another log directory", path)
         return found
 
     def deleted_dirs(self) -> list[str]:
-        """Directories of logs that were being deleted when the broker stopped. Raises OSError.
+        """Return the directories of logs that were being deleted when the broker stopped. Raises OSError.
 
-        Their new names are made durable: a broker killed right after a rename left that to us, and a power failure
-        must not put a deleted log into the place of one that is made now.
+        Their new names are made durable here: a broker killed right after a rename had no time for that, and a power
+        failure must not put a deleted log in the place of one that is made now.
         """
         names = self._files.list_dir(self.path)
         if any(name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)) for name in names):
@@ -138,7 +139,7 @@ class LogDirectory:
         self._lock.release()
 
     def _read(self, checkpoint: OffsetCheckpointFile) -> dict[TopicPartition, int]:
-        """The checkpoint; an unreadable one counts as empty: more is recovered than need be."""
+        """Return the offsets of a checkpoint; an unreadable one counts as empty, and more is recovered than needed."""
         try:
             return checkpoint.read()
         except MalformedCheckpoint as error:

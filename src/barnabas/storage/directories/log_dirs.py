@@ -1,7 +1,7 @@
-"""The directories of `log.dirs` together: which of them are in use, and whose they are.
+"""The directories of `log.dirs` together: which of them are online, and which broker they belong to.
 
-Opened by `broker` on its starting thread, used by LogManager, asked by any thread. A directory goes offline at its
-first disk error and stays so until the broker starts again; `_lock` makes sure that this is told once. Kafka spreads
+Opened by `broker` on its starting thread, used by LogManager, read by any thread. A directory goes offline at its first
+disk error and stays so until the broker starts again; `_lock` makes sure that a failure is reported once. Kafka spreads
 this over LogManager, LogDirFailureChannel and MetaPropertiesEnsemble.
 """
 
@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 class LogDirectories:
-    """paths: all of them, absolute, also those that cannot be used.
+    """All log directories. paths: absolute, those that cannot be used included.
 
-    on_failure: told once about each directory that fails, perhaps while locks are held: it must only note the failure
-    and call `LogManager.fail_log_dir` from a thread of its own.
+    on_failure: called once for each directory that fails, perhaps while locks are held: it must only note the failure,
+    and have `LogManager.fail_log_dir` called from another thread.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class LogDirectories:
         self._directories: dict[str, LogDirectory] = {}
 
     def __getitem__(self, path: str) -> LogDirectory:
-        """The directory, which could be opened once. Raises KeyError."""
+        """Return the directory of a path. Raises KeyError when it could not be opened at start."""
         return self._directories[path]
 
     def open(self) -> None:
-        """Make and lock the directories, unless that is done; those that cannot be used are left out.
+        """Make and lock the directories, unless they are open; those that cannot be used are left out.
 
-        Raises LogDirectoryLocked; OSError when none is left.
+        Raises LogDirectoryLocked when another broker uses one. Raises OSError when none is left.
         """
         if self._directories:
             return
@@ -69,15 +69,15 @@ class LogDirectories:
             raise failures[0]
 
     def online(self) -> list[LogDirectory]:
-        """Those without a disk error."""
+        """Return the directories without a disk error."""
         return [directory for directory in self._directories.values() if directory.is_online]
 
     def online_paths(self) -> list[str]:
-        """Their paths."""
+        """Return the paths of the directories without a disk error."""
         return [directory.path for directory in self.online()]
 
     def offline_paths(self) -> list[str]:
-        """The paths of the others."""
+        """Return the paths of the directories that failed, or could not be opened."""
         online = self.online_paths()
         return [path for path in self.paths if path not in online] if len(online) < len(self.paths) else []
 
@@ -87,8 +87,10 @@ class LogDirectories:
         return directory is not None and directory.is_online
 
     def failed(self, path: str, doing: str, error: OSError) -> None:
-        """A disk error: the directory is offline from here on. A full disk, or too many open files, is no such error:
-        what was being done has failed, and may succeed later."""
+        """Take a directory offline because of a disk error.
+
+        A full disk, or too many open files, is only logged: the operation has failed, and may succeed later.
+        """
         if is_shortage(error):
             logger.error("Could not go on %s in %s: %s", doing, path, error)
             return
@@ -96,12 +98,12 @@ class LogDirectories:
         self.give_up(path)
 
     def give_up(self, path: str) -> None:
-        """The directory is offline from here on, whatever the reason."""
+        """Take the directory offline, whatever the reason, and report it once."""
         if self.take_offline(path):
             self._on_failure(path)
 
     def take_offline(self, path: str) -> bool:
-        """Use the directory no more; False if it was not used before."""
+        """Use the directory no more; False if it was offline before."""
         with self._lock:
             directory = self._directories.get(path)
             if directory is None or not directory.is_online:
@@ -110,9 +112,9 @@ class LogDirectories:
             return True
 
     def meta_properties(self) -> Mapping[str, MetaProperties | None]:
-        """What the directories say about their broker; one that cannot be read goes offline.
+        """Return the `meta.properties` of the directories; a directory that cannot be read goes offline.
 
-        Raises InconsistentMetaProperties, OSError when none is left.
+        Raises InconsistentMetaProperties when a file is malformed. Raises OSError when no directory is left.
         """
         self.open()
         found: dict[str, MetaProperties | None] = {}
@@ -125,9 +127,9 @@ class LogDirectories:
         return found
 
     def check_and_write_meta_properties(self, cluster_id: str, broker_id: int) -> None:
-        """See that every directory belongs to this broker of this cluster, and mark the new ones.
+        """Check that every directory belongs to this broker of this cluster, and mark the new ones.
 
-        Raises InconsistentMetaProperties, OSError when no directory is left.
+        Raises InconsistentMetaProperties when one does not. Raises OSError when no directory is left.
         """
         found = self.meta_properties()
         check_meta_properties(found, cluster_id, broker_id)

@@ -1,8 +1,7 @@
 """`meta.properties`: which broker of which cluster a log directory belongs to. Kafka's version 0, of ZooKeeper mode.
 
-Version 1, which KRaft writes, is read too: its `node.id` is the broker id. Pure parsing and writing; LogManager reads
-them at start and the broker has them written when it knows its cluster.
-Kafka: MetaProperties, MetaPropertiesEnsemble.
+Version 1, which KRaft writes, is read too: its `node.id` is the broker id. Functions on files; LogDirectories reads the
+files at start and writes them once the broker knows its cluster. Kafka: MetaProperties, MetaPropertiesEnsemble.
 """
 
 from __future__ import annotations
@@ -19,7 +18,10 @@ FILE_NAME = "meta.properties"
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What the file says; None where it is silent. directory_id: KIP-858, kept as it is found. version 1: KRaft's."""
+    """The content of the file, None for missing fields.
+
+    directory_id: of KIP-858; kept as it is found. version: 1 when KRaft has written the file.
+    """
 
     cluster_id: str | None = None
     broker_id: int | None = None
@@ -28,7 +30,10 @@ class MetaProperties:
 
 
 def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
-    """None when there is no file. Raises InconsistentMetaProperties for content that makes no sense, OSError."""
+    """Return the content, or None when there is no file.
+
+    Raises InconsistentMetaProperties when the version is unknown or the broker id is no number. Raises OSError.
+    """
     path = os.path.join(directory, FILE_NAME)
     try:
         text = files.read_bytes(path).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
 """Writes the checkpoints of all log directories: `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`.
 
-Owned by LogManager; run by the scheduler, at shutdown, and by a log whose offsets have become smaller (under its lock).
-Takes only the log table's lock and those of the directories' checkpoints. Kafka: LogManager.checkpoint....
+Owned by LogManager; called by the scheduler, at shutdown, and by a log whose offsets have become smaller (under the
+log's lock). Takes only the log table's lock and those of the directories' checkpoints. Kafka: LogManager.checkpoint....
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.storage.log_table import LogTable
 
 
 class LogCheckpoints:
-    """Knows what is to be written of the logs in `table`."""
+    """The checkpoints of the logs in `table`."""
 
     def __init__(self, directories: LogDirectories, table: LogTable) -> None:
         self._directories = directories
@@ -47,7 +47,7 @@ class LogCheckpoints:
         )
 
     def _write_log_start_offsets(self, directory: LogDirectory) -> None:
-        """Only those that differ from what the first segment's name says."""
+        """Write the start offsets that differ from the base offset of the log's first segment."""
         directory.write_log_start_offsets(
             lambda: {
                 log.topic_partition: log.log_start_offset

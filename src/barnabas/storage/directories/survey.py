@@ -1,6 +1,6 @@
-"""What lies in the log directories of a stopped broker: its partitions, with topic ids and epochs, and whose they are.
+"""The content of the log directories of a stopped broker: partitions with topic ids and epochs, and the owner.
 
-Called by `broker.log_adoption` on the command line's thread, which holds the directories' locks; reads, writes nothing.
+Called by `broker.log_adoption` on the command line's thread, which holds the directories' locks; writes nothing.
 Kafka has no counterpart: there the cluster's metadata say what a directory should hold.
 """
 
@@ -49,7 +49,7 @@ NO_PRODUCER_ID = -1
 
 @dataclass(frozen=True, slots=True)
 class FoundPartition:
-    """A partition's directory. `topic_id` is None when Kafka before 2.8 made it; epochs and ids are -1 for none."""
+    """A partition's directory. topic_id: None when Kafka before 2.8 made the directory. -1 is no epoch or id."""
 
     topic_partition: TopicPartition
     directory: str
@@ -61,11 +61,11 @@ class FoundPartition:
 
 @dataclass(slots=True)
 class LogDirSurvey:
-    """What was found. `problems` say what keeps the directories from being opened, a line each."""
+    """The findings. `problems` say what keeps the directories from being opened, a line each."""
 
     partitions: dict[TopicPartition, FoundPartition] = field(default_factory=dict)
     topics: dict[str, list[FoundPartition]] = field(default_factory=dict)
-    """The same by topic, in the order of names and numbers."""
+    """The partitions by topic, in the order of names and numbers."""
     meta_properties: dict[str, MetaProperties | None] = field(default_factory=dict)
     clean: dict[str, bool] = field(default_factory=dict)
     """By directory: whether its broker stopped in order."""
@@ -79,7 +79,7 @@ class LogDirSurvey:
 
 
 def survey_log_dirs(directories: Sequence[str], files: Files) -> LogDirSurvey:
-    """Look into the log directories of one broker. What is malformed is a problem of the survey; raises OSError."""
+    """Look into the log directories of one broker. A malformed file is a problem of the survey. Raises OSError."""
     survey = LogDirSurvey()
     for directory in directories:
         _survey_directory(directory, files, survey)
@@ -132,13 +132,16 @@ def _read_offsets(directory: str, name: str, files: Files, survey: LogDirSurvey)
 def _survey_partition(
     topic_partition: TopicPartition, path: str, tail_from: int | None, files: Files
 ) -> FoundPartition:
-    """Epochs and producer ids are in small files up to `tail_from`, and from there on in the batches; None: no tail."""
+    """Describe one partition. Raises MalformedCheckpoint, OSError.
+
+    Epochs and producer ids up to `tail_from` are in small files, later ones in the batches (None: there are none).
+    """
     epochs = [epoch for epoch, _ in LeaderEpochCheckpointFile(path, files).read()]
     producer_ids: list[int] = []
     snapshots = snapshot_offsets(files.list_dir(path))
     if snapshots:
         newest = os.path.join(path, segment_file_name(snapshots[-1], SNAPSHOT_SUFFIX))
-        with suppress(CorruptSnapshot):  # torn by a crash: then the batches are read, here as by whoever opens the log
+        with suppress(CorruptSnapshot):  # torn by a crash: the batches are read instead, as when the log is opened
             producer_ids += [entry.producer_id for entry in read_snapshot(files, newest)]
     if tail_from is not None:
         tail_from = min(tail_from, snapshots[-1]) if snapshots else 0
@@ -157,7 +160,10 @@ def _survey_partition(
 
 
 def batches_from(offset: int, path: str, files: Files) -> Iterator[RecordBatch | LegacyBatch]:
-    """The batches of the segments in `path` that hold `offset` and what follows, each up to where it is damaged."""
+    """Yield the batches of the segment in `path` that holds `offset` and of later ones, each up to any damage.
+
+    Raises OSError.
+    """
     bases = _base_offsets(path, files)
     first = max((base for base in bases if base <= offset), default=0)
     for base in bases:
@@ -165,7 +171,7 @@ def batches_from(offset: int, path: str, files: Files) -> Iterator[RecordBatch |
             continue
         file = files.open(os.path.join(path, segment_file_name(base, LOG_SUFFIX)))
         try:
-            with suppress(CorruptRecord):  # a torn tail; opening the log will cut it off
+            with suppress(CorruptRecord):  # a torn tail, which will be cut off when the log is opened
                 yield from scan_batches(file, 0, file.size())
         finally:
             file.close()

@@ -1,7 +1,8 @@
 """Runs tasks of several log directories at once, and several tasks of each: loading at start, closing at shutdown.
 
-Called by LogManager and LogLoading on the thread that starts or stops the broker, which waits. A directory's tasks are
-handed out in order under its `_lock`. Kafka: the thread pools in LogManager.loadLogs and shutdown.
+Called by LogManager and LogLoading on the thread that starts or stops the broker, which waits for the tasks. `_lock`,
+one per directory, guards the order in which tasks are handed out.
+Kafka: the thread pools of LogManager.loadLogs and shutdown.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ Task = Callable[[], None]
 
 
 def run_per_directory(tasks: Mapping[str, Sequence[Task]], threads_per_dir: int, name: str) -> dict[str, BaseException]:
-    """Run all tasks on up to `threads_per_dir` threads a directory, called `<name>-<directory>-<n>`.
+    """Run all tasks on up to `threads_per_dir` threads per directory, called `<name>-<directory>-<n>`.
 
-    A directory's first exception ends its tasks: those not begun are left out. Returns it, by directory. If one thread
-    is enough, it is the caller's.
+    The first exception of a directory's tasks ends them: tasks that were not begun are left out. Return these
+    exceptions by directory. Where one thread is enough, the calling thread runs the tasks.
     """
     pools = {directory: _Pool(of_directory) for directory, of_directory in tasks.items() if of_directory}
     workers = [
@@ -44,7 +45,7 @@ class _Pool:
         self._rest = iter(tasks)
 
     def work(self) -> None:
-        """Run tasks until there are none, or one has failed."""
+        """Run tasks until none is left or one has failed."""
         while (task := self._next()) is not None:
             try:
                 task()

@@ -1,4 +1,4 @@
-"""What `barnabas log dump` prints of each kind of file, and what it finds wrong with it.
+"""The output of `barnabas log dump` for each kind of file, and the damage that it finds.
 
 Called by the command line only; reads files and nothing else. Kafka: DumpLogSegments.
 """

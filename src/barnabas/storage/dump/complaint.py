@@ -1,4 +1,4 @@
-"""A line of a dump that tells of damage, apart from those that tell of content.
+"""A line of a dump that reports damage, as opposed to content.
 
 Made by the dump modules, looked for by the command line; immutable.
 """
@@ -7,6 +7,6 @@ from __future__ import annotations
 
 
 class Complaint(str):
-    """Something is wrong with the file: printed on stderr, and the exit status says so."""
+    """A line about damage: it is printed on stderr and changes the exit status."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""What is in a segment's indexes, and whether it is true of the log beside them.
+"""Dumps of a segment's indexes, compared with the log beside them.
 
 Called by `log_file` for the command line, read-only, on one thread. Kafka: kafka.tools.DumpLogSegments, the checks of
 OffsetIndex.sanityCheck and TimeIndex.sanityCheck.
@@ -26,15 +26,15 @@ class IndexCheck(enum.Enum):
     """What to do with an index."""
 
     PRINT = "print"
-    """Print the entries, and compare them with the log."""
+    """Print the entries and compare them with the log."""
     VERIFY = "verify"
-    """Only compare them with the log."""
+    """Only compare the entries with the log."""
     SANITY = "sanity"
-    """Only look whether the index could be one: what a broker looks at when it starts."""
+    """Only make the checks that a broker makes when it starts."""
 
 
 def dump_index(path: str, files: Files, base_offset: int, check: IndexCheck) -> Iterator[str]:
-    """Lines about an `.index` file. Raises OSError, also when there is no log beside it."""
+    """Yield the lines about an `.index` file. Raises OSError, also when there is no log beside it."""
     entries, torn = _read_entries(path, files, OFFSET_ENTRY)
     if not entries and not torn:
         yield f"{path} is empty."
@@ -61,7 +61,7 @@ def dump_index(path: str, files: Files, base_offset: int, check: IndexCheck) -> 
 
 
 def dump_time_index(path: str, files: Files, base_offset: int, check: IndexCheck) -> Iterator[str]:
-    """Lines about a `.timeindex` file. Raises OSError, also when there is no log beside it."""
+    """Yield the lines about a `.timeindex` file. Raises OSError, also when there is no log beside it."""
     entries, torn = _read_entries(path, files, TIME_ENTRY)
     problems = [torn] if torn else []
     if check is IndexCheck.SANITY:
@@ -96,7 +96,7 @@ def dump_time_index(path: str, files: Files, base_offset: int, check: IndexCheck
 
 
 def dump_transaction_index(path: str, files: Files) -> Iterator[str]:
-    """Lines about a `.txnindex` file. Raises OSError."""
+    """Yield the lines about a `.txnindex` file. Raises OSError."""
     data = files.read_bytes(path)
     whole = len(data) // _ABORTED_TRANSACTION.size * _ABORTED_TRANSACTION.size
     before = -1
@@ -113,7 +113,7 @@ def dump_transaction_index(path: str, files: Files) -> Iterator[str]:
 
 
 def _read_entries(path: str, files: Files, entry_format: str) -> tuple[list[tuple[int, int]], str]:
-    """The entries, up to the zeros that a crash of Kafka leaves at the end; and what is wrong with the file's size."""
+    """Return the entries up to the zeros that a crash of Kafka leaves at the end, and a text if the size is wrong."""
     entry = struct.Struct(entry_format)
     data = files.read_bytes(path)
     whole = len(data) // entry.size * entry.size
@@ -130,7 +130,7 @@ def _open_log(path: str, files: Files) -> File:
 
 
 def _last_offset_at(log: File, position: int, size: int) -> int:
-    """The last offset of the batch that begins at `position`; -1 when none does."""
+    """Return the last offset of the batch that begins at `position`; -1 when none does."""
     try:
         place = find_batch(log, -1, position, size)
     except CorruptRecord:

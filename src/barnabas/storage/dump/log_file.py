@@ -1,8 +1,8 @@
-"""What `barnabas log dump FILE` prints: the content of a log directory's file, line by line, and what is wrong with it.
+"""Dump of one file of a log directory, as `barnabas log dump FILE` prints it: content, line by line, and damage.
 
-Read-only and apart from a running broker; one thread. For the files that Apache Kafka's tool reads the lines are its
-own, so that either output can be compared with the other. This module picks the reader and reads `.log` files;
-`indexes` and `state_files` read the others. Kafka: kafka.tools.DumpLogSegments.
+Called by the command line on one thread; reads only, and needs no broker. For the files that Apache Kafka's tool reads,
+the lines are those of that tool, so that the two outputs can be compared. This module picks the reader and reads `.log`
+files; `indexes` and `state_files` read the others. Kafka: kafka.tools.DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RAFT_CONTROL_TYPES = {
 
 
 class DumpTerms(NamedTuple):
-    """What to show. deep: every record, not only batches; contents: keys and values too; check: what of indexes."""
+    """What to print. deep: every record, not only batches. contents: keys and values too. check: of indexes."""
 
     deep: bool = False
     contents: bool = False
@@ -51,7 +51,7 @@ class DumpTerms(NamedTuple):
 
 
 def dump_file(path: str, files: Files, terms: DumpTerms = DumpTerms()) -> Iterator[str]:  # noqa: B008 - immutable
-    """Lines about a file of a log directory; those that tell of damage are Complaints.
+    """Yield the lines about a file of a log directory; lines that report damage are Complaints.
 
     Raises MalformedCheckpoint for a file that is none of them or makes no sense, OSError.
     """
@@ -92,7 +92,7 @@ def _dump_log(path: str, files: Files, base_offset: int, terms: DumpTerms) -> It
 
 
 def describe_batch(batch: RecordBatch | LegacyBatch, position: int) -> str:
-    """The line of one batch."""
+    """Return the line of one batch."""
     valid = str(batch.is_valid_crc()).lower()
     try:
         codec = batch.codec.name.lower()
@@ -149,4 +149,4 @@ _SEGMENT_FILES: dict[str, Callable[[str, Files, int, DumpTerms], Iterator[str]]]
     TRANSACTION_INDEX_SUFFIX: lambda path, files, _base, _terms: dump_transaction_index(path, files),
     SNAPSHOT_SUFFIX: lambda path, files, _base, _terms: dump_snapshot(path, files),
 }
-"""By suffix: who shows such a file."""
+"""The function that dumps a file, by suffix."""

@@ -1,7 +1,7 @@
-"""What is in the files of a log directory that are no segments: producer snapshots, checkpoints, identities.
+"""Dumps of the files of a log directory that belong to no segment: producer snapshots, checkpoints, identities.
 
-Called by `log_file` for the command line, read-only, on one thread. Kafka's DumpLogSegments reads snapshots, in the
-same lines; the others are text that has no tool there.
+Called by `log_file` for the command line, read-only, on one thread. Kafka's DumpLogSegments prints snapshots in the
+same lines; the other files are text, which Kafka has no tool for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from barnabas.storage.producers.snapshot import CorruptSnapshot, read_snapshot
 
 
 def dump_snapshot(path: str, files: Files) -> Iterator[str]:
-    """A line per producer of a `.snapshot` file. Raises OSError."""
+    """Yield a line per producer of a `.snapshot` file. Raises OSError."""
     try:
         entries = read_snapshot(files, path)
     except CorruptSnapshot as error:
@@ -103,4 +103,4 @@ STATE_FILES: Mapping[str, Callable[[str, Files], Iterator[str]]] = {
     META_PROPERTIES_FILE: _dump_meta_properties,
     CLEAN_SHUTDOWN_FILE: _dump_text,
 }
-"""By name: who shows such a file."""
+"""The function that dumps a file, by name."""

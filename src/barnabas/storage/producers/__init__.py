@@ -1,4 +1,4 @@
-"""What a log knows of its producers: sequences, epochs, open transactions; and their snapshots on the disk.
+"""The state of a log's producers: sequences, epochs, open transactions; and their snapshots on the disk.
 
 `state_manager.ProducerStateManager` is the door, owned by a UnifiedLog. Kafka: ProducerStateManager.
 """

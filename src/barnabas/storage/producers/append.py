@@ -1,8 +1,8 @@
-"""The producer's side of a leader's append: what is checked before the batch is written, and noted afterwards.
+"""The producer state in a leader's append: checked before the batch is written, updated afterwards.
 
 Called by `UnifiedLog.append_as_leader` for batches with a producer id, under the log's lock. An aborted transaction is
-entered into the index before its marker is written: if either fails, nothing has happened and the coordinator tries
-again. Kafka: UnifiedLog.analyzeAndValidateProducerState.
+entered into the index before its marker is written: if either write fails, nothing has changed and the coordinator
+tries again. Kafka: UnifiedLog.analyzeAndValidateProducerState.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class TransactionEnd:
-    """A marker on its way into the log, and the transaction that it ends, if that wrote anything here."""
+    """A marker that is being appended, and the transaction that it ends (None: it wrote nothing to this partition)."""
 
     __slots__ = ("_states", "completed", "marker")
 
@@ -45,7 +45,7 @@ class TransactionEnd:
             segment.indexes.transactions.append(entry)
 
     def withdraw(self, segment: LogSegment) -> None:
-        """The marker could not be written: take the entry back."""
+        """Remove the entry again: the marker could not be written."""
         completed = self.completed
         if completed is not None and completed.is_aborted:
             try:
@@ -57,7 +57,7 @@ class TransactionEnd:
 def check_producer(
     states: ProducerStates, header: BatchHeader, records: Buffer, offset: int, origin: AppendOrigin
 ) -> BatchMetadata | TransactionEnd | None:
-    """Whether the batch may be appended at `offset`: the earlier batch that it repeats, or the end of a transaction.
+    """Check whether a batch may be appended at `offset`; return the batch that it repeats, or the transaction's end.
 
     Raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
     TRANSACTION_COORDINATOR_FENCED, INVALID_RECORD for a control batch that is no marker.
@@ -76,7 +76,7 @@ def check_producer(
 
 
 def answer_again(known: BatchMetadata, log_start_offset: int, size: int, count: int) -> LogAppendInfo:
-    """What a producer is told about a batch that is in the log already. The time is the batch's, as in Kafka."""
+    """Return the answer for a batch that is in the log already. The append time is the batch's, as in Kafka."""
     time = known.timestamp
     return LogAppendInfo(
         known.first_offset, known.last_offset, time, time, log_start_offset, size, count, is_duplicate=True
@@ -91,7 +91,7 @@ def note_append(
     max_timestamp: int,
     end: TransactionEnd | None,
 ) -> bool:
-    """The batch is in the log, at `place`; True when the first unstable offset may have changed."""
+    """Note that the batch is in the log, at `place`; True when the first unstable offset may have changed."""
     if not header.attributes & CONTROL_MASK:
         return states.add_data(header, place, last_offset, max_timestamp)
     if end is None:

@@ -1,4 +1,4 @@
-"""What a partition remembers of one producer: epoch, its last five batches, its open transaction. Pure.
+"""The state of one producer in one partition: epoch, last five batches, open transaction. Pure.
 
 Held by `ProducerStates` under the log's lock. Kafka: ProducerStateEntry, BatchMetadata.
 """
@@ -24,17 +24,17 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence number of the first record; they wrap to 0 after 2^31 - 1."""
+        """The sequence number of the first record; sequence numbers wrap to 0 after 2^31 - 1."""
         return self.last_sequence - self.offset_delta & MAX_SEQUENCE
 
     @property
     def first_offset(self) -> int:
-        """Offset of the first record."""
+        """The offset of the first record."""
         return self.last_offset - self.offset_delta
 
 
 class ActiveProducer(NamedTuple):
-    """A producer as DescribeProducers shows it; -1 stands for what there is not."""
+    """A producer as DescribeProducers shows it; -1 stands for a missing number."""
 
     producer_id: int
     producer_epoch: int
@@ -45,16 +45,17 @@ class ActiveProducer(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """Offset of a producer's newest record of data (-1: none of this epoch is known), and its epoch."""
+    """The offset of a producer's newest record of data (-1: none of this epoch is known), and its epoch."""
 
     last_data_offset: int
     producer_epoch: int
 
 
 class ProducerStateEntry:
-    """One producer. batches: oldest first, all of `producer_epoch`. Numbers are -1 where nothing is known.
+    """One producer. Numbers are -1 where nothing is known.
 
-    last_timestamp is also that of markers; transaction_first_offset: where its open transaction begins.
+    batches: oldest first, all of `producer_epoch`. last_timestamp: of the newest batch or marker.
+    transaction_first_offset: where the producer's open transaction begins.
     """
 
     __slots__ = (
@@ -84,29 +85,29 @@ class ProducerStateEntry:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the newest record, -1 when no batch of this epoch is known."""
+        """The sequence number of the newest record; -1 when no batch of this epoch is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_data_offset(self) -> int:
-        """Offset of the newest record, -1 when no batch of this epoch is known."""
+        """The offset of the newest record; -1 when no batch of this epoch is known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def find_duplicate(self, base_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with exactly these sequence numbers."""
+        """Return the remembered batch with exactly these sequence numbers; None when there is none."""
         for batch in self.batches:
             if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
                 return batch
         return None
 
     def begin_epoch(self, producer_epoch: int) -> None:
-        """Batches of another epoch are forgotten: their sequence numbers say nothing any more."""
+        """Take a new epoch and forget the batches of the old one, whose sequence numbers are void now."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
 
     def describe(self) -> ActiveProducer:
-        """A copy for DescribeProducers."""
+        """Return a copy for DescribeProducers."""
         return ActiveProducer(
             self.producer_id,
             self.producer_epoch,

@@ -1,6 +1,7 @@
 """Rebuilds a log's producer state from the newest snapshot and the batches behind it: at start, and after truncations.
 
-Runs on the loading thread, or under the log's lock. Reads headers, and the records of control batches only.
+Called by `log.loader` and `log.recovery` on the loading thread, and by `log.truncation` under the log's lock. Reads
+headers, and the records of control batches only.
 Kafka: UnifiedLog.rebuildProducerState, loadProducersFromRecords.
 """
 
@@ -37,8 +38,8 @@ def rebuild_producer_state(
 ) -> None:
     """Make the state reflect the log up to `end_offset`. Raises OSError.
 
-    A log that was closed in order and has no snapshot was written before there were any: nothing is known of its
-    producers, and it is not read for them. Nor is a log whose producers were all of the other kind.
+    A log that was closed in order and has no snapshot was written by a broker that makes none: it is not read for its
+    producers. A log whose producers were all without ids is not read either.
     """
     wanted = _wanted_snapshots(segments, end_offset)
     if after_clean_shutdown and not manager.snapshots:
@@ -61,7 +62,7 @@ def rebuild_producer_state(
 
 
 def take_optional_snapshot(manager: ProducerStateManager, end_offset: int) -> None:
-    """A snapshot saves the next start some reading; a log on a full disk can do without."""
+    """Take a snapshot that only saves the next start some reading. A full disk is logged. Raises other OSErrors."""
     try:
         manager.take_snapshot(end_offset, sync=False)
     except OSError as error:
@@ -71,7 +72,7 @@ def take_optional_snapshot(manager: ProducerStateManager, end_offset: int) -> No
 
 
 def _wanted_snapshots(segments: LogSegments, end_offset: int) -> list[int]:
-    """Where the last two segments begin, and the end: so the next truncation or recovery need not read all."""
+    """Return where snapshots are due: at the last two segments and the end, for the next truncation or recovery."""
     bases = [segment.base_offset for segment in segments.all()[-2:]]
     return [offset for offset in (*bases, end_offset) if offset <= end_offset]
 
@@ -90,9 +91,9 @@ def _read_segment(manager: ProducerStateManager, segment: LogSegment, start: int
 
 
 def load_batch(manager: ProducerStateManager, batch: Batch) -> AbortedTransactionEntry | None:
-    """Take in a stored batch; what the transaction index has to say if it ends an aborted transaction.
+    """Update the state with a stored batch; return the entry of the transaction that it aborts, if it does.
 
-    What contradicts the state is logged, not refused: it was let in once, and is in the log.
+    A batch that contradicts the state is logged and not rejected: it was accepted once, and is in the log.
     """
     manager.end_offset = batch.last_offset + 1
     if not isinstance(batch, RecordBatch) or batch.producer_id == NO_PRODUCER_ID:

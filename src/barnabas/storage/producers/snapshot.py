@@ -1,7 +1,7 @@
 """`.snapshot` files: a partition's producers as of the offset that the file is named by. Kafka's format, version 1.
 
-Version (int16), CRC-32C of what follows it (uint32), number of entries (int32), entries of 46 bytes. A file that was
-torn by a crash fails its checksum, and the log is read instead. Called by ProducerStateManager, the log dump and tests,
+Version (int16), CRC-32C of the rest (uint32), number of entries (int32), entries of 46 bytes. A file that was torn by a
+crash fails its checksum, and the log is read instead. Called by ProducerStateManager, the log dump and tests,
 on any thread. Kafka: ProducerStateManager.readSnapshot, writeSnapshot.
 """
 
@@ -29,13 +29,13 @@ class CorruptSnapshot(Exception):
 
 
 def snapshot_offsets(names: Iterable[str]) -> list[int]:
-    """Offsets of the snapshots among the names in a log's directory, rising."""
+    """Return the offsets of the snapshots among the names in a log's directory, rising."""
     snapshots = (name for name in names if name.endswith(SNAPSHOT_SUFFIX))
     return sorted(offset for offset in map(base_offset_of, snapshots) if offset is not None)
 
 
 def read_snapshot(files: Files, path: str) -> list[ProducerStateEntry]:
-    """The producers, with their last batch each. Raises CorruptSnapshot, OSError."""
+    """Return the producers, each with its last batch. Raises CorruptSnapshot, OSError."""
     return decode_snapshot(files.read_bytes(path))
 
 
@@ -51,7 +51,7 @@ def write_snapshot(files: Files, path: str, entries: Collection[ProducerStateEnt
 
 
 def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     data = bytearray(_HEADER.size + _ENTRY.size * len(entries))
     position = _HEADER.size
     for entry in _in_order_of_kafka(entries):
@@ -76,7 +76,7 @@ def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
 
 
 def _in_order_of_kafka(entries: Collection[ProducerStateEntry]) -> list[ProducerStateEntry]:
-    """The order in which Java's HashMap yields its keys, so that the same producers make the same bytes."""
+    """Return the entries in the order of Java's HashMap, so that the same producers make the same bytes as in Kafka."""
     buckets = 16
     while len(entries) > buckets * 3 // 4:
         buckets *= 2
@@ -90,7 +90,10 @@ def _in_order_of_kafka(entries: Collection[ProducerStateEntry]) -> list[Producer
 
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """The entries of a file's content. Raises CorruptSnapshot."""
+    """Return the entries of a file's content.
+
+    Raises CorruptSnapshot when version, checksum or size are wrong.
+    """
     if len(data) < _HEADER.size:
         raise CorruptSnapshot(f"Snapshot failed schema validation: {len(data)} bytes")
     version, crc, count = _HEADER.unpack_from(data)

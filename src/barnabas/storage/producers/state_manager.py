@@ -1,9 +1,9 @@
 """A log's producer state and its `.snapshot` files: taken at rolls and at shutdown, deleted with the segments.
 
-One per log, guarded by the log's lock; expiry and loading take it too. What no snapshot holds is in the batches behind
-the newest one, so a snapshot that a crash tears or loses costs time and nothing else. A snapshot must only never say
-more than the log: before a log is cut, those behind the cut are deleted, and the deletion is made durable before
-anything is appended there again. Logs whose producers are not idempotent hold no tables. Kafka: ProducerStateManager.
+One per log, guarded by the log's lock. State that no snapshot holds is in the batches behind the newest snapshot, so a
+snapshot that a crash tears or loses costs time and nothing else. But a snapshot must never say more than the log:
+before a log is cut, the snapshots behind the cut are deleted, and the deletion is made durable before anything is
+appended there again. Logs without idempotent producers hold no tables. Kafka: ProducerStateManager.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ _NONE: tuple[int, ...] = ()
 
 
 class ProducerStateManager:
-    """states: the producers, None as long as there are none. end_offset: what the state reflects, while it is loaded.
+    """The producer state of one log.
 
-    Once a log is loaded its state always reflects the log's end. Everything that touches files raises OSError.
+    states: the producers, None as long as there are none. end_offset: the offset up to which the state reflects the
+    log while that is loaded; afterwards it always reflects the log's end. Every method that touches files raises
+    OSError.
     """
 
     __slots__ = ("_directory", "_files", "_last_snapshot_offset", "_snapshots", "end_offset", "partition", "states")
@@ -46,7 +48,7 @@ class ProducerStateManager:
         self._files = files
         self._snapshots = _NONE
         self._last_snapshot_offset = 0
-        """Up to here nothing new is to be snapshotted; there need not be a file."""
+        """The offset above which a snapshot would hold something new; there need not be a file of this offset."""
 
     # -- the producers
 
@@ -56,14 +58,14 @@ class ProducerStateManager:
         return self.states is None or self.states.is_empty
 
     def make_states(self) -> ProducerStates:
-        """The producers, made when there are none yet."""
+        """Return the producers; make the tables when there are none yet."""
         states = self.states
         if states is None:
             states = self.states = ProducerStates(self.partition)
         return states
 
     def first_unstable_offset(self, high_watermark: int) -> LogOffsetMetadata | None:
-        """Where the oldest transaction begins that is open, or whose marker is not below the high watermark."""
+        """Return where the oldest transaction begins that is open, or whose marker is not below the high watermark."""
         states = self.states
         if states is None:
             return None
@@ -72,16 +74,16 @@ class ProducerStateManager:
 
     @property
     def producer_id_count(self) -> int:
-        """Number of producers that are remembered; any thread."""
+        """The number of producers that are remembered; any thread."""
         states = self.states
         return 0 if states is None else len(states.entries)
 
     def active_producers(self) -> list[ActiveProducer]:
-        """A copy of what is known of each producer."""
+        """Return a copy of each producer's state."""
         return [] if self.states is None else [entry.describe() for entry in self.states.entries.values()]
 
     def last_records(self) -> dict[int, LastRecord]:
-        """The newest record of each producer, by id."""
+        """Return the newest record of each producer, by id."""
         if self.states is None:
             return {}
         return {
@@ -90,11 +92,11 @@ class ProducerStateManager:
         }
 
     def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
-        """What is known of one producer."""
+        """Return the state of one producer; None when it is not known."""
         return None if self.states is None else self.states.entries.get(producer_id)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers idle for so long; returns their number."""
+        """Forget producers that have been idle for so long; return their number."""
         states = self.states
         if states is None:
             return 0
@@ -107,19 +109,18 @@ class ProducerStateManager:
 
     @property
     def snapshots(self) -> tuple[int, ...]:
-        """Offsets of the snapshots there are, rising."""
+        """The offsets of the existing snapshots, rising."""
         return self._snapshots
 
     def snapshot_path(self, offset: int) -> str:
-        """Where the snapshot of an offset is."""
+        """Return the path of the snapshot of an offset."""
         return os.path.join(self._directory, segment_file_name(offset, SNAPSHOT_SUFFIX))
 
     def take_snapshot(self, end_offset: int, *, sync: bool) -> bool:
-        """Write a snapshot of the state, which reflects the log up to `end_offset`, unless that is nothing new.
+        """Write a snapshot of the state, which reflects the log up to `end_offset`, unless it would hold nothing new.
 
-        True when there are producers in it.
-
-        Without producers it is not synced: a start after a clean stop takes its absence for the same.
+        True when there are producers in it. A snapshot without producers is not synced: to a start, a missing one means
+        the same.
         """
         self.end_offset = end_offset
         if end_offset <= self._last_snapshot_offset:
@@ -141,22 +142,22 @@ class ProducerStateManager:
         return bool(entries)
 
     def sync_snapshot(self, offset: int) -> None:
-        """Return when this snapshot, if it is still there, is on stable storage."""
+        """Return when this snapshot, if it still exists, is on stable storage."""
         try:
             file = self._files.open(self.snapshot_path(offset))
         except FileNotFoundError:
-            return  # the segment has been deleted meanwhile
+            return  # the segment was deleted meanwhile, and the snapshot with it
         try:
             file.sync()
         finally:
             file.close()
 
     def note_snapshots(self, names: Iterable[str]) -> None:
-        """The names in the log's directory are these. From now on snapshots come and go through this object only."""
+        """Take the snapshots among the names in the log's directory; later ones are made and deleted by this object."""
         self._snapshots = tuple(snapshot_offsets(names)) or _NONE
 
     def remove_stray_snapshots(self, base_offsets: tuple[int, ...]) -> None:
-        """Delete the snapshots that belong to no segment, but the newest if it lies behind the last segment's start.
+        """Delete the snapshots that belong to no segment, except the newest one behind the last segment's start.
 
         That one was written at a clean stop.
         """
@@ -167,15 +168,18 @@ class ProducerStateManager:
         self._delete(strays)
 
     def delete_snapshots_below(self, offset: int) -> None:
-        """The segments below are deleted."""
+        """Delete the snapshots of deleted segments, below `offset`."""
         self._delete([snapshot for snapshot in self._snapshots if snapshot < offset])
 
     def delete_snapshots_of(self, offsets: list[int]) -> None:
-        """The segments that began at these offsets have become part of others."""
+        """Delete the snapshots of these offsets: their segments have become part of others."""
         self._delete(offsets)
 
     def delete_snapshots_above(self, offset: int) -> bool:
-        """The log will end at `offset`; whoever appends next makes this durable first. True if there were any."""
+        """Delete the snapshots above `offset`, where the log will end; True if there were any.
+
+        The caller makes the deletion durable before anything is appended.
+        """
         doomed = [snapshot for snapshot in self._snapshots if snapshot > offset]
         self._delete(doomed)
         return bool(doomed)
@@ -192,16 +196,16 @@ class ProducerStateManager:
     # -- as the log's offsets change
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """What lies below is deleted."""
+        """Forget ended transactions below the new log start offset."""
         if self.states is not None:
             self.states.remove_replicated(log_start_offset)
         self.end_offset = max(self.end_offset, log_start_offset)
         self._last_snapshot_offset = self._snapshots[-1] if self._snapshots else log_start_offset
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int, expiration_ms: int) -> None:
-        """Make the state what the newest snapshot of the offsets between says; `end_offset` tells how far it reaches.
+        """Load the newest snapshot between the two offsets and set `end_offset` to its offset.
 
-        Snapshots outside are deleted. A state that reflects the log end already stays.
+        Snapshots outside of the log are deleted. A state that reflects the log end already stays as it is.
         """
         self._delete([offset for offset in self._snapshots if not log_start_offset < offset <= log_end_offset])
         if log_end_offset == self.end_offset:
@@ -226,12 +230,12 @@ class ProducerStateManager:
         self.end_offset = self._last_snapshot_offset = log_start_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Nothing is left of the log; it begins anew at `offset`."""
+        """Forget everything: the log begins anew at `offset`."""
         self.states = None
         self._delete(list(self._snapshots))
         self._last_snapshot_offset = offset
         self.end_offset = offset
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has been renamed to this."""
+        """Note that the log's directory has been renamed."""
         self._directory = directory

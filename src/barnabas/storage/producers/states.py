@@ -1,10 +1,15 @@
-"""Which producers write to a partition: what may be appended next, and which transactions are open. Pure.
+"""The producers of a partition: which batch each may append next, and which transactions are open. Pure.
 
 Owned by a ProducerStateManager and guarded by the log's lock. A batch is checked before it is written and noted
-afterwards, so that a write that fails changes nothing. Clients are held to all rules, coordinators to the epochs, and
-what a follower fetched or a recovery reads was checked by its leader.
-Kafka: the map of ProducerStateManager, ProducerAppendInfo, TxnMetadata, CompletedTxn. The error UNKNOWN_PRODUCER_ID is
-not among the answers, as in Kafka since 2.4: a producer that nothing is known of may begin with any sequence number.
+afterwards, so that a write that fails changes nothing. All rules hold for clients; for coordinators those of epochs
+hold; batches that a follower fetched or a recovery reads were checked by their leader.
+
+Worked example, the rules of sequence numbers. A producer of epoch 0 has appended batches with the sequence numbers 0-4
+and 5-9. Then 10-14 follows and is appended. 5-9 is one of its last five batches: it was sent twice, and gets the first
+answer again. 15-19 leaves a gap, and 3-7 is no batch that was appended: both are OUT_OF_ORDER_SEQUENCE_NUMBER. Epoch 1
+must begin at 0, and from then on epoch 0 is fenced: INVALID_PRODUCER_EPOCH. A producer without state may begin
+anywhere, as in Kafka since 2.4: its state may have expired, so UNKNOWN_PRODUCER_ID is never raised.
+Kafka: the map of ProducerStateManager, ProducerAppendInfo, TxnMetadata, CompletedTxn.
 """
 
 from __future__ import annotations
@@ -67,7 +72,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class TransactionMetadata(NamedTuple):
-    """A transaction's producer, where it begins, and the offset of its marker, -1 as long as it is open."""
+    """A transaction: its producer, where it begins, and the offset of its marker (-1: it is open)."""
 
     producer_id: int
     first_offset: LogOffsetMetadata
@@ -75,7 +80,7 @@ class TransactionMetadata(NamedTuple):
 
 
 class ProducerStates:
-    """entries: by producer id. Open transactions are kept in the order of their first offsets."""
+    """The producers of one partition. entries: by producer id."""
 
     __slots__ = ("_ongoing", "_partition", "_unreplicated", "entries")
 
@@ -83,12 +88,13 @@ class ProducerStates:
         self.entries: dict[int, ProducerStateEntry] = {}
         self._partition = topic_partition
         self._ongoing: dict[int, TransactionMetadata] = {}
+        """Open transactions by first offset, and in the order of these: a transaction begins at the log's end."""
         self._unreplicated: dict[int, TransactionMetadata] = {}
-        """Ended transactions whose markers lie at or above the high watermark."""
+        """Ended transactions whose markers lie at or above the high watermark, by first offset."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known of any producer, nor of any transaction."""
+        """Whether no producer and no transaction is known."""
         return not (self.entries or self._ongoing or self._unreplicated)
 
     # -- data
@@ -161,9 +167,10 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker, offset: int, origin: AppendOrigin
     ) -> CompletedTransaction | None:
-        """Whether a marker may be appended at `offset`; the transaction it ends, None when that wrote nothing here.
+        """Check whether a marker may be appended at `offset`; return the transaction it ends.
 
-        Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        None when that transaction wrote nothing to this partition. Raises ApiError: INVALID_PRODUCER_EPOCH when the
+        producer's epoch is older than the last one, TRANSACTION_COORDINATOR_FENCED when the coordinator's is.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -182,7 +189,7 @@ class ProducerStates:
         return CompletedTransaction(producer_id, entry.transaction_first_offset, offset, marker.is_abort)
 
     def add_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
-        """Note a marker that was appended. `complete` comes next, if it ended a transaction."""
+        """Note a marker that was appended. The caller calls `complete` next, if the marker ended a transaction."""
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
@@ -192,14 +199,17 @@ class ProducerStates:
         entry.last_timestamp = marker.timestamp
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """The last stable offset as it will be when this transaction is complete, replication aside."""
+        """Return the last stable offset as of the completion of this transaction, replication aside."""
         for transaction in self._ongoing.values():
             if transaction.producer_id != completed.producer_id:
                 return transaction.first_offset.message_offset
         return completed.last_offset + 1
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """The transaction is decided; it stays unstable until the high watermark has passed its marker."""
+        """Note that a transaction is decided; it stays unstable until the high watermark has passed its marker.
+
+        Raises ValueError when the transaction is not open.
+        """
         transaction = self._ongoing.pop(completed.first_offset, None)
         if transaction is None:
             raise ValueError(
@@ -210,7 +220,7 @@ class ProducerStates:
     # -- stored batches
 
     def check_stored(self, batch: RecordBatch) -> tuple[EndTransactionMarker | None, CompletedTransaction | None]:
-        """Check a batch of some producer that its leader has let in; its marker, and the transaction that ends.
+        """Check a batch that its leader has accepted; return its marker, and the transaction that the marker ends.
 
         Raises ApiError: INVALID_TXN_STATE; CorruptRecord.
         """
@@ -224,7 +234,7 @@ class ProducerStates:
         return marker, completed
 
     def add_stored(self, batch: RecordBatch, place: LogOffsetMetadata, marker: EndTransactionMarker | None) -> bool:
-        """Note a batch that lies at `place`; True when it begins a transaction."""
+        """Note a batch that is in the log, at `place`; True when it begins a transaction."""
         if batch.is_control:
             if marker is not None:
                 self.add_marker(batch.producer_id, batch.producer_epoch, marker)
@@ -254,14 +264,14 @@ class ProducerStates:
         return first
 
     def remove_replicated(self, offset: int) -> None:
-        """Everything below `offset` is replicated, or deleted: transactions that ended there are stable."""
+        """Forget the ended transactions below `offset`: they are replicated, or deleted, and so stable."""
         if self._unreplicated:
             ended = [first for first, transaction in self._unreplicated.items() if transaction.last_offset < offset]
             for first in ended:
                 del self._unreplicated[first]
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have written nothing for so long, but those with an open transaction."""
+        """Forget producers that have written nothing for so long and have no open transaction; return their number."""
         expired = [entry.producer_id for entry in self.entries.values() if is_expired(entry, now_ms, expiration_ms)]
         for producer_id in expired:
             del self.entries[producer_id]
@@ -298,5 +308,5 @@ class ProducerStates:
 
 
 def is_expired(entry: ProducerStateEntry, now_ms: int, expiration_ms: int) -> bool:
-    """Whether a producer has been idle for too long to be remembered."""
+    """Whether a producer without open transaction has been idle for so long."""
     return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms

@@ -1,8 +1,8 @@
-"""What stays of one batch when the cleaner copies it: all, some of its records, its header alone, or nothing.
+"""What the cleaner keeps of one batch: all of it, some of its records, its header alone, or nothing.
 
-Pure but for the map it asks; owned by one cleaning, in the cleaner's process. A batch that keeps all its records is
-handed on as the bytes it was. Kafka: Cleaner.cleanInto, MemoryRecords.filterTo; a batch made anew here equals the one
-Kafka makes, as far as the codecs compress alike.
+Pure except for the offset map it reads; owned by one cleaning, in the cleaner's process. A batch that keeps all its
+records is copied as the bytes it was. A batch that is made anew equals the one that Kafka makes, as far as the codecs
+compress alike. Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Batch = RecordBatch | LegacyBatch
 
 
 class CleanedBatch(NamedTuple):
-    """A batch to be written."""
+    """A batch that will be written."""
 
     data: Buffer
     size: int
@@ -46,16 +46,16 @@ class CleanedBatch(NamedTuple):
 
 
 class CleaningTerms(NamedTuple):
-    """now_ms: when the cleaning began; tombstones met for the first time stay `delete_retention_ms` from then on."""
+    """now_ms: when the cleaning began; a tombstone that is seen for the first time stays `delete_retention_ms` more."""
 
     now_ms: int
     delete_retention_ms: int
     last_records: Mapping[int, LastRecord]
-    """By producer id."""
+    """The newest record of each producer, by producer id."""
 
 
 class BatchCleaner:
-    """Decides batch by batch, in the order of the log. keeps_legacy_tombstones: for the segment that is being read."""
+    """Cleans batch by batch, in the order of the log. keeps_legacy_tombstones: of the segment that is being read."""
 
     __slots__ = ("_map", "_stats", "_terms", "_transactions", "keeps_legacy_tombstones")
 
@@ -69,7 +69,7 @@ class BatchCleaner:
         self.keeps_legacy_tombstones = True
 
     def clean(self, batch: Batch) -> CleanedBatch | None:
-        """What is written of the batch; None when nothing is. Raises CorruptRecord."""
+        """Return what is written of the batch; None when nothing is. Raises CorruptRecord."""
         stats = self._stats
         stats.bytes_read += batch.length
         cleaned = self._clean_legacy(batch) if isinstance(batch, LegacyBatch) else self._clean(batch)
@@ -78,7 +78,7 @@ class BatchCleaner:
         return cleaned
 
     def _clean(self, batch: RecordBatch) -> CleanedBatch | None:
-        """The rules of Cleaner.checkBatchRetention, in its order."""
+        """Apply the rules of Kafka's Cleaner.checkBatchRetention, in their order."""
         horizon_ms = batch.delete_horizon_ms
         is_control = batch.is_control
         if is_control:
@@ -97,7 +97,7 @@ class BatchCleaner:
         return self._clean_records(batch, keeps_header=keeps_header)
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
-        """Whether the state of a producer that is still known hangs on this batch: its last sequence, or its epoch."""
+        """Whether this batch holds the last sequence number, or the epoch, of a producer that is still known."""
         last = self._terms.last_records.get(batch.producer_id)
         if last is None:
             return False
@@ -120,7 +120,7 @@ class BatchCleaner:
         return _rebuilt(batch, body, found.starts, kept, horizon_ms)
 
     def _kept(self, found: RecordKeys, *, drops_tombstones: bool) -> list[int] | None:
-        """Places of the records that stay; None when all do."""
+        """Return the places of the records that stay; None when all do."""
         offsets, keys = found.offsets, found.keys
         latest = self._map.latest_offset
         if offsets[0] > latest:
@@ -140,7 +140,7 @@ class BatchCleaner:
         return None if all(kept) else [place for place, keep in enumerate(kept) if keep]
 
     def _newest_of_some(self, keys: Sequence[bytes | None], offsets: Sequence[int], latest: int) -> list[int]:
-        """As OffsetMap.newest, where keys may be missing: such a record is invalid in a compacted log, and goes."""
+        """Return newest offsets as `OffsetMap.newest` does; records without a key are invalid here and are dropped."""
         newest = self._map.newest([key for key in keys if key is not None])
         following = iter(newest)
         beyond = max(offsets[-1], latest) + 1
@@ -149,7 +149,7 @@ class BatchCleaner:
         return [beyond if key is None else next(following) for key in keys]
 
     def _whole(self, batch: RecordBatch, *, needs_horizon: bool) -> CleanedBatch:
-        """The batch with all its records: untouched, unless a delete horizon must be set."""
+        """Return the batch with all its records: untouched, unless a delete horizon must be set."""
         self._stats.messages_written += batch.count
         if not needs_horizon:
             data = memoryview(batch.buffer)[batch.position : batch.end]
@@ -161,7 +161,7 @@ class BatchCleaner:
         return self._terms.now_ms + self._terms.delete_retention_ms
 
     def _clean_legacy(self, batch: LegacyBatch) -> CleanedBatch | None:
-        """A message of magic 0 or 1, or a wrapper of several, which is written anew when records of it go."""
+        """Clean a message of magic 0 or 1, or a wrapper of several, which is made anew when some of them go."""
         records = list(batch.records())
         latest = self._map.latest_offset
         kept = []
@@ -188,7 +188,7 @@ class BatchCleaner:
 
 
 def _emptied(batch: RecordBatch) -> CleanedBatch:
-    """The header alone, which keeps the producer's epoch and last sequence (Kafka: writeEmptyHeader)."""
+    """Return the header alone, which keeps the producer's epoch and last sequence (Kafka: writeEmptyHeader)."""
     attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_MASK)
     data = _assembled(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
     return CleanedBatch(data, len(data), batch.base_offset, batch.last_offset, batch.max_timestamp)
@@ -197,7 +197,7 @@ def _emptied(batch: RecordBatch) -> CleanedBatch:
 def _rebuilt(
     batch: RecordBatch, body: bytes, starts: Sequence[int], kept: Sequence[int], horizon_ms: int | None
 ) -> CleanedBatch:
-    """The batch with only the records at the places `kept`, not none; offsets, sequence and last offset stay.
+    """Return the batch with only the records at the places `kept`; offsets, sequence and last offset stay.
 
     Base timestamp is the delete horizon, else the first record's timestamp: then all others' deltas change.
     The checksum is looked at before a new one vouches for the content. Raises CorruptRecord.

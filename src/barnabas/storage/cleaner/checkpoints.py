@@ -1,7 +1,7 @@
 """How far each log has been cleaned: `cleaner-offset-checkpoint` of every log directory.
 
-Owned by LogCleanerManager, used under its lock. What the files hold is kept in memory after the first look: nobody else
-writes them. Kafka: the checkpoints of LogCleanerManager.
+Owned by LogCleanerManager, used under its lock. The content of the files is kept in memory after the first read: no
+other code writes them. Kafka: the checkpoints of LogCleanerManager.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CleanerCheckpoints:
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
 
     def offset(self, log_dir: str, topic_partition: TopicPartition) -> int | None:
-        """How far the partition's log in this directory is clean; None when nothing is known."""
+        """Return how far the partition's log in this directory is clean; None when nothing is known."""
         return self._load(log_dir).get(topic_partition)
 
     def update(
@@ -35,7 +35,7 @@ class CleanerCheckpoints:
         removed: TopicPartition | None = None,
         present: Iterable[TopicPartition],
     ) -> None:
-        """Write the file with one offset more, or less, and without partitions that are not `present` any more."""
+        """Write the file with one offset changed or removed, and without partitions that are not `present` any more."""
         checkpoint = self._checkpoints.get(log_dir)
         if checkpoint is None:
             return
@@ -50,12 +50,12 @@ class CleanerCheckpoints:
         self._offsets[log_dir] = offsets
 
     def forget_log_dir(self, log_dir: str) -> None:
-        """The directory has failed: it is neither read nor written any more."""
+        """Neither read nor write the checkpoint of a directory that has failed."""
         self._checkpoints.pop(log_dir, None)
         self._offsets.pop(log_dir, None)
 
     def _load(self, log_dir: str) -> dict[TopicPartition, int]:
-        """What the file holds; an unreadable one counts as empty: more is cleaned than need be."""
+        """Return the content of the file; an unreadable one counts as empty, so that more is cleaned than needed."""
         offsets = self._offsets.get(log_dir)
         if offsets is None:
             checkpoint = self._checkpoints.get(log_dir)

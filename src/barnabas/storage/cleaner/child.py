@@ -1,8 +1,8 @@
-"""The broker's side of the cleaner's process: starts it on the first request, asks, waits, and ends it.
+"""The broker's side of the cleaner's process: starts it, sends requests, waits for answers, and ends it.
 
-Owned by one cleaner thread; `interrupt` may be called by any thread, and ends the process under its owner's wait.
-`_lock` guards the process. Nothing of the broker is inherited but the two pipes; see docs/decisions/ for why it is no
-multiprocessing. Implements `work.CleanerWorker`.
+Owned by one cleaner thread; any thread may call `interrupt`, which ends the process while its owner waits for it.
+`_lock` guards the process. The process inherits nothing of the broker except the two pipes, which is why it is not made
+by multiprocessing (decisions/0010-cleaner-process.md). Implements `work.CleanerWorker`. Kafka has no counterpart.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _END_SECONDS = 5.0
 
 
 class CleaningFailed(Exception):
-    """The process met something it cannot clean; the text is its error."""
+    """The process met data that it cannot clean; the text is its error."""
 
 
 class CleanerChild:
@@ -42,14 +42,14 @@ class CleanerChild:
 
     @property
     def process_id(self) -> int | None:
-        """Of the running process."""
+        """The id of the running process; None when none runs."""
         process = self._process
         return process.pid if process is not None else None
 
     def open(self) -> None:
-        """See CleanerWorker. Raises CleanerInterrupted when no process can be started."""
+        """Start the process if none runs. Raises CleanerInterrupted when no process can be started."""
         if self._was_interrupted:
-            self.close()  # when nothing was asked of it
+            self.close()  # the interruption came while no request was under way
         with self._lock:
             if self._process is None:
                 try:
@@ -59,22 +59,22 @@ class CleanerChild:
                 logger.debug("%s: started process %d", self._name, self._process.pid)
 
     def build_map(self, request: MapRequest) -> MapResult:
-        """See CleanerWorker."""
+        """Have the process begin a cleaning. Raises CleanerInterrupted, CleaningFailed, OSError."""
         return MapResult(*self._ask(BUILD_MAP, request))
 
     def clean_group(self, request: GroupRequest) -> GroupResult:
-        """See CleanerWorker."""
+        """Have the process clean a group. Raises CleanerInterrupted, CleaningFailed, OSError."""
         return GroupResult(*self._ask(CLEAN_GROUP, request))
 
     def interrupt(self) -> None:
-        """See CleanerWorker."""
+        """Kill the process: its current or next request raises CleanerInterrupted."""
         with self._lock:
             if self._process is not None:
                 self._was_interrupted = True
                 self._process.kill()
 
     def close(self) -> None:
-        """Let the process go, if there is one. Owner only."""
+        """End the process, if one runs. Called by the owner only."""
         with self._lock:
             process, self._process = self._process, None
             self._was_interrupted = False
@@ -108,7 +108,10 @@ class CleanerChild:
 
 
 def _start() -> subprocess.Popen[str]:
-    """Start the process. It finds this package where the broker did, and runs nothing else of the broker's."""
+    """Start the process. It finds this package where the broker did, and runs nothing else of the broker's.
+
+    Raises OSError.
+    """
     root = str(Path(barnabas.__file__).parent.parent)
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
     return subprocess.Popen(  # noqa: S603 - this very interpreter and a module of ours
@@ -121,7 +124,7 @@ def _start() -> subprocess.Popen[str]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Close the pipes, upon which the process ends, and wait for it."""
+    """Close the pipes, upon which the process ends, and wait for its end."""
     for pipe in (process.stdin, process.stdout):
         try:
             if pipe is not None:

@@ -1,6 +1,6 @@
-"""Which part of a log can be cleaned, how dirty it is, and how its segments are put together. Reads logs, changes none.
+"""Which part of a log can be cleaned, how dirty it is, and which segments become one. Reads logs, changes none.
 
-Functions of a log's state at a moment, called by LogCleanerManager and the cleaner's threads without the log's lock.
+Functions of a log's current state, called by LogCleanerManager and the cleaner's threads without the log's lock.
 Kafka: LogCleanerManager's companion object, LogToClean, Cleaner.groupSegmentsBySize.
 """
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
 @dataclass(frozen=True, slots=True)
 class OffsetsToClean:
-    """From `first_dirty` to before `first_uncleanable`; `resets_checkpoint`: the checkpoint was wrong."""
+    """The offsets from `first_dirty` to below `first_uncleanable`. resets_checkpoint: the checkpoint was wrong."""
 
     first_dirty: int
     first_uncleanable: int
@@ -31,9 +31,10 @@ class OffsetsToClean:
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """A log that may be cleaned. first_uncleanable_offset: where the first segment begins that must not be touched.
+    """A log that may be cleaned.
 
-    must_clean_now: it waits longer than max.compaction.lag.ms allows.
+    first_uncleanable_offset: where the first segment begins that must not be touched. must_clean_now: the log has
+    waited longer than max.compaction.lag.ms allows.
     """
 
     log: UnifiedLog
@@ -45,32 +46,32 @@ class LogToClean:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose log it is."""
+        """The partition of the log."""
         return self.log.topic_partition
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the segments that may be touched."""
+        """The bytes of the segments that may be touched."""
         return self.clean_bytes + self.cleanable_bytes
 
     @property
     def cleanable_ratio(self) -> float:
-        """Dirty part of them, 0 to 1."""
+        """The dirty share of these bytes, 0 to 1."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property
     def is_worth_cleaning(self) -> bool:
-        """Whether it is dirty enough, or has waited long enough."""
+        """Whether the log is dirty enough, or has waited long enough."""
         if self.must_clean_now and self.cleanable_bytes > 0:
             return True
         return self.cleanable_ratio > self.log.config.min_cleanable_dirty_ratio
 
 
 def cleanable_offsets(log: UnifiedLog, last_clean_offset: int | None, now_ms: int) -> OffsetsToClean:
-    """Which offsets can be cleaned: behind the checkpoint; before the last stable offset and the active segment.
+    """Return the offsets that can be cleaned.
 
-    And before the first segment with a timestamp younger than min.compaction.lag.ms. A checkpoint outside the log is
-    reset to the log's start.
+    They lie behind the checkpoint, and before the last stable offset, the active segment, and the first segment with a
+    timestamp younger than min.compaction.lag.ms. A checkpoint outside of the log is reset to the log's start.
     """
     start = log.log_start_offset
     first_dirty, resets = last_clean_offset if last_clean_offset is not None else start, False
@@ -105,14 +106,14 @@ def cleanable_offsets(log: UnifiedLog, last_clean_offset: int | None, now_ms: in
 
 
 def log_to_clean(log: UnifiedLog, offsets: OffsetsToClean, *, must_clean_now: bool) -> LogToClean:
-    """How dirty the log is; a segment with an offset that is not cleanable stays as a whole."""
+    """Measure how dirty the log is; a segment with one uncleanable offset is left out as a whole."""
     first_uncleanable, cleanable_bytes = cleanable_part(log, offsets.first_dirty, offsets.first_uncleanable)
     clean_bytes = sum(segment.size for segment in log.local.segments.values(-1, offsets.first_dirty))
     return LogToClean(log, offsets.first_dirty, first_uncleanable, clean_bytes, cleanable_bytes, must_clean_now)
 
 
 def cleanable_part(log: UnifiedLog, first_dirty: int, uncleanable: int) -> tuple[int, int]:
-    """Where the segment begins that holds the offset `uncleanable`, and the dirty bytes before it."""
+    """Return where the segment begins that holds the offset `uncleanable`, and the dirty bytes before it."""
     inactive = inactive_segments(log, uncleanable)
     first_uncleanable = (inactive[0] if inactive else log.local.segments.active).base_offset
     dirty = log.local.segments.values(min(first_dirty, first_uncleanable), first_uncleanable)
@@ -120,9 +121,9 @@ def cleanable_part(log: UnifiedLog, first_dirty: int, uncleanable: int) -> tuple
 
 
 def max_compaction_delay_ms(log: UnifiedLog, first_dirty: int, now_ms: int) -> int:
-    """For how long the log has been due by max.compaction.lag.ms; 0 when it is not.
+    """Return how long the log has been due by max.compaction.lag.ms; 0 when it is not.
 
-    What counts is the timestamp of the first batch of each dirty segment but the active one.
+    The timestamps of the first batches of all dirty segments count, except the active one's.
     """
     if log.config.max_compaction_lag_ms >= LONG_MAX:
         return 0
@@ -132,14 +133,14 @@ def max_compaction_delay_ms(log: UnifiedLog, first_dirty: int, now_ms: int) -> i
 
 
 def _first_timestamp(segment: LogSegment) -> int:
-    """Timestamp of the first batch, which never changes; the segment remembers it, whoever asked first."""
+    """Return the timestamp of the first batch. It never changes, so the segment keeps it."""
     if segment.rolling_timestamp is None and segment.size:
         segment.rolling_timestamp = segment.first_batch_timestamp()
     return segment.rolling_timestamp if segment.rolling_timestamp is not None else -1
 
 
 def inactive_segments(log: UnifiedLog, offset: int) -> Sequence[LogSegment]:
-    """The segments from the one that holds `offset` on, without the active one."""
+    """Return the segments from the one that holds `offset` on, without the active one."""
     active = log.local.segments.active
     return log.local.segments.values(offset, active.base_offset)
 
@@ -147,9 +148,9 @@ def inactive_segments(log: UnifiedLog, offset: int) -> Sequence[LogSegment]:
 def group_segments(
     segments: Sequence[LogSegment], max_bytes: int, max_index_bytes: int, first_uncleanable_offset: int
 ) -> list[list[LogSegment]]:
-    """Neighbours that fit one segment together, by size, by size of either index, and by range of offsets.
+    """Group neighbours that fit one segment together, by size, by size of either index, and by range of offsets.
 
-    The last offset of a segment is taken to be the one before the next segment: an empty one does not count.
+    The last offset of a segment is taken to be the one before the next segment; an empty segment has none.
     """
     groups: list[list[LogSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0

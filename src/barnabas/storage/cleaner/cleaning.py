@@ -1,8 +1,8 @@
-"""One cleaning of one log, the broker's part: what is to be done, in which order, and the swap of each new segment.
+"""One cleaning of one log, the broker's part: the order of the steps, and the swap of each new segment.
 
-Run by a cleaner thread, which holds no lock but the log's for the moment of a swap. The heavy work is a worker's, on
-files. Before anything is dropped, all that made it superfluous is on stable storage: a record must not be lost
-because the newer one of its key was. Kafka: Cleaner.doClean, Cleaner.cleanSegments.
+Run by a cleaner thread, which holds no lock except the log's during a swap. A worker does the heavy work, on files.
+Before a record is dropped, the newer record of its key is on stable storage: the older one must not be lost when a
+crash loses the newer one. Kafka: Cleaner.doClean, Cleaner.cleanSegments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
 
 class LogCleaning:
-    """Cleans `cleanable`, once. check_done: raises when the cleaning shall end; asked between the steps."""
+    """Cleans `cleanable`, once. check_done: called between the steps; it raises to end the cleaning."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class LogCleaning:
         self._now_ms = clock.milliseconds()
 
     def run(self) -> tuple[int, CleaningStats]:
-        """Clean; returns the first offset that was not, and what was counted.
+        """Clean the log; return the first offset that was not cleaned, and the counts.
 
-        Raises what the worker and `check_done` raise; ApiError: KAFKA_STORAGE_ERROR.
+        Raises the errors of the worker and of `check_done`. Raises ApiError: KAFKA_STORAGE_ERROR.
         """
         log, name = self._log, self._log.topic_partition
         started_ns = self._clock.nanoseconds()
@@ -69,7 +69,7 @@ class LogCleaning:
         found = self._worker.build_map(request)
         logger.info("Offset map for log %s complete.", name)
         index_seconds = self._seconds_since(started_ns)
-        # The offsets of records are what their producer said: the map may have it from one that lied.
+        # A record's offset within its batch is the producer's word: a wrong one may have put the map beyond the end.
         end_offset = min(found.latest_offset + 1, self._cleanable.first_uncleanable_offset)
         counts = self._clean_groups(end_offset)
         return end_offset, CleaningStats(
@@ -103,7 +103,7 @@ class LogCleaning:
         )
 
     def _clean_groups(self, end_offset: int) -> CopyStats:
-        """Clean all segments that begin below `end_offset`, those cleaned before too."""
+        """Clean all segments that begin below `end_offset`, including those of earlier cleanings."""
         log, config = self._log, self._log.config
         uncleanable = self._cleanable.first_uncleanable_offset
         segments = log.local.segments.values(0, end_offset)
@@ -121,12 +121,12 @@ class LogCleaning:
         return counts
 
     def _legacy_delete_horizon_ms(self) -> int:
-        """Tombstones of magic 0 and 1 stay in segments that were last written after this time."""
+        """Return the time such that tombstones of magic 0 and 1 stay in segments that were last written after it."""
         clean = self._log.local.segments.values(0, self._cleanable.first_dirty_offset)
         return self._modified_ms(clean[-1]) - self._log.config.delete_retention_ms if clean else 0
 
     def _clean_group(self, group: Sequence[LogSegment], horizon_ms: int) -> CopyStats:
-        """Write one new segment from a group of old ones, and put it in their place."""
+        """Write one new segment from a group of old ones, and put the new one in their place."""
         log, config = self._log, self._log.config
         self._check_done()
         first = group[0]

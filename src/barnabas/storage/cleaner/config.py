@@ -1,4 +1,4 @@
-"""What of the broker's settings concerns the cleaner. A frozen snapshot, replaced as a whole. Kafka: CleanerConfig."""
+"""The cleaner's settings: a frozen snapshot, replaced as a whole. Made by `broker`. Kafka: CleanerConfig."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.storage.cleaner.offset_map import SKIMPY_BYTES_PER_ENTRY
 
 @dataclass(frozen=True, slots=True)
 class CleanerConfig(Settings):
-    """Sizes in bytes, over all threads; `load_factor` is how full a key map may get."""
+    """Settings of the cleaner. Sizes are of all threads together, in bytes; load_factor: how full a key map may get."""
 
     threads: int = setting("log.cleaner.threads")
     dedupe_buffer_bytes: int = setting("log.cleaner.dedupe.buffer.size")
@@ -23,17 +23,17 @@ class CleanerConfig(Settings):
 
     @property
     def map_bytes_per_thread(self) -> int:
-        """Memory for one thread's key map."""
+        """The memory of one thread's key map."""
         return self.dedupe_buffer_bytes // max(self.threads, 1)
 
     @property
     def buffer_bytes_per_thread(self) -> int:
-        """One thread's buffer for reading, and as much for writing."""
+        """The size of one thread's buffer for reading; it has another one for writing."""
         return self.io_buffer_bytes // max(self.threads, 1) // 2
 
     @property
     def bytes_per_second_per_thread(self) -> float:
-        """One thread's part of what all together may read and write: each has a process of its own."""
+        """One thread's share of the rate: each thread's process limits itself."""
         return self.io_max_bytes_per_second / max(self.threads, 1)
 
     def check(self) -> None:

@@ -1,8 +1,8 @@
-"""The log cleaner: keeps the last record of each key in compacted logs. The facade LogManager owns.
+"""The log cleaner: keeps the last record of each key in compacted logs.
 
-Any thread calls; its threads do the choosing and swapping, processes of theirs the copying. `_lock` guards the list
-of threads and the settings. Its properties are the cleaner's metrics, by Kafka's names with underscores.
-Kafka: LogCleaner.
+Owned by LogManager; any thread calls. The cleaner's threads choose logs and swap segments, and each has a process that
+copies. `_lock` guards the list of threads and the settings. The properties are the cleaner's metrics, by Kafka's names
+with underscores. Kafka: LogCleaner.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ logger = logging.getLogger(__name__)
 
 
 def child_process() -> CleanerWorker:
-    """A worker that works in a process of its own."""
+    """Make a worker that works in a process of its own."""
     from barnabas.storage.cleaner.child import CleanerChild  # noqa: PLC0415 - few brokers ever clean: start-up is light
 
     return CleanerChild("cleaner")
 
 
 class LogCleaner:
-    """Cleans the logs of `log_dirs`. make_worker: who does the work on files."""
+    """Cleans the logs of `log_dirs`. make_worker: makes the worker that does a thread's work on files."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LogCleaner:
         *,
         make_worker: Callable[[], CleanerWorker] = child_process,
     ) -> None:
-        """Raises ValueError when the memory for keys is too small for a single one."""
+        """Make the cleaner. Raises ConfigError when the memory for keys is too small for a single one."""
         config.check()
         self._config = config
         self._logs = logs
@@ -65,7 +65,7 @@ class LogCleaner:
                 thread.start()
 
     def shutdown(self) -> None:
-        """End the threads and their processes; what was being cleaned stays as it was."""
+        """End the threads and their processes; logs that were being cleaned stay as they were."""
         logger.info("Shutting down the log cleaner.")
         with self._lock:
             threads, self._threads = self._threads, ()
@@ -89,9 +89,9 @@ class LogCleaner:
         config.check()
 
     def reconfigure(self, config: CleanerConfig) -> None:
-        """Take new settings: the threads end and new ones start, also for those that had failed.
+        """Take new settings: the threads end and new ones start, also in place of failed ones.
 
-        Raises as `validate` does.
+        Raises ConfigError, as `validate` does.
         """
         self.validate(config)
         self.shutdown()
@@ -103,45 +103,45 @@ class LogCleaner:
         return CleanerThread(number, self.manager, self._logs, self._config, self._tools)
 
     def clean_once(self) -> bool:
-        """One round on the calling thread, for tests and tools, without `startup`; True if a log was cleaned."""
+        """Run one round on the calling thread, for tests and tools, without `startup`; True if a log was cleaned."""
         thread = self._make_thread(0)
         try:
             return thread.clean_filthiest_log()
         finally:
             thread.await_shutdown()
 
-    # -- for whoever changes logs
+    # -- for callers that change logs
 
     def abort_cleaning(self, topic_partition: TopicPartition) -> None:
-        """End the cleaning of a partition, if it is under way, and wait for the end; it may begin again."""
+        """End the cleaning of a partition, if one is under way, and wait for the end; it may begin again."""
         self.manager.abort(topic_partition)
 
     def abort_and_pause_cleaning(self, topic_partition: TopicPartition) -> None:
-        """The same, and keep it from beginning again until `resume_cleaning`."""
+        """End the cleaning of a partition, wait for the end, and let none begin until `resume_cleaning`."""
         self.manager.abort_and_pause(topic_partition)
 
     def resume_cleaning(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Undo one pause of each."""
+        """Undo one pause of each partition."""
         self.manager.resume(topic_partitions)
 
     def pause_cleaning_for_non_compacted_partitions(self) -> list[UnifiedLog]:
-        """The logs retention may work on; to be resumed."""
+        """Pause and return the logs that are not compacted, for retention; the caller resumes them."""
         return self.manager.pause_not_compacted()
 
     def maybe_truncate_checkpoint(self, log_dir: str, topic_partition: TopicPartition, offset: int) -> None:
-        """The log ends at `offset` now."""
+        """Note that the log was truncated: it is not clean behind `offset`."""
         self.manager.maybe_truncate_checkpoint(log_dir, topic_partition, offset)
 
     def update_checkpoints(self, log_dir: str, removed: TopicPartition | None = None) -> None:
-        """Write a directory's checkpoint without the partitions that are gone."""
+        """Write a directory's checkpoint without `removed` and without partitions that have no log."""
         self.manager.update_checkpoints(log_dir, removed)
 
     def alter_checkpoint_dir(self, topic_partition: TopicPartition, source: str, destination: str) -> None:
-        """The log has moved from one log directory to another."""
+        """Note that the log has moved from one log directory to another."""
         self.manager.alter_checkpoint_dir(topic_partition, source, destination)
 
     def handle_log_dir_failure(self, log_dir: str) -> None:
-        """The directory has failed."""
+        """Clean nothing more in a directory that has failed."""
         self.manager.handle_log_dir_failure(log_dir)
 
     def _interrupt(self, topic_partition: TopicPartition) -> None:
@@ -152,46 +152,46 @@ class LogCleaner:
 
     @property
     def max_buffer_utilization_percent(self) -> int:
-        """How full the fullest key map was in the last cleanings."""
+        """How full the fullest key map was in the threads' last cleanings, in percent."""
         return int(100 * max((thread.last_stats.buffer_utilization for thread in self._threads), default=0.0))
 
     @property
     def cleaner_recopy_percent(self) -> int:
-        """Bytes written per hundred read, in the last cleanings."""
+        """The bytes written per hundred read, in the threads' last cleanings."""
         stats = [thread.last_stats for thread in self._threads]
         read, written = sum(each.bytes_read for each in stats), sum(each.bytes_written for each in stats)
         return int(100 * written / max(read, 1))
 
     @property
     def max_clean_time_secs(self) -> int:
-        """Duration of the longest of the last cleanings."""
+        """The duration of the longest of the threads' last cleanings."""
         return int(max((thread.last_stats.elapsed_seconds for thread in self._threads), default=0.0))
 
     @property
     def max_compaction_delay_secs(self) -> int:
-        """By how long max.compaction.lag.ms was missed at most."""
+        """The longest time by which max.compaction.lag.ms was missed."""
         delays = (thread.last_pre_clean_stats.max_compaction_delay_ms for thread in self._threads)
         return max(delays, default=0) // 1000
 
     @property
     def dead_thread_count(self) -> int:
-        """Threads that an unexpected error has ended."""
+        """The number of threads that an unexpected error has ended."""
         return sum(thread.is_failed for thread in self._threads)
 
     @property
     def max_dirty_percent(self) -> int:
-        """Dirty part of the dirtiest log, when last looked at."""
+        """The dirty share of the dirtiest log as of the last choice, in percent."""
         return int(100 * self.manager.dirtiest_ratio)
 
     @property
     def time_since_last_run_ms(self) -> int:
-        """Milliseconds since logs were last looked at."""
+        """Milliseconds since the last choice of a log."""
         return self._tools.clock.milliseconds() - self.manager.last_run_ms
 
     def uncleanable_partitions_count(self, log_dir: str) -> int:
-        """Partitions of a log directory that could not be cleaned."""
+        """Return the number of partitions of a log directory that could not be cleaned."""
         return len(self.manager.uncleanable_partitions(log_dir))
 
     def uncleanable_bytes(self, log_dir: str) -> int:
-        """What of those would have been cleaned."""
+        """Return the cleanable bytes of these partitions."""
         return self.manager.uncleanable_bytes(log_dir)

@@ -1,8 +1,9 @@
-"""Which partition is cleaned next, which are being cleaned, paused or given up, and how far each has been cleaned.
+"""Which partition is cleaned next, which are being cleaned, paused or uncleanable, and how far each has been cleaned.
 
-One per LogCleaner. Its threads ask for work here; whoever deletes or truncates a log aborts or pauses its cleaning
-here, and waits until the cleaner has let go. `_changed` guards states, uncleanable partitions and checkpoints; no
-log's lock is taken inside it, and callers hold none (they may hold locks above). Kafka: LogCleanerManager.
+One per LogCleaner. The cleaner's threads ask for work here. A caller that deletes or truncates a log aborts or pauses
+its cleaning here, and waits until the cleaner has stopped. `_changed` guards states, uncleanable partitions and
+checkpoints; no log's lock is taken inside it, and callers hold none: the cleaner needs the log's lock to finish the
+swap that they wait for. Callers may hold outer locks. Kafka: LogCleanerManager.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
 
 class LogCleaningAborted(Exception):
-    """Somebody wants the partition: the cleaning ends, and nothing is wrong."""
+    """The cleaning was aborted on request; nothing is wrong with the log."""
 
 
 class LogCleaningError(Exception):
-    """The log could not be cleaned, for a reason of its own."""
+    """The log could not be cleaned, for a reason that lies in the log."""
 
     def __init__(self, log: UnifiedLog, message: str) -> None:
         super().__init__(message)
@@ -43,7 +44,7 @@ class LogCleaningError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CleanerLogs:
-    """How the cleaner sees the log manager's logs. on_failure: told log directory, what was done, and the error."""
+    """The cleaner's view of the log manager's logs. on_failure: called with log directory, operation and error."""
 
     get: Callable[[TopicPartition], UnifiedLog | None]
     all: Callable[[], Iterable[UnifiedLog]]
@@ -51,7 +52,7 @@ class CleanerLogs:
 
 
 class LogCleanerManager:
-    """The state of all partitions. on_abort: told a partition whose cleaning shall end at once."""
+    """The cleaning states of all partitions. on_abort: called with a partition whose cleaning must end at once."""
 
     def __init__(
         self,
@@ -68,15 +69,15 @@ class LogCleanerManager:
         self._states: dict[TopicPartition, CleaningState] = {}
         self._uncleanable: dict[str, set[TopicPartition]] = {}
         self.dirtiest_ratio = 0.0
-        """Cleanable part of the dirtiest log, as of the last choice."""
+        """The cleanable share of the dirtiest log, as of the last choice."""
         self.last_run_ms = clock.milliseconds()
 
     # -- choosing
 
     def grab_filthiest_log(self) -> tuple[LogToClean | None, PreCleanStats]:
-        """The log that gains most from being cleaned, its partition in progress from now on; None when none is due.
+        """Return the log that gains most from a cleaning, and mark it as in progress; None when none is due.
 
-        Raises LogCleaningError for the log whose dirtiness cannot be told.
+        Raises LogCleaningError when the state of a log cannot be read.
         """
         with self._changed:
             now_ms = self.last_run_ms = self._clock.milliseconds()
@@ -97,7 +98,7 @@ class LogCleanerManager:
             return filthiest, stats
 
     def _look_at(self, log: UnifiedLog, now_ms: int) -> tuple[LogToClean, int]:
-        """How dirty a log is, and for how long its compaction has been due."""
+        """Return how dirty a log is, and how long its compaction has been due. Raises LogCleaningError."""
         try:
             checkpoint = self._checkpoints.offset(log.parent_dir, log.topic_partition)
             offsets = cleanable_offsets(log, checkpoint, now_ms)
@@ -110,7 +111,7 @@ class LogCleanerManager:
             raise LogCleaningError(log, message) from error
 
     def grab_deletable_logs(self) -> list[UnifiedLog]:
-        """The compacted logs that nobody works on, in progress from now on: for deleting their old segments."""
+        """Return the compacted logs that are not being cleaned, marked as in progress, to delete their old segments."""
         with self._changed:
             logs = list(self._free_compacted_logs())
             for log in logs:
@@ -118,9 +119,9 @@ class LogCleanerManager:
             return logs
 
     def pause_not_compacted(self) -> list[UnifiedLog]:
-        """The logs that are not compacted, paused until `resume`: retention works on them meanwhile.
+        """Pause and return the logs that are not compacted; retention works on them until `resume`.
 
-        So a topic that becomes compacted is not cleaned while segments of it are deleted.
+        A topic that becomes compacted meanwhile is not cleaned while its segments are deleted.
         """
         with self._changed:
             logs = [
@@ -142,44 +143,44 @@ class LogCleanerManager:
     # -- states
 
     def state(self, topic_partition: TopicPartition) -> CleaningState | None:
-        """Where the cleaning of the partition stands."""
+        """Return the cleaning state of a partition."""
         with self._changed:
             return self._states.get(topic_partition)
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """End the cleaning of the partition, if it is under way, and wait until it has ended."""
+        """End the cleaning of a partition, if one is under way, and wait until it has ended."""
         with self._changed:
             self.abort_and_pause(topic_partition)
             self.resume([topic_partition])
 
     def abort_and_pause(self, topic_partition: TopicPartition) -> None:
-        """The same, and let it not begin again before `resume`. Pauses are counted."""
+        """End the cleaning of a partition, wait for the end, and let none begin before `resume`. Pauses are counted."""
         with self._changed:
-            self._changed.wait_for(lambda: self._states.get(topic_partition) != ABORTED)  # by somebody else
+            self._changed.wait_for(lambda: self._states.get(topic_partition) != ABORTED)  # by another caller
             if self._apply(topic_partition, CleaningEvent.PAUSE) == ABORTED:
                 self._on_abort(topic_partition)
             self._changed.wait_for(lambda: self._is_paused(topic_partition))
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Undo one pause of each."""
+        """Undo one pause of each partition. Raises IllegalCleaningEvent when one is not paused."""
         with self._changed:
             for topic_partition in topic_partitions:
                 self._apply(topic_partition, CleaningEvent.RESUME)
 
     def check_aborted(self, topic_partition: TopicPartition) -> None:
-        """Raise LogCleaningAborted when somebody wants the partition."""
+        """Raise LogCleaningAborted when the partition's cleaning was aborted."""
         with self._changed:
             if self._states.get(topic_partition) == ABORTED:
                 raise LogCleaningAborted(f"cleaning of {topic_partition} was aborted")
 
     def done_cleaning(self, log: UnifiedLog, end_offset: int) -> None:
-        """The cleaning has ended, and reached `end_offset`; unless it was aborted, that is noted on disk."""
+        """Note that a cleaning has ended at `end_offset`; unless it was aborted, the checkpoint is written."""
         with self._changed:
             if self._apply(log.topic_partition, CleaningEvent.DONE) is None:
                 self._update_checkpoint(log.parent_dir, changed=(log.topic_partition, end_offset))
 
     def done_deleting(self, logs: Iterable[UnifiedLog]) -> None:
-        """The logs of `grab_deletable_logs` are free again."""
+        """Note that the logs of `grab_deletable_logs` may be cleaned again."""
         with self._changed:
             for log in logs:
                 self._apply(log.topic_partition, CleaningEvent.DONE)
@@ -200,12 +201,12 @@ class LogCleanerManager:
     # -- checkpoints
 
     def update_checkpoints(self, log_dir: str, removed: TopicPartition | None = None) -> None:
-        """Write the directory's checkpoint without a partition that is gone, and all others that have no log."""
+        """Write the directory's checkpoint without `removed` and without partitions that have no log."""
         with self._changed:
             self._update_checkpoint(log_dir, removed=removed)
 
     def maybe_truncate_checkpoint(self, log_dir: str, topic_partition: TopicPartition, offset: int) -> None:
-        """The partition's log was truncated: it is not clean behind `offset`."""
+        """Note that the partition's log was truncated: it is not clean behind `offset`."""
         with self._changed:
             log = self._logs.get(topic_partition)
             clean = self._checkpoints.offset(log_dir, topic_partition)
@@ -213,7 +214,7 @@ class LogCleanerManager:
                 self._update_checkpoint(log_dir, changed=(topic_partition, offset))
 
     def alter_checkpoint_dir(self, topic_partition: TopicPartition, source: str, destination: str) -> None:
-        """The partition's log has moved to another log directory."""
+        """Note that the partition's log has moved to another log directory."""
         with self._changed:
             offset = self._checkpoints.offset(source, topic_partition)
             if offset is not None:
@@ -224,12 +225,12 @@ class LogCleanerManager:
                 self._uncleanable.setdefault(destination, set()).add(topic_partition)
 
     def first_dirty_offset(self, log: UnifiedLog) -> int | None:
-        """How far the log is known to be clean."""
+        """Return how far the log is known to be clean; None when nothing is known."""
         with self._changed:
             return self._checkpoints.offset(log.parent_dir, log.topic_partition)
 
     def handle_log_dir_failure(self, log_dir: str) -> None:
-        """The directory has failed: nothing in it is cleaned any more."""
+        """Clean nothing more in a directory that has failed."""
         logger.warning("Stopping cleaning logs in dir %s", log_dir)
         with self._changed:
             self._checkpoints.forget_log_dir(log_dir)
@@ -250,7 +251,7 @@ class LogCleanerManager:
     # -- uncleanable partitions
 
     def mark_uncleanable(self, log_dir: str, topic_partition: TopicPartition) -> None:
-        """Let the partition alone until the broker is started again, or the partition is gone."""
+        """Clean the partition no more until the broker is started again, or the partition is deleted."""
         with self._changed:
             self._uncleanable.setdefault(log_dir, set()).add(topic_partition)
             self._changed.notify_all()
@@ -264,12 +265,12 @@ class LogCleanerManager:
                     del self._uncleanable[log_dir]
 
     def uncleanable_partitions(self, log_dir: str) -> frozenset[TopicPartition]:
-        """Those that were marked."""
+        """Return the partitions that were marked."""
         with self._changed:
             return frozenset(self._uncleanable.get(log_dir, ()))
 
     def uncleanable_bytes(self, log_dir: str) -> int:
-        """What of the marked partitions would have been cleaned."""
+        """Return the cleanable bytes of the marked partitions."""
         now_ms = self._clock.milliseconds()
         with self._changed:
             total = 0

@@ -1,7 +1,7 @@
-"""What the cleaner's thread asks of its worker, and what comes back: numbers and paths that can cross a pipe.
+"""The requests of the cleaner's thread to its worker, and the answers: numbers and paths that can cross a pipe.
 
-Immutable values. A request and its answer are one line of JSON each between the broker and the cleaner's process:
-JSON makes arrays of them, and `of` makes requests of those again.
+Immutable values. Between the broker and the cleaner's process a request and its answer are one line of JSON each: JSON
+makes arrays of them, and `of` makes requests of these arrays again. Kafka has no counterpart.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class MapRequest(NamedTuple):
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> MapRequest:
-        """Back from JSON."""
+        """Make the request from its JSON array."""
         start_offset, segments, aborted, *rest = plain
         return cls(start_offset, [DirtySegment(*each) for each in segments], _entries(aborted), *rest)
 
 
 class MapResult(NamedTuple):
-    """latest_offset: up to where keys were taken, -1 when nowhere. utilization: how full the map is, 0 to 1."""
+    """latest_offset: up to where keys were taken; -1 if none were. utilization: how full the map is, 0 to 1."""
 
     latest_offset: int
     utilization: float
@@ -60,7 +60,7 @@ class SourceSegment(NamedTuple):
 
 
 class GroupRequest(NamedTuple):
-    """Copy what stays of some segments into one new one. modified_ms: what its files' modification time shall be."""
+    """Copy what stays of some segments into one new one. modified_ms: the modification time that its files get."""
 
     target: CleanedSegmentTerms
     segments: Sequence[SourceSegment]
@@ -72,7 +72,7 @@ class GroupRequest(NamedTuple):
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> GroupRequest:
-        """Back from JSON."""
+        """Make the request from its JSON array."""
         target, segments, now_ms, delete_retention_ms, last_records, modified_ms = plain
         return cls(
             CleanedSegmentTerms(*target),
@@ -85,7 +85,7 @@ class GroupRequest(NamedTuple):
 
 
 class GroupResult(NamedTuple):
-    """The new segment's files are on stable storage."""
+    """The result of a GroupRequest: the new segment's files are on stable storage."""
 
     size: int
     bytes_read: int
@@ -96,7 +96,7 @@ class GroupResult(NamedTuple):
 
     @property
     def stats(self) -> CopyStats:
-        """The counts."""
+        """The counts of the copy."""
         return CopyStats(*self[1:])
 
 

@@ -1,7 +1,7 @@
-"""The newest offset of each key in the dirty part of a log: what the cleaner decides by. Two maps, one meaning.
+"""The newest offset of each key in the dirty part of a log, by which the cleaner decides. Two maps, one meaning.
 
 Owned by the cleaning that fills it, in the cleaner's process; no lock. `offset_map_for` picks the quick map when the
-dirty part cannot hold more keys than fit it, else the one that packs an entry into 24 bytes.
+dirty part cannot hold more keys than fit it, else the map that packs an entry into 24 bytes.
 Kafka: OffsetMap, SkimpyOffsetMap.
 """
 
@@ -14,13 +14,13 @@ from typing import Protocol
 NO_OFFSET = -1
 
 EXACT_BYTES_PER_ENTRY = 224
-"""What an entry of `ExactOffsetMap` takes at most: key object, number, and the table at the moment when it grows.
+"""The most memory that an entry of `ExactOffsetMap` takes: key object, number, and the table while it grows.
 
 Measured with tracemalloc (Python 3.11, 700,000 keys): 137 bytes for 8-byte keys, 175 for the longest; 205 while the
 table is being copied; the allocator rounds each object up to 16 bytes.
 """
 LONGEST_PLAIN_KEY = 46
-"""Longer keys are kept as a digest of one byte more, so that no plain key is ever taken for one."""
+"""Longer keys are kept as a digest that is one byte longer, so that no plain key equals a digest."""
 
 SKIMPY_BYTES_PER_ENTRY = 24
 """A digest of 16 bytes and an offset of 8, as Kafka has it: the default buffer of 128 MB holds 5.6 million keys."""
@@ -35,20 +35,20 @@ class OffsetMap(Protocol):
     latest_offset: int
 
     def __len__(self) -> int:
-        """Number of keys."""
+        """Return the number of keys."""
 
     def put(self, key: bytes, offset: int) -> None:
         """Note that `offset`, larger than all before, is the newest of `key`. The map must not be full."""
 
     def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
-        """Note several; there must be room for all of them."""
+        """Note several keys; there must be room for all of them."""
 
     def newest(self, keys: Sequence[bytes]) -> list[int]:
-        """The newest offset of each key, -1 for unknown ones."""
+        """Return the newest offset of each key, -1 for unknown ones."""
 
     @property
     def utilization(self) -> float:
-        """How full it is: 0 to 1."""
+        """How full the map is: 0 to 1."""
 
 
 class ExactOffsetMap:
@@ -65,29 +65,29 @@ class ExactOffsetMap:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> None:
-        """See OffsetMap."""
+        """Note the newest offset of one key."""
         self._offsets[_short(key)] = offset
         self.latest_offset = offset
 
     def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
-        """See OffsetMap."""
+        """Note the newest offsets of several keys."""
         if keys:
             self._offsets.update(zip(_all_short(keys), offsets, strict=True))
             self.latest_offset = offsets[-1]
 
     def newest(self, keys: Sequence[bytes]) -> list[int]:
-        """See OffsetMap."""
+        """Return the newest offset of each key, -1 for unknown ones."""
         get = self._offsets.get
         return [get(key, NO_OFFSET) for key in _all_short(keys)]
 
     @property
     def utilization(self) -> float:
-        """See OffsetMap."""
+        """How full the map is: 0 to 1."""
         return len(self._offsets) / self.slots
 
 
 class SkimpyOffsetMap:
-    """A hash table in one stretch of memory, probed as Kafka's: first by the bytes of the digest, then one by one."""
+    """A hash table in one bytearray, probed as Kafka's: first by the bytes of the digest, then place by place."""
 
     __slots__ = ("_entries", "_table", "latest_offset", "slots")
 
@@ -101,11 +101,11 @@ class SkimpyOffsetMap:
         return self._entries
 
     def put(self, key: bytes, offset: int) -> None:
-        """See OffsetMap. Raises ValueError when a new key finds no room."""
+        """Note one key. Raises ValueError when a new key finds no room."""
         self.put_all((key,), (offset,))
 
     def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
-        """See OffsetMap."""
+        """Note the newest offsets of several keys."""
         table, slots = self._table, self.slots
         is_there, number = table.startswith, int.from_bytes
         for key, offset in zip(keys, offsets, strict=True):
@@ -124,7 +124,7 @@ class SkimpyOffsetMap:
             self.latest_offset = offset
 
     def newest(self, keys: Sequence[bytes]) -> list[int]:
-        """See OffsetMap."""
+        """Return the newest offset of each key, -1 for unknown ones."""
         table, slots = self._table, self.slots
         is_there, number = table.startswith, int.from_bytes
         newest = []
@@ -140,7 +140,7 @@ class SkimpyOffsetMap:
         return newest
 
     def _place(self, digest: bytes) -> int:
-        """Where the digest is, or the empty place where it would go; -1 when it is not there and all are taken."""
+        """Return the place of the digest, or an empty one for it; -1 when it is not there and all are taken."""
         slots = self.slots
         is_there = self._table.startswith
         for attempt in range(slots + _DIGEST_SIZE - 4):
@@ -153,12 +153,12 @@ class SkimpyOffsetMap:
 
     @property
     def utilization(self) -> float:
-        """See OffsetMap."""
+        """How full the map is: 0 to 1."""
         return self._entries / self.slots
 
 
 def offset_map_for(memory_bytes: int, load_factor: float, dirty_offsets: int) -> OffsetMap:
-    """A map that takes at most `memory_bytes`, for a dirty part of `dirty_offsets` offsets."""
+    """Make a map that takes at most `memory_bytes`, for a dirty part of `dirty_offsets` offsets."""
     if dirty_offsets <= int(memory_bytes // EXACT_BYTES_PER_ENTRY * load_factor):
         return ExactOffsetMap(memory_bytes)
     return SkimpyOffsetMap(memory_bytes)

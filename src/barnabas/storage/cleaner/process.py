@@ -2,9 +2,9 @@
 
 It is `python -m barnabas.storage.cleaner.process`: reads requests from standard input, a line of JSON each, and
 answers on standard output: `["done", result]`, or `["failed", kind, error number or null, text]`. It works on files
-alone and ends when its input ends, also in the middle of its work: a broker that is gone must not have a cleaner
-writing into its directories. The main thread works; a second one reads the input, so that the end is seen at once. The
-broker's side is `child`.
+only, and ends when its input ends, also in the middle of its work: after the broker has died, no cleaner may write into
+its directories. The main thread works; a second one reads the input, so that it notices the end at once. The broker's
+side is `child`. Kafka has no counterpart: there the cleaner works on threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OS_ERROR = "OSError"
 
 
 def main() -> None:
-    """Work until the input ends."""
+    """Answer requests until the input ends."""
     # Ctrl-C goes to the whole terminal: the broker stops in its own order, and ends the cleaner.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def answer_to(request: list[Any], work: CleanerWork) -> list[Any]:
-    """Do what one request asks for."""
+    """Do the work of one request and return its answer."""
     kind, plain = request
     try:
         if kind == BUILD_MAP:

@@ -1,8 +1,8 @@
-"""Where the records of a v2 batch lie, with their keys and offsets, and nothing else of them. Pure.
+"""The places, keys and offsets of the records of a v2 batch, and nothing else of them. Pure.
 
-The cleaner's walk over every record it looks at: no objects but key and offset are made. `record_reader` decodes whole
-records; this accepts what that accepts, but for what lies behind a record's key, which is not looked at. `i64` makes
-machine integers of numbers in a compiled build (decisions/0009-compiled-build.md), and means nothing otherwise.
+The cleaner's walk over every record that it looks at: it makes no objects except key and offset. `record_reader`
+decodes whole records; this module accepts the same ones, except that it does not look behind a record's key. `i64`
+makes machine integers of numbers in a compiled build (decisions/0009-compiled-build.md), and means nothing otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RecordKeys(NamedTuple):
-    """One entry a record, in order. `starts` has one more: the end of the last record.
+    """One entry per record, in order. `starts` has one more: the end of the last record.
 
     tombstones: the places, in these lists, of records without a value. keyless: how many keys are None.
     """
@@ -31,9 +31,9 @@ class RecordKeys(NamedTuple):
 
 
 def batch_keys(batch: RecordBatch) -> tuple[bytes, RecordKeys]:
-    """The bytes in which the batch's records lie, decompressed if need be, and where. Raises CorruptRecord.
+    """Return the bytes that hold the batch's records, decompressed if need be, and their keys. Raises CorruptRecord.
 
-    The batch's buffer is bytes, as a file's read gives them.
+    The batch's buffer must be bytes, as a read of a file returns them.
     """
     if batch.attributes & CODEC_MASK:
         body = batch.decompressed_records()
@@ -44,7 +44,7 @@ def batch_keys(batch: RecordBatch) -> tuple[bytes, RecordKeys]:
 
 def scan_keys(body: bytes, position: i64, end: i64, count: i64, base_offset: i64) -> RecordKeys:
     """Walk the `count` records that fill `body` from `position` to `end`. Raises CorruptRecord."""
-    # Numbers of one and two bytes are read in place: a call would double the time.
+    # Varints of one and two bytes are decoded in place, which is most of them: a call would double the time.
     starts: list[int] = []
     offsets: list[int] = []
     keys: list[bytes | None] = []
@@ -107,13 +107,13 @@ def scan_keys(body: bytes, position: i64, end: i64, count: i64, base_offset: i64
 
 
 def timestamp_delta(body: bytes, start: int) -> tuple[int, int]:
-    """The timestamp delta of the record at `start`, and the position behind it. Raises CorruptRecord."""
+    """Return the timestamp delta of the record at `start`, and the position behind it. Raises CorruptRecord."""
     _length, position = decode_zigzag(body, start, MAX_VARINT_BYTES)
     return decode_zigzag(body, position + 1)
 
 
 def with_timestamp_delta(body: bytes, start: int, stop: int, delta: int) -> bytes:
-    """The record between `start` and `stop` with another timestamp delta."""
+    """Return the record between `start` and `stop` with another timestamp delta."""
     _old, position = timestamp_delta(body, start)
     fields = b"".join((b"\x00", zigzag(delta), body[position:stop]))
     return zigzag(len(fields)) + fields

@@ -1,7 +1,7 @@
 """Writes the `.cleaned` files of one new segment: log, both indexes, and the transaction index when there is one.
 
-Owned by one cleaning, in the cleaner's process; nobody else looks at the files before the broker swaps them in.
-The entries of the indexes are those that appending the batches one by one would have made. Kafka: LogSegment.append.
+Owned by one cleaning, in the cleaner's process; no other code looks at the files before the broker swaps them in.
+The entries of the indexes are those that appends of the batches one by one would have made. Kafka: LogSegment.append.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIME_ENTRY = struct.Struct(">qi")
 
 
 class CleanedSegmentTerms(NamedTuple):
-    """path: of the new segment's files, without their suffixes. buffer_bytes: written at once, about."""
+    """path: of the new segment's files, without their suffixes. buffer_bytes: how much is written at once, about."""
 
     path: str
     base_offset: int
@@ -42,7 +42,7 @@ class CleanedSegmentTerms(NamedTuple):
 
 
 class CleanedSegmentWriter:
-    """One new segment. Everything that touches files raises OSError."""
+    """The files of one new segment. Every method that touches files raises OSError."""
 
     __slots__ = (
         "_aborted",
@@ -76,7 +76,7 @@ class CleanedSegmentWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the log file, with those still in memory."""
+        """The bytes of the log file, including those still in memory."""
         return self._written + self._pending_bytes
 
     def append(self, batch: CleanedBatch) -> None:
@@ -96,11 +96,11 @@ class CleanedSegmentWriter:
             self._write_pending()
 
     def add_aborted(self, transaction: AbortedTransactionEntry) -> None:
-        """The new segment still holds batches and the marker of this transaction."""
+        """Enter an aborted transaction that still has batches and its marker in the new segment."""
         self._aborted += transaction.encode()
 
     def finish(self) -> int:
-        """Bring all files to stable storage (their names are the caller's to sync); returns the log file's size."""
+        """Bring all files to stable storage (the caller syncs the directory); return the log file's size."""
         self._write_pending()
         self._file.sync()
         self.close()
@@ -119,11 +119,12 @@ class CleanedSegmentWriter:
         return self._terms.path + suffix + CLEANED_SUFFIX
 
     def _enter(self, last_offset: int) -> None:
-        """An entry in both indexes for the batch that goes next, unless they are as large as they may be."""
+        """Make entries in both indexes for the batch that goes next, unless an index is full."""
         maximum = self._terms.max_index_bytes
         if len(self._index) + _OFFSET_ENTRY.size <= maximum:
             self._index += _OFFSET_ENTRY.pack(last_offset - self._terms.base_offset, self.size)
-        if len(self._time_index) + 2 * _TIME_ENTRY.size <= maximum:  # the last one is for the largest of all
+        # One entry is left for the largest timestamp, which `finish` enters.
+        if len(self._time_index) + 2 * _TIME_ENTRY.size <= maximum:
             self._enter_timestamp()
 
     def _enter_timestamp(self) -> None:
@@ -148,12 +149,12 @@ class CleanedSegmentWriter:
 
 
 def cleaned_paths(path: str) -> Sequence[str]:
-    """The files of the new segment; `path` as in CleanedSegmentTerms."""
+    """Return the paths of the new segment's files; `path` as in CleanedSegmentTerms."""
     return [path + suffix + CLEANED_SUFFIX for suffix in SEGMENT_SUFFIXES]
 
 
 def remove_cleaned_files(files: Files, path: str) -> None:
-    """Remove what a cleaning that was not finished has left. Raises OSError."""
+    """Remove the files of an unfinished cleaning. Raises OSError."""
     for cleaned in cleaned_paths(path):
         with suppress(FileNotFoundError):
             files.unlink(cleaned)

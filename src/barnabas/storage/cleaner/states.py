@@ -1,6 +1,6 @@
-"""Where the cleaning of a partition stands, as a table: what each event leads to. Pure.
+"""The cleaning states of a partition as a table: the state that follows each event. Pure.
 
-Asked by LogCleanerManager, under its lock. A partition that is neither cleaned nor paused has no state, None here.
+Used by LogCleanerManager, under its lock. A partition that is neither cleaned nor paused has no state, None here.
 Kafka: LogCleaningState and the transitions spread over LogCleanerManager.
 """
 
@@ -11,23 +11,23 @@ from typing import NamedTuple
 
 
 class CleaningStep(Enum):
-    """What a state is, but for the number of pauses."""
+    """The kind of a state."""
 
     IN_PROGRESS = "in progress"
     ABORTED = "aborted"
-    """Somebody waits for the cleaner to let go of the partition."""
+    """A caller waits for the cleaner to stop working on the partition."""
     PAUSED = "paused"
 
 
 class CleaningState(NamedTuple):
-    """A state; `pauses` counts those who asked for a pause and have not ended it."""
+    """A state. pauses: how many callers have paused the partition and not resumed it."""
 
     step: CleaningStep
     pauses: int = 0
 
 
 class CleaningEvent(Enum):
-    """What can happen to a partition."""
+    """An event in the cleaning of a partition."""
 
     BEGIN = "be cleaned"
     PAUSE = "be aborted and paused"
@@ -46,15 +46,15 @@ TRANSITIONS: dict[tuple[CleaningStep | None, CleaningEvent], CleaningState | Non
     (CleaningStep.IN_PROGRESS, CleaningEvent.DONE): None,
     (CleaningStep.ABORTED, CleaningEvent.DONE): PAUSED_ONCE,
 }
-"""All but those of a paused partition, which count."""
+"""All transitions except those of a paused partition, which count pauses."""
 
 
 class IllegalCleaningEvent(Exception):
-    """Such an event cannot happen in such a state: an error of the broker."""
+    """The event cannot happen in the state: a programming error in the broker."""
 
 
 def next_state(state: CleaningState | None, event: CleaningEvent) -> CleaningState | None:
-    """The state that follows. Raises IllegalCleaningEvent."""
+    """Return the state that follows. Raises IllegalCleaningEvent when the event cannot happen in this state."""
     if state is not None and state.step is CleaningStep.PAUSED:
         if event is CleaningEvent.PAUSE:
             return CleaningState(CleaningStep.PAUSED, state.pauses + 1)

@@ -1,4 +1,4 @@
-"""What a cleaning counted: for the lines in the log, and the cleaner's metrics. Kafka: CleanerStats, PreCleanStats.
+"""The counts of a cleaning, for the broker's log and the cleaner's metrics. Kafka: CleanerStats, PreCleanStats.
 
 `CopyStats` is owned by the cleaning in its process; a finished `CleaningStats` is immutable and read by any thread.
 """
@@ -12,7 +12,7 @@ _MEGABYTE = 1024 * 1024
 
 @dataclass(slots=True)
 class CopyStats:
-    """Bytes are those of whole batches; messages those of batches that were looked into."""
+    """Counts of a copy. Bytes are those of whole batches; messages those of batches whose records were read."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -22,7 +22,7 @@ class CopyStats:
     """Records without a key, which a compacted log should not have."""
 
     def add(self, other: CopyStats) -> None:
-        """Count what another one counted as well."""
+        """Add the counts of another copy."""
         self.bytes_read += other.bytes_read
         self.bytes_written += other.bytes_written
         self.messages_read += other.messages_read
@@ -32,7 +32,7 @@ class CopyStats:
 
 @dataclass(frozen=True, slots=True)
 class PreCleanStats:
-    """What the choice of a log saw: how long ago compaction was due at most, how many logs wait for it."""
+    """Findings of the choice of a log: the longest delay of a compaction, and how many logs wait for one."""
 
     max_compaction_delay_ms: int = 0
     delayed_partitions: int = 0
@@ -41,7 +41,7 @@ class PreCleanStats:
 
 @dataclass(frozen=True, slots=True)
 class CleaningStats:
-    """One cleaning. Durations in seconds; `index_seconds` of them went into the offset map."""
+    """The counts of one cleaning. Durations are in seconds; `index_seconds` of them went into the offset map."""
 
     elapsed_seconds: float = 0.0
     index_seconds: float = 0.0
@@ -55,7 +55,7 @@ class CleaningStats:
     """How full the offset map was, 0 to 1."""
 
     def message(self, thread_id: int, log_name: str, from_offset: int, to_offset: int) -> str:
-        """What Kafka prints after a cleaning of the dirty section between the two offsets."""
+        """Return Kafka's text about a cleaning of the dirty section between the two offsets."""
         elapsed, index = self.elapsed_seconds, self.index_seconds
         read_mb, written_mb = self.bytes_read / _MEGABYTE, self.bytes_written / _MEGABYTE
         map_mb = self.map_bytes_read / _MEGABYTE

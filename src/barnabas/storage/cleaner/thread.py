@@ -1,7 +1,7 @@
-"""One thread of the cleaner: cleans the filthiest log, or sleeps when none is worth it; deletes old segments as well.
+"""One thread of the cleaner: cleans the dirtiest log, deletes old segments, and sleeps when no log is dirty enough.
 
-`kafka-log-cleaner-thread-<n>`. It owns its worker, whose process runs while there is work; only `interrupt` is called
-by others. What it counted last is replaced by one assignment, for the metrics. Kafka: LogCleaner.CleanerThread.
+`kafka-log-cleaner-thread-<n>`. The thread owns its worker, whose process runs while there is work; other threads call
+`interrupt` only. The last counts are replaced by one assignment; metrics read them. Kafka: LogCleaner.CleanerThread.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from barnabas.storage.errors import is_shortage
 logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
 MOST_DEATHS = 3
-"""So often in a row the process may die over one log, without saying why, before that log is given up."""
+"""How many times in a row the process may die over one log, without an error, before the log is given up."""
 
 
 class CleaningTools(NamedTuple):
-    """What cleanings work with. make_worker: called on the cleaner's thread, when there is work."""
+    """Tools of a cleaning. make_worker: called on the cleaner's thread, when there is work."""
 
     files: Files
     clock: Clock
@@ -44,7 +44,7 @@ class CleaningTools(NamedTuple):
 
 
 class CleanerThread:
-    """Thread number `number`."""
+    """The cleaner's thread `number`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class CleanerThread:
         self.last_stats = CleaningStats()
         self.last_pre_clean_stats = PreCleanStats()
         self.is_failed = False
-        """Whether an error nobody expected has ended the thread."""
+        """Whether an unexpected error has ended the thread."""
         self._manager = manager
         self._logs = logs
         self._config = config
@@ -71,21 +71,21 @@ class CleanerThread:
         )
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def initiate_shutdown(self) -> None:
-        """Let the thread end, and what it is doing."""
+        """Have the thread end, and abort its cleaning."""
         self._thread.initiate_shutdown()
         self.interrupt()
 
     def await_shutdown(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the thread has ended."""
         self._thread.await_shutdown()
         self._close_worker()
 
     def interrupt(self, topic_partition: TopicPartition | None = None) -> None:
-        """End the cleaning under way (if it is of this partition); any thread."""
+        """Abort the cleaning under way, if it is of this partition; any thread."""
         worker = self._worker
         if worker is not None and (topic_partition is None or self._cleaning == topic_partition):
             worker.interrupt()
@@ -97,7 +97,7 @@ class CleanerThread:
         self._manager.maintain_uncleanable()
 
     def clean_filthiest_log(self) -> bool:
-        """One round: clean a log if one is dirty enough, and delete old segments of all compacted logs.
+        """Run one round: clean a log if one is dirty enough, and delete old segments of all compacted logs.
 
         True if a log was cleaned.
         """
@@ -110,7 +110,7 @@ class CleanerThread:
         except LogCleaningError as error:
             log = error.log
             if self._logs.get(log.topic_partition) is not log:
-                return False  # deleted meanwhile: no wonder, and nothing to be held against another log of this name
+                return False  # the log was deleted meanwhile; a new log of this name must not be marked for its error
             logger.warning(
                 "Unexpected exception thrown when cleaning log %s. Marking its partition (%s) as uncleanable",
                 log,
@@ -156,7 +156,7 @@ class CleanerThread:
         return LogCleaning(cleanable, self._worker, self._config, self._tools.files, self._tools.clock, check_done)
 
     def _on_disk_error(self, cleanable: LogToClean, error: OSError) -> None:
-        """A full disk may have room again; any other error takes the log directory offline."""
+        """Pause after a full disk, which may have room again; take the log directory offline after other errors."""
         log = cleanable.log
         doing = f"cleaning up log for {log.topic_partition}"
         if is_shortage(error):
@@ -166,9 +166,10 @@ class CleanerThread:
             self._logs.on_failure(log.parent_dir, doing, error)
 
     def _on_interruption(self, cleanable: LogToClean, error: CleanerInterrupted) -> None:
-        """An abort, or the end, is no fault of the log; a process that dies by itself may be. Raises LogCleaningError.
+        """Handle an aborted request, or a process that has died. Raises LogCleaningError after too many deaths.
 
-        The log is tried again, for it may have been the machine's fault: memory was short, or somebody killed it.
+        An abort, or the end of the thread, is no fault of the log. A process that dies by itself may be one; the log is
+        tried again first, since the machine may be to blame: memory was short, or the process was killed.
         """
         topic_partition = cleanable.topic_partition
         try:
@@ -186,7 +187,7 @@ class CleanerThread:
         self._thread.pause(self._config.backoff_ms / 1000)
 
     def _delete_old_segments(self) -> None:
-        """Delete what retention and log start offset no longer want of compacted logs, between two cleanings."""
+        """Apply retention and log start offset to compacted logs, between two cleanings. Raises LogCleaningError."""
         deletable = self._manager.grab_deletable_logs()
         try:
             for log in deletable:

@@ -1,4 +1,4 @@
-"""Holds the cleaner's reading and writing to a number of bytes per second.
+"""Limits the cleaner's reading and writing to a number of bytes per second.
 
 Owned by one cleaning, in the cleaner's process; no lock. Kafka: org.apache.kafka.storage.internals.utils.Throttler.
 """
@@ -12,10 +12,10 @@ from barnabas.runtime.clock import Clock
 
 CHECK_INTERVAL_NS = 300_000_000
 NO_LIMIT = 1e15
-"""Bytes per second that nothing reaches; the setting's default is the largest number there is."""
+"""A rate that no disk reaches: the setting's default, the largest number there is, means no limit."""
 
 LONGEST_SECONDS = 86_400.0
-"""Of one sleep. A rate of 0, which the setting may have, means that nothing is cleaned."""
+"""The longest sleep. The setting may be 0, which means that nothing is cleaned."""
 
 
 class CleanerThrottle:
@@ -34,7 +34,7 @@ class CleanerThrottle:
         self._bytes_so_far = 0
 
     def add(self, size: int) -> None:
-        """`size` bytes were read or written; returns when the next may be."""
+        """Count `size` bytes that were read or written; return when more may be."""
         if self.bytes_per_second >= NO_LIMIT:
             return
         self._bytes_so_far += size

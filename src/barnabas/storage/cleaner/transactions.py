@@ -1,4 +1,4 @@
-"""Which transactions are open at the batch the cleaner reads, and what of them may go. Pure.
+"""Which transactions are open at the batch that the cleaner reads, and which of their batches may go. Pure.
 
 Owned by one cleaning, in the cleaner's process. Decides when transaction markers can be dropped, and so also which
 aborted transactions the cleaned segment's `.txnindex` still lists. Kafka: CleanedTransactionMetadata.
@@ -17,9 +17,9 @@ COMMIT = 1
 
 
 class CleanedTransactions:
-    """Follows the batches in the order of their offsets.
+    """The open transactions, updated batch by batch in the order of offsets.
 
-    on_kept_abort: told the aborted transactions whose marker stays, since batches of theirs were still there.
+    on_kept_abort: called with each aborted transaction whose marker stays, because it still has batches.
     """
 
     __slots__ = ("_aborted", "_ongoing_aborted", "_ongoing_committed", "_with_batches", "on_kept_abort")
@@ -32,14 +32,14 @@ class CleanedTransactions:
         self._with_batches: set[int] = set()
 
     def add_aborted(self, transactions: Iterable[AbortedTransactionEntry]) -> None:
-        """Aborted transactions that overlap what will be read next; some may have been named before."""
+        """Add aborted transactions that overlap the next segment; some may have been added before."""
         for transaction in transactions:
             heapq.heappush(self._aborted, (transaction.first_offset, transaction))
 
     def on_control_batch(self, batch: RecordBatch) -> bool:
-        """A control batch was read; True if it may go.
+        """Take in a control batch; True if it may go.
 
-        A marker goes when no batch of its transaction was met. Markers of unknown kinds stay.
+        A marker goes when its transaction has no batch left. Markers of unknown kinds stay. Raises CorruptRecord.
         """
         self._begin_aborted(batch.last_offset)
         record = next(batch.records(), None)
@@ -61,7 +61,7 @@ class CleanedTransactions:
         return False
 
     def on_batch(self, batch: RecordBatch) -> bool:
-        """A batch of records was read; True if it belongs to an aborted transaction, so that its records go."""
+        """Take in a batch of records; True if its transaction was aborted, so that its records go."""
         if self._aborted:
             self._begin_aborted(batch.last_offset)
         if not batch.is_transactional:

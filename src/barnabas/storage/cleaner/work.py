@@ -1,7 +1,7 @@
 """The cleaner's heavy work on files: fill the offset map, copy segments. Knows no logs, locks or settings.
 
-One per cleaning, in the cleaner's process (tests run it in their own, on a simulated disk). It keeps the map and the
-open transactions from one request to the next: map first, then the groups of segments in the order of the log.
+One per cleaning, in the cleaner's process (tests run it in theirs, on a simulated disk); one thread. It keeps the map
+and the open transactions from one request to the next: the map first, then the groups of segments in log order.
 Kafka: Cleaner.buildOffsetMap, Cleaner.cleanSegments.
 """
 
@@ -27,33 +27,33 @@ from barnabas.storage.segment.batch_scan import scan_batches
 
 
 class CleanerInterrupted(Exception):
-    """The work ended without a result: it was interrupted, or the process that did it has died."""
+    """The work ended without a result: it was interrupted, or the worker's process has died."""
 
 
 class CleanerWorker(Protocol):
-    """Who does the work. Requests raise OSError, CorruptRecord and what else goes wrong.
+    """Does the work on files. Requests raise OSError, CorruptRecord, CleanerInterrupted, and other errors.
 
-    `interrupt` is for any thread, all else for the owner's.
+    Any thread may call `interrupt`; only the owner's thread calls the other methods.
     """
 
     def open(self) -> None:
-        """Be ready: from now on `interrupt` ends what is being done, or the next request."""
+        """Accept requests. From now on `interrupt` aborts the current request, or the next one."""
 
     def interrupt(self) -> None:
-        """End what is being done, if that can be: the request raises CleanerInterrupted."""
+        """Abort the current request, which raises CleanerInterrupted, if the worker can do that."""
 
     def build_map(self, request: MapRequest) -> MapResult:
-        """Begin a cleaning."""
+        """Begin a cleaning: fill the offset map."""
 
     def clean_group(self, request: GroupRequest) -> GroupResult:
         """Write the `.cleaned` files of one group of segments; none are left when this raises."""
 
     def close(self) -> None:
-        """Nothing more is to be done for now."""
+        """Give up resources: no request follows for now."""
 
 
 class CleanerWork:
-    """Does it in this process."""
+    """A CleanerWorker that works in this process, on the calling thread."""
 
     def __init__(
         self,
@@ -71,13 +71,16 @@ class CleanerWork:
         self._buffer_bytes = 0
 
     def open(self) -> None:
-        """See CleanerWorker."""
+        """Do nothing: this worker is always ready."""
 
     def interrupt(self) -> None:
-        """See CleanerWorker. Nothing to do: this worker does its work on the thread that asks for it."""
+        """Do nothing: the calling thread does the work, and no other request can come in between."""
 
     def build_map(self, request: MapRequest) -> MapResult:
-        """See CleanerWorker. At least the load factor's part of the map is filled, more when keys repeat."""
+        """Begin a cleaning: fill the map up to the load factor with the newest offsets of keys.
+
+        Raises OSError, CorruptRecord.
+        """
         dirty_offsets = max((segment.end_offset for segment in request.segments), default=0) - request.start_offset
         self._map = offset_map_for(request.map_bytes, request.load_factor, dirty_offsets)
         self._transactions = CleanedTransactions()
@@ -90,7 +93,10 @@ class CleanerWork:
         return MapResult(self._map.latest_offset, self._map.utilization, filling.bytes_read)
 
     def clean_group(self, request: GroupRequest) -> GroupResult:
-        """See CleanerWorker."""
+        """Write the `.cleaned` files of one group of segments; none are left when this raises.
+
+        Raises OSError, CorruptRecord. Raises ValueError when no map was built.
+        """
         if self._map is None:
             raise ValueError("no offset map was built")
         stats = CopyStats()
@@ -126,7 +132,7 @@ class CleanerWork:
         )
 
     def close(self) -> None:
-        """See CleanerWorker."""
+        """Give up the map."""
         self._map = None
 
     def _batches(self, path: str, position: int, end: int) -> Iterator[Batch]:
@@ -151,14 +157,14 @@ class _MapFilling:
         self._transactions.add_aborted(request.aborted)
 
     def add_segment(self, segment: DirtySegment, batches: Iterator[Batch]) -> bool:
-        """Take the keys of a segment; False when the map is full."""
+        """Put the keys of a segment into the map; False when the map is full."""
         for batch in batches:
             if not self._add_batch(batch):
                 return False
             if batch.last_offset >= self._start_offset:
                 self._map.latest_offset = batch.last_offset
             self.bytes_read += batch.length
-        # Offsets may be missing at the end of the segment: it is known as a whole.
+        # Offsets may be missing at the end of the segment, so the whole segment counts as read.
         self._map.latest_offset = segment.end_offset - 1
         return True
 
@@ -175,7 +181,7 @@ class _MapFilling:
         return self._add(found.keys, found.offsets)
 
     def _add(self, keys: list[bytes | None], offsets: list[int]) -> bool:
-        """Put what has a key and lies behind the start; False when something found no room any more."""
+        """Put the records that have a key and lie behind the start; False when one found no room any more."""
         start = self._start_offset
         if offsets[0] < start or None in keys:
             wanted = [

@@ -38,7 +38,7 @@ _REPLICATION = AppendOrigin.REPLICATION
 _new_tuple = tuple.__new__
 
 
-class ProducedBatch(Protocol):
+class SequencedBatch(Protocol):
     """What producer state looks at in a batch: a BatchHeader, or the RecordBatch that was read from a log."""
 
     @property
@@ -99,7 +99,7 @@ class ProducerStates:
 
     # -- data
 
-    def check_data(self, batch: ProducedBatch, offset: int, origin: AppendOrigin) -> BatchMetadata | None:
+    def check_data(self, batch: SequencedBatch, offset: int, origin: AppendOrigin) -> BatchMetadata | None:
         """Check whether a batch of data may be appended at `offset`; return the batch it repeats, if that is known.
 
         Raises ApiError: INVALID_PRODUCER_EPOCH when a newer epoch has been seen, OUT_OF_ORDER_SEQUENCE_NUMBER when
@@ -140,7 +140,9 @@ class ProducerStates:
             )
         return None
 
-    def add_data(self, batch: ProducedBatch, first_offset: LogOffsetMetadata, last_offset: int, timestamp: int) -> bool:
+    def add_data(
+        self, batch: SequencedBatch, first_offset: LogOffsetMetadata, last_offset: int, timestamp: int
+    ) -> bool:
         """Note a batch that was appended; `timestamp` is its largest. True when it begins a transaction."""
         producer_id, producer_epoch, base_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
         entry = self.entries.get(producer_id)

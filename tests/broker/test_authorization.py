@@ -72,6 +72,8 @@ OPEN_TO_ALL = {
     ApiKey.API_VERSIONS,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.UNREGISTER_BROKER,  # refused, whoever asks
+    ApiKey.SASL_HANDSHAKE,  # before anybody is known
+    ApiKey.SASL_AUTHENTICATE,
 }
 """The APIs, of those that ApiVersions lists, that Kafka asks no permission for."""
 MINE, THEIRS, UNKNOWN = "alices", "bobs", "nobodys"

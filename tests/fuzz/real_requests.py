@@ -17,6 +17,7 @@ from typing import Final
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.consumer_protocol import Subscription, encode_subscription
+from barnabas.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.classic_groups import (
     HeartbeatRequest,
@@ -59,6 +60,7 @@ from barnabas.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
 )
+from barnabas.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from barnabas.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from barnabas.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -415,6 +417,23 @@ class RealRequests:
     def allocate_producer_ids(self, _version: int) -> AllocateProducerIdsRequest:
         return AllocateProducerIdsRequest(NO_BROKER, 1)
 
+    # -- security
+
+    def describe_acls(self, _version: int) -> DescribeAclsRequest:
+        return DescribeAclsRequest(2, self._random.choice([TARGET, None]), operation=1, permission_type=1)
+
+    def create_acls(self, _version: int) -> CreateAclsRequest:
+        return CreateAclsRequest([CreateAclsRequest.AclCreation(2, TARGET, 3, "User:a", "*", 3, 3)])
+
+    def delete_acls(self, _version: int) -> DeleteAclsRequest:
+        return DeleteAclsRequest([DeleteAclsRequest.DeleteAclsFilter(2, TARGET, operation=1, permission_type=1)])
+
+    def sasl_handshake(self, _version: int) -> SaslHandshakeRequest:
+        return SaslHandshakeRequest(self._random.choice(["PLAIN", "SCRAM-SHA-256", ""]))
+
+    def sasl_authenticate(self, _version: int) -> SaslAuthenticateRequest:
+        return SaslAuthenticateRequest(self._random.randbytes(20))
+
 
 MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.PRODUCE: RealRequests.produce,
@@ -466,4 +485,9 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.PUSH_TELEMETRY: RealRequests.push_telemetry,
     ApiKey.LIST_CONFIG_RESOURCES: RealRequests.list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: RealRequests.describe_topic_partitions,
+    ApiKey.DESCRIBE_ACLS: RealRequests.describe_acls,
+    ApiKey.CREATE_ACLS: RealRequests.create_acls,
+    ApiKey.DELETE_ACLS: RealRequests.delete_acls,
+    ApiKey.SASL_HANDSHAKE: RealRequests.sasl_handshake,
+    ApiKey.SASL_AUTHENTICATE: RealRequests.sasl_authenticate,
 }

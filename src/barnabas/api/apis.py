@@ -1,7 +1,7 @@
-"""A request's whole pipeline on one screen: call its handler, turn what is raised into its error answer, let go of
-the frame, complete what others were waiting for.
+"""The whole pipeline of a request on one screen.
 
-`Apis.handle` runs on a request handler thread, or at once on the Processor's for brief requests; it is the same
+Call the handler, turn an exception into its error answer, release the frame, run the actions that other requests wait
+for. `Apis.handle` runs on a request handler thread, or at once on the Processor's for brief requests; it is the same
 function either way. It holds no lock, so the action queue may be drained here.
 
 Kafka: KafkaApis.handle.
@@ -26,7 +26,8 @@ class Apis:
         self._nanoseconds = nanoseconds
 
     def handle(self, request: Request[Any]) -> None:
-        """Answer `request`, now or through whatever its handler left waiting. Ordinary exceptions end here."""
+        """Have `request` answered, now or by the operation that its handler left waiting. Ordinary exceptions end
+        here."""
         moved = False
         try:
             request.handler.handle(request)
@@ -45,6 +46,6 @@ class Apis:
                 self._actions.run_all()
 
     def handle_moved(self, request: Request[Any]) -> None:
-        """`handle`, as a continuation on a handler's thread: what the request has waited was its time in a queue."""
+        """Handle a request that was handed over, on a handler's thread; its wait so far counts as time in the queue."""
         request.dequeued_ns = self._nanoseconds()
         self.handle(request)

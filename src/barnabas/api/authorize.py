@@ -1,8 +1,8 @@
-"""What a caller may do.
+"""What a client may do.
 
 Called by the handlers, on any thread, before anything else happens; no lock. The authorizer is the one that the broker
 was given; None means that there is no access control and everything is allowed, as in Kafka without
-`authorizer.class.name`. Clients may also ask which operations there are (KIP-430).
+`authorizer.class.name`. Clients may also ask for the operations they are allowed (KIP-430).
 
 Kafka: AuthHelper, org.apache.kafka.server.authorizer.Authorizer and Action, AclOperation, ResourceType.
 """
@@ -48,11 +48,11 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class Action(NamedTuple):
-    """What somebody is about to do to one resource, which is named literally: no pattern, no prefix.
+    """An operation that a client is about to do to one resource, which is named literally: no pattern, no prefix.
 
-    reference_count: how often the request refers to the resource. log_if_allowed: the resource is really used, not
-    only offered. log_if_denied: the refusal means an attempt; it does not where another permission would do as well,
-    or where the resource is left out of a list.
+    reference_count: how often the request refers to the resource. log_if_allowed: the resource is really used, not only
+    offered. log_if_denied: the refusal means an attempt; it does not where another permission would do as well, or
+    where the resource is left out of a list.
     """
 
     operation: AclOperation
@@ -64,15 +64,15 @@ class Action(NamedTuple):
 
 
 class Authorizer(Protocol):
-    """Says who may do what. Called from any thread, network threads among them: it must not block."""
+    """Decides what clients may do. Called from any thread, network threads among them: it must not block."""
 
     def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
-        """For each of `actions`, in their order, whether whoever is at the other end of `connection` may do it."""
+        """Return for each of `actions`, in their order, whether the client of `connection` may do it."""
 
     def authorize_by_resource_type(
         self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Whether he may do `operation` to at least one resource of this type, whether or not it exists."""
+        """Return whether the client may do `operation` to at least one resource of this type, existing or not."""
 
 
 def is_allowed(
@@ -84,7 +84,7 @@ def is_allowed(
     *,
     log_if_denied: bool = True,
 ) -> bool:
-    """Whether the sender may do `operation` to one resource."""
+    """Return whether the client may do `operation` to one resource."""
     if authorizer is None:
         return True
     action = Action(operation, resource_type, name, log_if_denied=log_if_denied)
@@ -94,12 +94,12 @@ def is_allowed(
 def is_allowed_somewhere(
     authorizer: Authorizer | None, request: Request[Any], operation: AclOperation, resource_type: ResourceType
 ) -> bool:
-    """Whether the sender may do `operation` to any resource of this type."""
+    """Return whether the client may do `operation` to any resource of this type."""
     return authorizer is None or authorizer.authorize_by_resource_type(request.connection, operation, resource_type)
 
 
 def require_cluster_permission(authorizer: Authorizer | None, request: Request[Any], operation: AclOperation) -> None:
-    """ApiError CLUSTER_AUTHORIZATION_FAILED unless the sender may do `operation` to the cluster."""
+    """Raise ApiError CLUSTER_AUTHORIZATION_FAILED unless the client may do `operation` to the cluster."""
     if not is_allowed(authorizer, request, operation, ResourceType.CLUSTER, CLUSTER_NAME):
         raise ApiError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Request {request.handler.api_key.name} is not authorized."
@@ -115,7 +115,7 @@ def permitted(
     *,
     log_if_denied: bool = True,
 ) -> frozenset[str]:
-    """Those of `names` to which the sender may do `operation`. A name that comes several times is asked for once.
+    """Return those of `names` to which the client may do `operation`. A repeated name is asked for once.
 
     Kafka: AuthHelper.filterByAuthorized.
     """
@@ -134,7 +134,7 @@ def permitted(
 NOT_REQUESTED: Final = -(2**31)
 """The value of an authorized-operations field that the client did not ask for."""
 NO_OPERATIONS: Final = 0
-"""Its value for who may not even describe the resource."""
+"""The value for a client that may not even describe the resource."""
 
 SUPPORTED_OPERATIONS: Final = {
     ResourceType.TOPIC: (
@@ -158,15 +158,16 @@ SUPPORTED_OPERATIONS: Final = {
         AclOperation.IDEMPOTENT_WRITE,
     ),
 }
-"""Every operation that there is for a type of resource (Kafka: AclEntry.supportedOperations)."""
+"""Every operation that exists for a type of resource (Kafka: AclEntry.supportedOperations)."""
 
 
 def authorized_operations(
     authorizer: Authorizer | None, request: Request[Any], resource_type: ResourceType, name: str
 ) -> int:
-    """The operations that the sender may do to a resource, as the bit field of answers: bit n is operation code n.
+    """Return the operations that the client may do to a resource, as the bit field of answers: bit n is operation code
+    n.
 
-    Nothing of it is logged: he only asks. Kafka: AuthHelper.authorizedOperations.
+    Refusals are not logged: the client only asks. Kafka: AuthHelper.authorizedOperations.
     """
     operations = SUPPORTED_OPERATIONS[resource_type]
     if authorizer is None:
@@ -177,7 +178,7 @@ def authorized_operations(
 
 
 def authorized_cluster_operations(authorizer: Authorizer | None, request: Request[Any]) -> int:
-    """The same for the cluster; none for who may not describe it."""
+    """Return the same bit field for the cluster; no bits for a client that may not describe it."""
     if not is_allowed(authorizer, request, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return NO_OPERATIONS
     return authorized_operations(authorizer, request, ResourceType.CLUSTER, CLUSTER_NAME)

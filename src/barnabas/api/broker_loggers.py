@@ -1,7 +1,9 @@
-"""Setting the levels of this broker's loggers (KIP-412): Kafka's checks, all of them before the first change.
+"""Changes of the levels of this broker's loggers (KIP-412), with Kafka's checks, all of them before the first change.
 
-Used by IncrementalAlterConfigs; stateless. Kafka: kafka.server.logger.RuntimeLoggerManager; the error texts are its own
-(one, about an unexpected node id, says by mistake that the expected one was received; here it names the other).
+Used by IncrementalAlterConfigs; stateless. The error texts are Kafka's own, except one: about an unexpected node id
+Kafka names, by mistake, the expected one as received.
+
+Kafka: kafka.server.logger.RuntimeLoggerManager.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ Change = IncrementalAlterConfigsRequest.AlterableConfig
 
 
 def alter_logger_levels(changes: Sequence[Change], *, validate_only: bool) -> None:
-    """Set or unset levels. ApiError for the first change that cannot be made; then none is."""
+    """Set or unset levels.
+
+    Raises ApiError: INVALID_CONFIG or INVALID_REQUEST for the first change that cannot be made; then none is made.
+    """
     for change in changes:
         _check(change)
     if validate_only:

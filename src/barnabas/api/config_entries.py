@@ -1,6 +1,7 @@
-"""Settings as the API shows them: value, where it comes from, and what else would apply.
+"""Settings as the API shows them: the value, its source, and the other values that would apply.
 
 Called by the configs and topics handlers. Pure functions over the tables of `barnabas.config`.
+
 Kafka: ConfigHelper.createTopicConfigEntry, createBrokerConfigEntry.
 """
 
@@ -45,7 +46,7 @@ class ConfigEntry:
 
 
 def topic_entries(settings: BrokerSettings, overrides: Mapping[str, str], wanted: Wanted = _all) -> list[ConfigEntry]:
-    """Every wanted setting of a topic with these overrides, on a broker with these settings."""
+    """Return every wanted setting of a topic with these overrides, on a broker with these settings."""
     values = topic_values(settings.current, overrides)
     entries = []
     for name, topic_key in TOPIC_CONFIG_KEYS.items():
@@ -58,7 +59,8 @@ def topic_entries(settings: BrokerSettings, overrides: Mapping[str, str], wanted
 
 
 def broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> list[ConfigEntry]:
-    """Every wanted setting of this broker: those of the table, and what else is set (for a listener, a plug-in)."""
+    """Return every wanted setting of this broker: those of the table, and others that are set (a listener's, a
+    plug-in's)."""
     entries = []
     for name, key in BROKER_CONFIG_KEYS.items():
         if wanted(name) and (name not in INTERNAL or settings.current.is_set(name)):
@@ -74,7 +76,7 @@ def broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> list[Conf
 
 
 def default_broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> list[ConfigEntry]:
-    """Every wanted setting that was changed for all brokers."""
+    """Return every wanted setting that was changed for all brokers."""
     entries = []
     for name, value in settings.of_cluster.items():
         if wanted(name):
@@ -101,17 +103,17 @@ def _dynamic_only(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _key_of(name: str) -> ConfigKey:
-    """What the setting is; one that only a plug-in knows may be a secret."""
+    """Return the definition of a setting; one that no table knows may be a secret."""
     key = find_key(name) or DYNAMIC_ONLY_KEYS.get(name)
     return ConfigKey(name, ConfigType.PASSWORD, None, "") if key is None else key._replace(name=name)
 
 
 def _synonyms(settings: BrokerSettings, name: str) -> tuple[ConfigSynonym, ...]:
-    """What gives, or would give, the value of a broker setting.
+    """Return the sources that give, or would give, the value of a broker setting.
 
-    What was changed for this broker comes before what was changed for all, then what the file sets, then the defaults,
-    whichever of its names is used. As in Kafka nothing before the name itself is shown: `log.retention.hours` is told
-    of only together with a `log.retention.ms`.
+    The order: changed for this broker, changed for all brokers, set in the file, the default; within each, by which of
+    the setting's names was used. As in Kafka, sources of a name come only after a source of the name itself:
+    `log.retention.hours` is shown only together with a `log.retention.ms`.
     """
     sources = (
         (settings.of_broker, ConfigSource.DYNAMIC_BROKER),

@@ -1,9 +1,11 @@
-"""What the control plane lets in: the controller's three requests. All others are answered with an error there.
+"""The gate of the control plane: the controller's three requests pass, all others are answered with an error.
 
 `ControlPlaneApis.handle` runs on the one request handler of the control plane, in the place of `Apis.handle`, so
-nothing here needs a lock. Kafka separates its planes by listener only, and answers whatever comes; the difference is
-deliberate: a client that was pointed at the controller's own listener would hold up the controller's requests, which is
-what that listener is there to prevent.
+nothing here needs a lock. Kafka separates its planes by listener only, and answers every request there. The difference
+is deliberate: a client that was pointed at the controller's own listener would delay the controller's requests, which
+that listener exists to prevent.
+
+Kafka: the controlPlaneRequestProcessor of KafkaServer.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class ControlPlaneApis:
 
     def __init__(self, registry: Registry, handle: Callable[[Request[Any]], None]) -> None:
         self._handle = handle
-        self._warned_of = ""  # the connection that was last refused something: one line each is enough
+        self._warned_of = ""  # the connection refused last: one log line each is enough
         self._refused = {
             handler.api_key: handler.redirected(self._refuse)
             for handler in registry

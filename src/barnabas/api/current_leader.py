@@ -1,6 +1,7 @@
-"""Who leads a partition now, for answers that send a client elsewhere (KIP-951).
+"""The current leader of a partition, for answers that send a client elsewhere (KIP-951).
 
 Made by the Produce and Fetch handlers for one answer that holds such an error, on that answer's thread; no lock.
+
 Kafka: KafkaApis.getCurrentLeader.
 """
 
@@ -25,7 +26,7 @@ NO_LEADER: Final = KnownLeader(-1, -1)
 
 
 class LeaderNode(NamedTuple):
-    """A leader that lives, and where it listens on the client's listener."""
+    """A live leader and its address on the client's listener."""
 
     id: int
     host: str
@@ -53,7 +54,7 @@ class CurrentLeaders:
         return leader
 
     def nodes(self) -> list[LeaderNode]:
-        """The leaders named so far that can be reached."""
+        """Return the leaders named so far that can be reached."""
         return list(self._nodes.values())
 
     def _known_here(self, topic: str, partition: int) -> KnownLeader:

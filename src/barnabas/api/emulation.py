@@ -1,8 +1,10 @@
-"""Narrows the table of APIs to what one release of Apache Kafka speaks (`broker.emulate.version`).
+"""Narrows the table of APIs to one release of Apache Kafka (`broker.emulate.version`).
 
-Called by `broker` once, at start, before anybody reads the table; pure. Clients then see, and are allowed, what a
-broker of that release has, as far as this one has it too. What brokers and the controller say to each other stays as
-it is, whatever ApiVersions lists: the brokers of a cluster agree on that by `inter.broker.protocol.version`.
+Called by `broker` once, at start, before the table is read; pure. Clients then see, and are allowed, what a broker of
+that release has, as far as this one has it too. The requests between brokers and the controller stay as they are,
+whatever ApiVersions lists: the brokers of a cluster agree on those by `inter.broker.protocol.version`.
+
+Kafka: ApiVersionManager, as far as versions depend on the release.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ BETWEEN_BROKERS: Final = frozenset(
 
 
 def narrowed(handlers: Iterable[Handler], release: str) -> list[Handler]:
-    """Those handlers that the release has, their versions narrowed in place. release: one of RELEASES."""
+    """Return the handlers that the release has, with their versions narrowed in place. release: one of RELEASES."""
     served, listed = served_versions(release), listed_versions(release)
     kept = []
     for handler in handlers:

@@ -1,9 +1,9 @@
 """Answers that are the same for every client until something changes, encoded once.
 
-Made by handlers (Metadata of all topics), kept for one version of what they tell of, given to `Request.respond` beside
-a message that stands for them. Used on any thread without a lock: what is kept belongs to one immutable source and is
-replaced with it by one assignment; two threads may encode the same answer, and one of them wins. Kafka encodes each
-answer anew.
+Made by handlers (Metadata of all topics), kept for one version of the data they show, given to `Request.respond` beside
+a message that stands for them. Used on any thread without a lock: the kept answers belong to one immutable source and
+are replaced with it by one assignment; two threads may encode the same answer, and the last assignment wins. Kafka
+encodes each answer anew.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _THROTTLE_TIME: Final = Struct(">i")
 
 
 class EncodedAnswer:
-    """A body encoded before, but for the throttle time it begins with, which belongs to one request.
+    """A body encoded before, without the throttle time it begins with, which belongs to one request.
 
     To `protocol.headers.response_frame` it looks like the message it was made of. throttle_time_ms: None in versions
-    that have none; in all others it is their first field.
+    without that field; in all others it is the first field.
     """
 
     __slots__ = ("rest", "throttle_time_ms")
@@ -31,17 +31,18 @@ class EncodedAnswer:
         self.throttle_time_ms = throttle_time_ms
 
     def throttled_as(self, answer: Any) -> Any:
-        """The same with the throttle time of `answer`, the message that stands for it."""
+        """Return the same body with the throttle time of `answer`, the message that stands for it."""
         return self if self.throttle_time_ms is None else EncodedAnswer(self.rest, answer.throttle_time_ms)
 
     @property
     def encoders(self) -> _AppendBody:
-        """See Message."""
+        """The encoder of each version, as a message has them."""
         return _APPEND_BODY
 
 
 class _AppendBody(dict[int, Callable[["EncodedAnswer", bytearray], list[Any]]]):
-    """The one encoder, whatever the version: the body is of the right one already. A dict, as compiled code checks."""
+    """The one encoder for all versions: the body has the right one already. A dict, because compiled code checks
+    that."""
 
     def __missing__(self, version: int) -> Callable[[EncodedAnswer, bytearray], list[Any]]:
         return _append_body
@@ -57,7 +58,7 @@ def _append_body(answer: EncodedAnswer, out: bytearray) -> list[Any]:
 
 
 class EncodedAnswers:
-    """The answers of one source, by what tells them apart (version, listener)."""
+    """The answers of one source, by what distinguishes them (version, listener)."""
 
     __slots__ = ("_kept",)
 
@@ -65,14 +66,17 @@ class EncodedAnswers:
         self._kept: tuple[object, dict[Hashable, EncodedAnswer]] = (None, {})
 
     def find(self, source: object, key: Hashable) -> EncodedAnswer | None:
-        """The answer kept for `key`, if it was made of this very source."""
+        """Return the answer kept for `key`, if it was made of this very source, else None."""
         kept_of, answers = self._kept
         return answers.get(key) if kept_of is source else None
 
     def keep(
         self, source: object, key: Hashable, answer: Message, version: int, *, has_throttle_time: bool
     ) -> EncodedAnswer:
-        """Encode `answer` for `version` and keep it; what was kept of another source goes. Raises EncodeError."""
+        """Encode `answer` for `version` and keep it; answers of another source go.
+
+        Raises EncodeError when the version cannot express it.
+        """
         body = b"".join(answer.encode(version))
         encoded = EncodedAnswer(body[_THROTTLE_TIME.size :], 0) if has_throttle_time else EncodedAnswer(body, None)
         kept_of, answers = self._kept

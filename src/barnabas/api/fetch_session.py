@@ -1,9 +1,17 @@
 """An incremental fetch session (KIP-227): which partitions a client reads, from where, and what it was told of each.
 
 Made and kept by `api.fetch_session_cache`, used by the two contexts of `api.fetch_sessions` on whichever thread begins
-or answers a fetch. `lock` guards everything but what the docstring gives to the cache; nothing else is locked and
-nobody is called while it is held. A client has one request of a session on its way; one that has more is answered, for
-all but the last, INVALID_FETCH_SESSION_EPOCH, and gets its partitions as copies, for the first may still be read.
+or answers a fetch. `lock` guards everything except the fields that the class docstring gives to the cache; no other
+lock is taken and no callback is called while it is held.
+
+A client has one request of a session on its way. If it sends more, all but the last are answered
+INVALID_FETCH_SESSION_EPOCH, and the later ones get copies of the partitions, because the first may still be reading
+them. For example, a session of topic "a", partition 0:
+
+    client sends               session                 answer
+    epoch 0, [a-0 from 5]      made, id 17, epoch 1    a-0 with records 5 to 9
+    epoch 1, [a-0 from 10]     epoch 2                 waits: there is nothing new
+    epoch 2, []                epoch 3                 reads a copy of a-0 from 10; the one before gets the error
 
 Kafka: FetchSession, CachedPartition.
 """
@@ -21,7 +29,7 @@ from barnabas.replica.partition_fetch import PartitionFetch
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
-"""Of a request that wants a session, and of one that wants none. The session it may name is closed by both."""
+"""The epoch of a request that wants a session, and of one that wants none. Both close the session they name."""
 LAST_EPOCH: Final = 2**31 - 1
 NOT_ANSWERED: Final = -1
 
@@ -39,12 +47,12 @@ class RefusedPartition(NamedTuple):
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch after one of a session: from 1 on, and around."""
+    """Return the epoch after one of a session; after the largest comes 1."""
     return 1 if epoch == LAST_EPOCH else epoch + 1
 
 
 class SessionPartition(PartitionFetch):
-    """A partition of a session: what the client asked for last, and, while a fetch is under way, what was read.
+    """A partition of a session: what the client asked for last and, while a fetch is under way, what was read.
 
     answered_high_watermark, answered_log_start_offset: what the client was told last; -1 after an error.
     """
@@ -58,7 +66,7 @@ class SessionPartition(PartitionFetch):
         self.ask(asked)
 
     def ask(self, asked: FetchRequest.FetchPartition) -> None:
-        """Read from where this says, from now on."""
+        """Take over offsets and limits: the next fetch reads from there."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
@@ -68,11 +76,11 @@ class SessionPartition(PartitionFetch):
 
     @property
     def key(self) -> Key:
-        """By which its session knows it."""
+        """The key by which the session knows the partition."""
         return (self.topic_id or self.topic, self.partition)
 
     def copy(self) -> SessionPartition:
-        """The same with nothing read."""
+        """Return the same partition with nothing read."""
         asked = FetchRequest.FetchPartition(
             partition=self.partition,
             current_leader_epoch=self.current_leader_epoch,
@@ -87,7 +95,7 @@ class SessionPartition(PartitionFetch):
         return copied
 
     def must_be_answered(self) -> bool:
-        """Whether what was read is news to the client."""
+        """Return whether what was read is news to the client."""
         return (
             self.high_watermark != self.answered_high_watermark
             or self.log_start_offset != self.answered_log_start_offset
@@ -98,14 +106,15 @@ class SessionPartition(PartitionFetch):
         )
 
     def note_answer(self) -> None:
-        """The client is told what was read. An error is told again and again, and so is that it is over."""
+        """Note what the client is told now. An error is repeated in each answer, and the first answer without it is
+        news."""
         failed = self.error is not ErrorCode.NONE
         self.answered_high_watermark = NOT_ANSWERED if failed else self.high_watermark
         self.answered_log_start_offset = self.log_start_offset
 
 
 class FetchSession:
-    """Its partitions, in the order in which they are read: those that had records last come last.
+    """The partitions of a session, in the order in which they are read: those that had records last come last.
 
     epoch: of the next request. is_privileged: a follower's. in_flight: a request was begun and not answered yet.
     last_used_ms, cached_size and is_old belong to the cache, and its lock.
@@ -139,12 +148,13 @@ class FetchSession:
         self.partitions: dict[Key, SessionPartition] = {}
         self.in_flight = False
         self.known_in_version = -1
-        """Version of the metadata that knows every partition of the session, -1 if none was seen."""
+        """The version of the metadata that knows every partition of the session, -1 if none was seen."""
 
     def begin(self, body: FetchRequest, *, by_id: bool) -> int:
-        """Take a request's differences over; returns the session's epoch from now on, -1 if no partition is left.
+        """Apply the differences that a request states; return the session's new epoch, -1 if no partition is left.
 
-        Raises ApiError: INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        Raises ApiError: INVALID_FETCH_SESSION_EPOCH when another epoch was expected, FETCH_SESSION_TOPIC_ID_ERROR when
+        names and ids are mixed.
         """
         with self.lock:
             if body.session_epoch != self.epoch:
@@ -180,9 +190,10 @@ class FetchSession:
     def known_and_unknown(
         self, epoch: int, image: MetadataImage
     ) -> tuple[list[SessionPartition], list[RefusedPartition]]:
-        """What can be read, and what the metadata does not know. An id's name, once known, stays (Kafka's rule).
+        """Return the partitions that can be read, and those that the metadata does not know.
 
-        Nothing, if the client has sent another request since `begin`: the partitions are for that one to read.
+        A topic id's name, once known, stays (Kafka's rule). Both lists are empty if the client has sent another request
+        since `begin`: the partitions are for that one to read.
         """
         with self.lock:
             if epoch != self.epoch:
@@ -208,7 +219,8 @@ class FetchSession:
     def select(
         self, epoch: int, read: Sequence[SessionPartition], refused: Sequence[RefusedPartition]
     ) -> list[SessionPartition] | None:
-        """What of `read` the client is about to be told, and note that; None if it has sent another request since."""
+        """Return the part of `read` that the client is told, and note it; None if the client has sent another
+        request since."""
         with self.lock:
             if epoch != self.epoch:
                 return None
@@ -220,7 +232,7 @@ class FetchSession:
                 told.append(partition)
                 partition.note_answer()
                 if len(partition.records):
-                    # Whoever had records comes last next time, for an answer may be full before everybody's turn.
+                    # Partitions with records come last next time: an answer may be full before all had a turn.
                     key = partition.key
                     del partitions[key]
                     partitions[key] = partition
@@ -229,7 +241,7 @@ class FetchSession:
             return told
 
     def end(self, epoch: int, told: Sequence[SessionPartition]) -> None:
-        """The answer of that request is made: what was read belongs to it, or was dropped."""
+        """Finish a request: its answer has taken what was read, or dropped it."""
         with self.lock:
             for partition in told:
                 partition.records = b""

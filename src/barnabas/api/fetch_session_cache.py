@@ -1,9 +1,9 @@
-"""The fetch sessions that a broker keeps, a limited number of them, and which one makes room for another (KIP-227).
+"""The fetch sessions that a broker keeps, up to a limit, and the choice of one to evict (KIP-227).
 
 Made by `broker`, called through `api.fetch_sessions` by every thread that begins or answers fetches. `_lock` guards the
-tables and the sessions' fields that say so; it is held for moments, and no session's lock is taken under it. There is
-one table, where Kafka's KRaft brokers have eight shards: what one saves in waiting is less than what the choice costs,
-and a full cache throws out the right session.
+tables and the sessions' fields that belong to the cache; it is held briefly, and no session's lock is taken under it.
+There is one table, where Kafka's KRaft brokers have eight shards: shards would save less waiting than their choice of a
+session costs, and a full cache evicts the right session.
 
 Kafka: FetchSessionCacheShard.
 """
@@ -22,10 +22,10 @@ from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 EVICTION_MS: Final = 120_000
-"""How long a session is safe from others that want its place, and how long it may rest (Kafka's figure)."""
+"""How long a session is safe from others that want its place, and how long it may be unused (Kafka's figure)."""
 
 _EvictableKey = tuple[bool, int, int]
-"""Is privileged, partitions, id: the smallest goes first."""
+"""Is privileged, partitions, id: the smallest is evicted first."""
 
 
 class FetchSessionCache:
@@ -38,16 +38,16 @@ class FetchSessionCache:
         self._eviction_ms = eviction_ms
         self._lock = threading.Lock()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        """By id, the one that has rested longest first."""
+        """By id, the one that has been unused longest first."""
         self._evictable_by_all: list[_EvictableKey] = []
         """Sorted: the sessions that are no longer new."""
         self._evictable_by_privileged: list[_EvictableKey] = []
-        """Sorted: those, and all of consumers."""
+        """Sorted: those, and all sessions of consumers."""
         self._partition_count = 0
         self.evictions = Meter()
 
     def register(self, registry: MetricsRegistry) -> None:
-        """Make its metrics known."""
+        """Register the cache's metrics."""
         kind = "FetchSessionCache"
         registry.gauge("kafka.server", kind, "NumIncrementalFetchSessions", lambda: self.session_count)
         registry.gauge("kafka.server", kind, "NumIncrementalFetchPartitionsCached", lambda: self.partition_count)
@@ -55,21 +55,21 @@ class FetchSessionCache:
 
     @property
     def session_count(self) -> int:
-        """Sessions there are."""
+        """The number of sessions."""
         return len(self._sessions)
 
     @property
     def partition_count(self) -> int:
-        """Partitions in all sessions."""
+        """The number of partitions in all sessions."""
         return self._partition_count
 
     def find(self, session_id: int) -> FetchSession | None:
-        """The session of this id."""
+        """Return the session of this id, or None."""
         with self._lock:
             return self._sessions.get(session_id)
 
     def create(self, size: int, *, is_privileged: bool, uses_topic_ids: bool) -> FetchSession | None:
-        """A new session for `size` partitions, which it does not have yet; None if there is no room for it."""
+        """Make a session for `size` partitions, which it does not have yet; None if there is no room for it."""
         now_ms = self._now_ms()
         with self._lock:
             if len(self._sessions) >= self._max_sessions and not self._evict((is_privileged, size, 0), now_ms):
@@ -84,7 +84,7 @@ class FetchSessionCache:
             return session
 
     def touch(self, session: FetchSession, size: int) -> None:
-        """It was used just now, and has `size` partitions. Nothing, if it was evicted meanwhile."""
+        """Note that the session was used now and has `size` partitions; nothing if it has been evicted."""
         now_ms = self._now_ms()
         with self._lock:
             if self._sessions.get(session.id) is not session:
@@ -100,17 +100,18 @@ class FetchSessionCache:
                 self._make_evictable(session)
 
     def remove(self, session_id: int) -> None:
-        """The client wants it closed; one that does not exist is no error."""
+        """Remove a session that its client closes; an unknown id is no error."""
         with self._lock:
             session = self._sessions.get(session_id)
             if session is not None:
                 self._remove(session)
 
     def _evict(self, wanted: _EvictableKey, now_ms: int) -> bool:
-        """Make room for a session: one that has rested too long goes, else the least one if that is less than it.
+        """Make room for a session: evict one that was unused too long, else the least one if it is less than the new
+        one.
 
-        Less is a consumer's beside a follower's, then one of fewer partitions. New ones are safe from consumers, and a
-        follower's from everybody.
+        A consumer's session is less than a follower's; among equals fewer partitions are less. New sessions are safe
+        from consumers, a follower's new session from all.
         """
         if not self._sessions:
             return False

@@ -1,8 +1,8 @@
-"""Which session a fetch belongs to, and what follows from it: what is read, and what of that is answered (KIP-227).
+"""The session that a fetch belongs to, and with it what is read and what is answered (KIP-227).
 
-Made by `broker`, called by the Fetch handler: `FetchSessions.begin` when a request is taken, the context that comes of
-it when it is answered, perhaps on another thread. A context belongs to one request. Fetches outside of sessions, which
-is what most clients of other languages send, never get here.
+Made by `broker`, called by the Fetch handler: `FetchSessions.begin` when a request is taken, its context when the
+request is answered, perhaps on another thread. A context belongs to one request. Fetches outside of sessions, which
+most clients that are not Java's send, have no context.
 
 Kafka: FetchManager, FullFetchContext, IncrementalFetchContext.
 """
@@ -29,7 +29,7 @@ from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.replica.partition_fetch import PartitionFetch
 
 TOPIC_IDS: Final = 13
-"""Fetch names topics by their ids from this version on."""
+"""The version from which on Fetch names topics by their ids."""
 
 
 class FullFetch:
@@ -48,7 +48,7 @@ class FullFetch:
     def answered(
         self, results: Sequence[PartitionFetch], refused: Sequence[RefusedPartition]
     ) -> Sequence[PartitionFetch]:
-        """What the client is to be told: everything. Make the session."""
+        """Make the session, and return the partitions to tell the client of: all."""
         session = self._cache.create(
             len(results) + len(refused), is_privileged=self._is_from_follower, uses_topic_ids=self._by_id
         )
@@ -58,15 +58,15 @@ class FullFetch:
         return results
 
     def news(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
-        """What `answered` will return."""
+        """Return what `answered` will return."""
         return results
 
     def is_last(self) -> bool:
-        """Whether the client sent no other request of this session since."""
+        """Return whether the client sent no other request of this session since."""
         return True
 
     def end(self) -> None:
-        """The answer is made."""
+        """Finish the request: its answer is made."""
 
     def _partitions(self, results: Sequence[PartitionFetch]) -> dict[Key, SessionPartition]:
         read = {(each.topic_id or each.topic, each.partition): each for each in results}
@@ -86,7 +86,7 @@ class FullFetch:
 
 
 class IncrementalFetch:
-    """A fetch of a session's partitions, of which only what is new is answered."""
+    """A fetch of a session's partitions; only what is new is answered."""
 
     __slots__ = ("_epoch", "_session", "_told", "session_id")
 
@@ -97,30 +97,31 @@ class IncrementalFetch:
         self.session_id = session.id
 
     def partitions(self, image: MetadataImage) -> tuple[list[SessionPartition], list[RefusedPartition]]:
-        """What is to be read, and what cannot be."""
+        """Return the partitions to read, and those that cannot be read."""
         return self._session.known_and_unknown(self._epoch, image)
 
     def answered(
         self, results: Sequence[PartitionFetch], refused: Sequence[RefusedPartition]
     ) -> Sequence[PartitionFetch] | None:
-        """What of `results` (those of `partitions`) the client is to be told; None if it is not waiting for this."""
+        """Return the part of `results` (those of `partitions`) to tell the client; None if it no longer waits for
+        this answer."""
         told = self._session.select(self._epoch, cast("Sequence[SessionPartition]", results), refused)
         if told is not None:
             self._told = told
         return told
 
     def news(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
-        """What `answered` would return now."""
+        """Return what `answered` would return now."""
         if not self.is_last():
             return ()
         return [each for each in cast("Sequence[SessionPartition]", results) if each.must_be_answered()]
 
     def is_last(self) -> bool:
-        """Whether the client sent no other request of this session since."""
+        """Return whether the client sent no other request of this session since."""
         return self._session.epoch == self._epoch
 
     def end(self) -> None:
-        """The answer is made; what was read is in it, or was dropped."""
+        """Finish the request: its answer has taken what was read, or dropped it."""
         self._session.end(self._epoch, self._told)
 
 
@@ -133,9 +134,9 @@ class FetchSessions:
     def begin(
         self, body: FetchRequest, version: int, *, is_from_follower: bool, brief: bool
     ) -> FullFetch | IncrementalFetch | None:
-        """What the request is in terms of sessions; None: nothing, it names all its partitions and wants no session.
+        """Return the context of a request; None for one that names all its partitions and wants no session.
 
-        Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR; and
+        Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR. Raises
         NeedsHandlerThread, before anything is done, for a `brief` request that stands for many partitions.
         """
         cache = self._cache

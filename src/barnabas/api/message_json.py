@@ -1,7 +1,8 @@
-"""A message as JSON with Kafka's names, for the request log: what is in it, but for the records and what is secret.
+"""A message as JSON with Kafka's names, for the request log: every field except records and secrets.
 
-Pure; called on the thread that received a request, or sent its answer. Kafka: the generated ...JsonConverter classes,
-with `serializeRecords = false`, and RequestChannel.Request.loggableRequest.
+Pure; called on the thread that received a request, or sent its answer.
+
+Kafka: the generated ...JsonConverter classes with `serializeRecords = false`, RequestChannel.Request.loggableRequest.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from barnabas.protocol.uuid import uuid_to_string
 
 HIDDEN: Final = "[hidden]"
 SECRETS: Final = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
-"""Fields that nobody needs in a log. (Kafka writes them.)"""
+"""Fields that no log needs. (Kafka writes them.)"""
 
 Json = dict[str, Any]
 
 
 def message_json(message: Message, version: int) -> Json:
-    """The fields that this version has, by Kafka's names; of records their size, values of secret settings hidden."""
+    """Return the fields that this version has, by Kafka's names; of records only their size, values of secret
+    settings hidden."""
     json = _struct(message, version)
     if isinstance(message, AlterConfigsRequest | IncrementalAlterConfigsRequest):
         for resource in json["resources"]:
@@ -39,7 +41,7 @@ def message_json(message: Message, version: int) -> Json:
 
 
 def _is_secret(resource_type: int, name: str) -> bool:
-    """What no table knows may be a password too."""
+    """Return whether a value is hidden: a setting that no table knows may be a password."""
     key: ConfigKey | None = None
     if resource_type == ConfigResourceType.TOPIC:
         topic_key = TOPIC_CONFIG_KEYS.get(name)

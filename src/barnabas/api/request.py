@@ -34,7 +34,7 @@ M = TypeVar("M", bound=Message)
 
 
 class ConnectionContext:
-    """What every request of one connection shares: who is at the other end, and through which door it came.
+    """The facts that all requests of one connection share: its client, its listener, its plane.
 
     Mutable only on the Processor's thread (authentication fills `principal`, ApiVersions the software name).
     """
@@ -62,7 +62,8 @@ class ConnectionContext:
         from_privileged_listener: bool = False,
         plane: str = "data-plane",
     ) -> None:
-        """`from_privileged_listener`: brokers and the controller come in there. `plane`: or "control-plane"."""
+        """from_privileged_listener: brokers and the controller come in there. plane: "data-plane" or
+        "control-plane"."""
         self.connection_id = connection_id
         self.client_address = client_address
         self.listener_name = listener_name
@@ -75,9 +76,9 @@ class ConnectionContext:
 
 
 class RequestNotes:
-    """What few requests have (Kafka: messageConversionsTimeNanos, temporaryMemoryBytes, requestLog).
+    """Facts that few requests have (Kafka: messageConversionsTimeNanos, temporaryMemoryBytes, requestLog).
 
-    logged_body: what was asked, while the request log is on (`api.request_log`).
+    logged_body: the request's body, while the request log is on (`api.request_log`).
     """
 
     __slots__ = ("conversions_ns", "logged_body", "temporary_memory_bytes")
@@ -89,13 +90,14 @@ class RequestNotes:
 
 
 class ResponseChannel(Protocol):
-    """The way back. Each call may come from any thread; exactly one of the first three per request."""
+    """The way of an answer to the client. Each call may come from any thread; exactly one of the first three per
+    request."""
 
     def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
         """Send `frame`, a whole response frame with its size prefix: bytes-like pieces and FileRecords, in order."""
 
     def no_op(self, request: Request[Any]) -> None:
-        """There is no answer (acks=0): account for the request and read on."""
+        """Account for a request that gets no answer (acks=0), and read on."""
 
     def close(self, request: Request[Any]) -> None:
         """Close the connection instead of answering."""
@@ -104,7 +106,7 @@ class ResponseChannel(Protocol):
         """Keep the connection muted after the answer, until `end_throttling`."""
 
     def end_throttling(self, request: Request[Any]) -> None:
-        """The throttle time is over: the connection may be read again."""
+        """End the throttle time: the connection may be read again."""
 
     def resume(self, continuation: Callable[[], None]) -> None:
         """Run `continuation` on a request handler thread, before any queued request."""
@@ -260,7 +262,7 @@ class Request(Generic[M]):
         self.brief = brief
         self.request_size = request_size
         self.notes: RequestNotes | None = None
-        """For metrics and the request log; hardly a request has any."""
+        """For metrics and the request log; hardly any request has notes."""
         self.response: Message | None = None
         """The answer, for metrics and the request log; None where there is none (acks=0)."""
         self.response_size = 0
@@ -277,7 +279,7 @@ class Request(Generic[M]):
         self._answered = threading.Lock()
 
     def handed_to(self, handler: Handler) -> Request[M]:
-        """The same request for another handler, with its frame: of this one nothing is left, and nobody answers it."""
+        """Return the same request for another handler, with its frame; this object must not be answered any more."""
         request = Request(
             self.header,
             self.body,
@@ -299,8 +301,9 @@ class Request(Generic[M]):
         """Encode `response` for this request's version and send it. Later answers to the same request are dropped.
 
         encoded: the answer, encoded before; `response` then stands for it in quotas and metrics.
-        An answer that cannot be encoded is a defect of its handler: the client gets UNKNOWN_SERVER_ERROR instead, on
-        whichever thread this is, so that it never waits for an answer that does not come.
+
+        An answer that cannot be encoded is a defect of its handler. The client gets UNKNOWN_SERVER_ERROR instead, so
+        that it never waits for an answer that does not come.
         """
         if self._answered.acquire(blocking=False):
             self.response = response
@@ -317,7 +320,7 @@ class Request(Generic[M]):
                 self.channel.send(self, frame)
 
     def note_conversion(self, nanoseconds: int, memory_bytes: int) -> None:
-        """Records were converted for it, between formats or codecs. One thread at a time."""
+        """Add to the time and memory that conversions of records took. Called by one thread at a time."""
         notes = self.notes
         if notes is None:
             notes = self.notes = RequestNotes()
@@ -325,7 +328,7 @@ class Request(Generic[M]):
         notes.temporary_memory_bytes += memory_bytes
 
     def no_response(self) -> None:
-        """The request gets no answer (Produce with acks=0)."""
+        """Finish a request that gets no answer (Produce with acks=0)."""
         if self._answered.acquire(blocking=False):
             throttle = self.handler.throttle
             try:
@@ -335,15 +338,16 @@ class Request(Generic[M]):
                 self.channel.no_op(self)
 
     def close_connection(self) -> None:
-        """The only way to report an error to a client that waits for no answer: close its connection."""
+        """Close the connection: the only way to report an error to a client that waits for no answer."""
         if self._answered.acquire(blocking=False):
             self.channel.close(self)
 
     def fail(self, error: Exception) -> None:
-        """Answer with what `error` means to the client, unless it has been answered: the end of every failure.
+        """Answer with the error that `error` means to the client, unless the request has been answered.
 
-        ApiError: its code and message. Everything else is a defect, logged here and UNKNOWN_SERVER_ERROR to the client.
-        A client that waits for no answer, or whose error answer cannot be made, loses its connection.
+        An ApiError gives its code and message. Any other exception is a defect: it is logged here, and the client gets
+        UNKNOWN_SERVER_ERROR. A client that waits for no answer, or whose error answer cannot be made, loses its
+        connection.
         """
         if not isinstance(error, ApiError):
             logger.error(

@@ -1,8 +1,9 @@
-"""The request log: a line per request with its JSON, once its answer has left, on the logger `kafka.request.logger`.
+"""The request log: one line per request with its JSON, once its answer has left, on `kafka.request.logger`.
 
-It is at DEBUG, as in Kafka, and off unless the level is set (kafka-configs --entity-type broker-loggers). `received` is
-called by the request parser, `completed` by the network layer's RequestMetrics, both on the Processor's thread, and
-only while `enabled`; `refresh` by the scheduler. No lock: `enabled` is one flag, and lines are the logging module's.
+The logger is at DEBUG, as in Kafka, and off unless the level is set (kafka-configs --entity-type broker-loggers).
+`received` is called by the request parser, `completed` by the network layer's RequestMetrics, both on the Processor's
+thread, and only while `enabled`; `refresh` by the scheduler. No lock: `enabled` is one flag, and lines belong to the
+logging module.
 
 Kafka: kafka.network.RequestConvertToJson, the end of RequestChannel.Request.updateRequestMetrics.
 """
@@ -25,24 +26,25 @@ if logger.level == logging.NOTSET:
 
 
 class RequestLog:
-    """`enabled` is what the hot path asks: it follows the logger's level within a second."""
+    """The log's switch and its lines. `enabled`, which the hot path reads, follows the logger's level within a
+    second."""
 
     def __init__(self) -> None:
         self.enabled = logger.isEnabledFor(logging.DEBUG)
 
     def refresh(self) -> None:
-        """Look at the logger's level."""
+        """Read the logger's level."""
         self.enabled = logger.isEnabledFor(logging.DEBUG)
 
     @staticmethod
     def received(request: Request[Any]) -> None:
-        """Note what was asked, while the frame that the body looks into is there."""
+        """Keep the body as JSON, while the frame that the body points into exists."""
         notes = request.notes = RequestNotes()
         notes.logged_body = message_json(request.body, request.header.api_version)
 
     @staticmethod
     def completed(request: Request[Any]) -> None:
-        """Write the line of a request that is over."""
+        """Write the line of a finished request."""
         notes = request.notes
         if notes is not None and notes.logged_body is not None and logger.isEnabledFor(logging.DEBUG):
             text = json.dumps(description(request, notes), separators=(",", ":"))
@@ -50,7 +52,7 @@ class RequestLog:
 
 
 def description(request: Request[Any], notes: RequestNotes) -> Json:
-    """Everything that Kafka's request log says, in its order. Times in milliseconds."""
+    """Return everything that Kafka's request log says, in its order. Times in milliseconds."""
     connection, answer = request.connection, request.response
     received_ns, sent_ns = request.received_ns, request.sent_ns
     dequeued_ns = request.dequeued_ns or received_ns
@@ -100,5 +102,5 @@ def _header(request: Request[Any]) -> Json:
 
 
 def _milliseconds(nanoseconds: int) -> float:
-    """With microseconds, as Kafka has them; never below zero."""
+    """Convert, with microseconds as Kafka has them; never below zero."""
     return max(nanoseconds, 0) // 1000 / 1000

@@ -1,8 +1,8 @@
-"""From a frame to a Request: header, version check, body.
+"""The step from a frame to a Request: header, version check, body.
 
-Called by the Processor on its own thread for every frame; owns nothing but the table it parses by, which a starting
-broker replaces by one assignment (`api.startup_gate`), and takes no lock. What cannot be parsed
-raises InvalidRequest, upon which the Processor closes that one connection (article-facts N8).
+Called by the Processor on its own thread for every frame. Owns only the table it parses by, which a starting broker
+replaces by one assignment (`api.startup_gate`), and takes no lock. For bytes that are no request it raises
+InvalidRequest, upon which the Processor closes that one connection.
 
 Kafka: SocketServer.Processor.processCompletedReceives, RequestContext.parseRequest.
 """
@@ -25,7 +25,7 @@ SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def valid_software(body: ApiVersionsRequest) -> bool:
-    """Whether the client's name and version may be shown in metrics and logs (KIP-511)."""
+    """Return whether the client's name and version may be shown in metrics and logs (KIP-511)."""
     return bool(
         SOFTWARE_NAME.fullmatch(body.client_software_name) and SOFTWARE_NAME.fullmatch(body.client_software_version)
     )
@@ -35,7 +35,7 @@ class RequestParser:
     """Parses frames by the registry's table."""
 
     def __init__(self, registry: Registry, log: RequestLog | None = None) -> None:
-        """log: what it notes of each request while it is enabled."""
+        """log: the request log, which keeps each request's body while it is enabled."""
         self._handlers = registry.handlers
         self._log = RequestLog() if log is None else log
 
@@ -95,7 +95,11 @@ class RequestParser:
 
     @staticmethod
     def _unsupported_version(handler: Handler, header: RequestHeader) -> ApiVersionsRequest:
-        """Only ApiVersions is answered in a version we don't know, in the layout of version 0 (KIP-35)."""
+        """Return the body for a version that is not served: only ApiVersions is answered then, in the layout of v0
+        (KIP-35).
+
+        Raises InvalidRequest for any other API.
+        """
         if handler.api_key is not ApiKey.API_VERSIONS:
             raise InvalidRequest(
                 f"unsupported version {header.api_version} of {handler.api_key.name}: "

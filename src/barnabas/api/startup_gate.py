@@ -1,12 +1,13 @@
-"""Requests that come before the broker is ready wait here, unanswered, as long as that takes; the controller's pass.
+"""The gate at which requests wait, unanswered, until the broker is ready; the controller's requests pass.
 
 The controller tells this broker over the network which partitions it leads, so the listener has to be served before
-there is anything to serve: until the gate opens, the request parser finds a table in which every API but the
+there is anything to serve. Until the gate opens, the request parser reads a table in which every API except the
 controller's three leads here. `hold` is called by whichever thread runs a request, `open` once by the main thread,
-which gives the parser the real table: nothing is left of the gate afterwards. `_lock` guards the list of those who
-wait; one connection has at most one request in it, because it is muted meanwhile. Those who wait keep connections
-(`max.connections`) and memory (`queued.max.request.bytes`) that the controller may have to have before the gate can
-open: `turn_away`, by the main thread, when it takes long.
+which gives the parser the real table; the gate is then out of every request's way.
+
+`_lock` guards the list of waiting requests; a connection has at most one request in it, because it is muted meanwhile.
+Waiting requests hold connections (`max.connections`) and memory (`queued.max.request.bytes`) that the controller may
+need before the gate can open: when that takes long, the main thread closes their connections by `turn_away`.
 
 Kafka has no such gate: it starts to read when the controller has been started, and answers the first requests from
 empty metadata.
@@ -27,7 +28,7 @@ from barnabas.api.request_parser import RequestParser
 
 
 class StartupGate:
-    """Closed from the start. handle: what runs a request that has waited (Apis.handle_moved)."""
+    """Closed from the start. handle: runs a request that has waited (Apis.handle_moved)."""
 
     def __init__(self, parser: RequestParser, registry: Registry, handle: Callable[[Request[Any]], None]) -> None:
         self._parser = parser
@@ -48,7 +49,7 @@ class StartupGate:
         self._let_in(held)  # it was on its way here when the gate opened
 
     def open(self) -> None:
-        """Let everybody in. Who waited is handled on a request handler's thread."""
+        """Let all requests in. Those that waited are handled on a request handler's thread."""
         self._parser.use(self._handlers)
         with self._lock:
             self._is_open = True
@@ -57,7 +58,8 @@ class StartupGate:
             self._let_in(request)
 
     def turn_away(self) -> int:
-        """Close the connections of those who wait, and say how many: what they hold the controller may need."""
+        """Close the connections of the waiting requests, and return how many: the controller may need what they
+        hold."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for request in waiting:
@@ -69,7 +71,7 @@ class StartupGate:
         request.channel.resume(partial(self._handle, request))
 
     def _gated(self, handler: Handler) -> Handler:
-        """Brief, however long its requests are: holding one takes no time."""
+        """Return a line that leads to `hold`. It is brief, however long its requests are: holding one takes no time."""
         if handler.api_key in CONTROLLER_APIS:
             return handler
         return handler.redirected(self.hold, BRIEF_OF_ANY_SIZE)

@@ -1,10 +1,10 @@
 """Charges requests to their clients, and mutes the connections of those that exceed a quota.
 
 Made by `broker`, called by `Request.respond` and the handlers on whichever thread answers a request, through
-`Handler.throttle`, which is set only while there is a quota that the handler's requests are charged to. So without
-quotas a request pays one attribute test. The answer leaves at once and says how long its connection is muted for
+`Handler.throttle`. That is set only while a quota is in force that the handler's requests are charged to, so without
+quotas a request pays one attribute test. The answer leaves at once and says how long its connection stays muted
 (KIP-219); the end of that time comes from the purgatory's timer, on the expiration executor's thread. No lock of its
-own: the managers have theirs.
+own: the quota managers have theirs.
 
 Kafka: RequestHandlerHelper, ThrottledChannel and its reaper, and the quota parts of KafkaApis.
 """
@@ -25,7 +25,7 @@ from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.runtime.clock import Clock
 
 THROTTLE_TIME: Final = "throttle_time_ms"
-"""The field of most answers."""
+"""The field of most answers that says how long the client is throttled."""
 NOT_A_BROKER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 """The answer to a client that sends a broker-only request. Such requests are not exempt from quotas."""
 
@@ -62,7 +62,10 @@ class QuotaThrottle:
     # -- request.Throttle -------------------------------------------------------------------------------------------
 
     def charge(self, request: Request[Any], response: Message | None) -> None:
-        """See Throttle. Kafka: sendResponseMaybeThrottle, sendResponseExemptThrottle, handleProduceRequest."""
+        """Charge `request`, unless its handler did, before it is answered; None: it gets no answer.
+
+        Kafka: sendResponseMaybeThrottle, sendResponseExemptThrottle, handleProduceRequest.
+        """
         if request.record_network_time is not None or request.throttle_time_ms:
             return  # its handler had it charged; a quota that came up since must not mute the connection once more
         kind = request.handler.throttled_by
@@ -80,7 +83,10 @@ class QuotaThrottle:
         _set_throttle_time(request, response)
 
     def exempt(self, request: Request[Any]) -> None:
-        """See Throttle. Kafka: maybeRecordExempt."""
+        """Count the time that a broker's request took, without charging a client for it.
+
+        Kafka: maybeRecordExempt.
+        """
         quota = self._quotas.request
         if not quota.is_enabled:
             return
@@ -93,7 +99,10 @@ class QuotaThrottle:
         record(self._thread_time_ns(request))
 
     def charge_fetch(self, request: Request[Any], size: int) -> int:
-        """See Throttle. What is not sent is not counted: it is taken back again."""
+        """Charge a consumer for the request's time and for `size` bytes about to be sent; return the throttle time.
+
+        Bytes that are not sent are not counted: above the quota they are subtracted again.
+        """
         fetch = self._quotas.fetch
         request_ms = self._charge_time(request)
         if not fetch.is_enabled:
@@ -108,17 +117,20 @@ class QuotaThrottle:
         return throttle_time_ms
 
     def max_fetch_bytes(self, request: Request[Any]) -> int | None:
-        """See Throttle."""
+        """Return the most that a consumer may fetch at once, None without a quota."""
         fetch = self._quotas.fetch
         return int(fetch.max_value_in_quota_window(*_client_of(request))) if fetch.is_enabled else None
 
     def mutation_quota(self, request: Request[Any], strict_since: int) -> ControllerMutationQuota:
-        """See Throttle."""
+        """Return what `request` may create and delete. From version `strict_since` on it may be refused."""
         strict = request.api_version >= strict_since
         return self._quotas.controller_mutation.quota_for(*_client_of(request), strict=strict)
 
     def charge_mutations(self, request: Request[Any], quota: ControllerMutationQuota, response: Message) -> None:
-        """See Throttle. Kafka: sendResponseMaybeThrottleWithControllerQuota."""
+        """Charge a request that changed topics, before it is answered by `response`.
+
+        Kafka: sendResponseMaybeThrottleWithControllerQuota.
+        """
         controller_ms = quota.throttle_time_ms()
         request_ms = self._charge_time(request)
         self._throttle(request, self._quotas.controller_mutation, controller_ms, request_ms)
@@ -134,7 +146,7 @@ class QuotaThrottle:
         return produce.record_and_get_throttle_time_ms(*_client_of(request), request.request_size, now_ms)
 
     def _charge_time(self, request: Request[Any]) -> int:
-        """The time a thread spent on it so far now; what the network thread spends, when that is known."""
+        """Charge the thread time spent so far now, and the network thread's time when that is known."""
         quota = self._quotas.request
         if not quota.is_enabled:
             return 0
@@ -168,7 +180,8 @@ class QuotaThrottle:
 
 
 def mutation_quota(request: Request[Any], strict_since: int) -> ControllerMutationQuota:
-    """What `request` may create or delete; from version `strict_since` on its client knows the error that refuses."""
+    """Return what `request` may create or delete; from version `strict_since` on clients know the error that
+    refuses."""
     throttle = request.handler.throttle
     return UNBOUNDED if throttle is None else throttle.mutation_quota(request, strict_since)
 
@@ -182,11 +195,11 @@ def respond_with_quota(request: Request[Any], quota: ControllerMutationQuota, re
 
 
 def _client_of(request: Request[Any]) -> tuple[str, str]:
-    """User and client id."""
+    """Return user and client id."""
     return request.connection.principal.partition(":")[2], request.header.client_id or ""
 
 
 def _set_throttle_time(request: Request[Any], response: Message | None) -> None:
-    """The throttle time, where the answer has a field for it."""
+    """Set the throttle time, if the answer has a field for it."""
     if request.throttle_time_ms and response is not None and hasattr(response, THROTTLE_TIME):
         setattr(response, THROTTLE_TIME, request.throttle_time_ms)

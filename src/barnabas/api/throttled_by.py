@@ -1,4 +1,4 @@
-"""What requests of each API are charged for where quotas are configured.
+"""The quotas that requests of each API are charged to.
 
 Read by `Handler` when the table of APIs is made, and by `api.throttle`. Immutable.
 
@@ -15,7 +15,7 @@ from barnabas.protocol.api_keys import ApiKey
 
 
 class ThrottledBy(Enum):
-    """What a request is charged for, and may have its connection muted for."""
+    """The kind of quota a request is charged to, and may have its connection muted for."""
 
     REQUEST = "the time it took"
     """Kafka: sendResponseMaybeThrottle."""
@@ -42,5 +42,5 @@ THROTTLED_BY: Final[Mapping[ApiKey, ThrottledBy]] = {
     ApiKey.ALTER_PARTITION: ThrottledBy.NOTHING,
     ApiKey.WRITE_TXN_MARKERS: ThrottledBy.NOTHING,
 }
-"""What each API's requests are charged for, if not for the time alone (Kafka: which of its send methods KafkaApis
-calls). By key, so that no line of the table can forget it."""
+"""The APIs whose requests are charged for more, or less, than their time. By key, so that no handler's line can
+forget it."""

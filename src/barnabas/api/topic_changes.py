@@ -1,8 +1,8 @@
-"""Waiting for a topic to appear or to disappear: the topic purgatory.
+"""The topic purgatory: requests wait here for a topic to appear or to disappear.
 
 Called by the topics handler; woken by the metadata cache through `metadata_changed`, which `broker` subscribes.
-Completions run on whichever thread changed the metadata (the controller's channel) or on the expiration executor;
-no lock is held there.
+Completions run on whichever thread changed the metadata (the controller's channel) or on the expiration executor; no
+lock is held there.
 
 Kafka: DelayedCreatePartitions, DelayedDeleteTopics, ZkAdminManager's topicPurgatory.
 """
@@ -21,14 +21,14 @@ Answer = Callable[[frozenset[str]], None]
 
 
 def is_led(topic: TopicMetadata | None, count: int = 1) -> bool:
-    """Whether a topic has so many partitions, and each of them a leader."""
+    """Return whether a topic has at least `count` partitions, and each of them a leader."""
     if topic is None or len(topic.partitions) < count:
         return False
     return all(partition.leader >= 0 for partition in topic.partitions)
 
 
 class DelayedTopicChange(DelayedOperation):
-    """Completes when none of the topics is unfinished (case A); on time-out it answers with those that are."""
+    """Completes when none of the topics is unfinished (case A); on time-out it answers with the unfinished ones."""
 
     __slots__ = ("_answer", "_unfinished")
 
@@ -42,12 +42,12 @@ class DelayedTopicChange(DelayedOperation):
         return not self._unfinished() and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer with what is unfinished now: nothing, or what the time was too short for."""
+        """Answer with the topics that are unfinished now: none, unless the operation timed out."""
         self._answer(self._unfinished())
 
 
 class TopicChanges:
-    """Lets requests wait until this broker's metadata shows what they asked for."""
+    """Lets requests wait until this broker's metadata shows the change they asked for."""
 
     def __init__(self, metadata: MetadataCache, timer: Timer) -> None:
         self._metadata = metadata
@@ -58,7 +58,10 @@ class TopicChanges:
         self._wait(names, timeout_ms, lambda image, name: not is_led(image.topics.get(name)), answer)
 
     def when_grown(self, counts: Mapping[str, int], timeout_ms: int, answer: Answer) -> None:
-        """Call `answer(topics with fewer partitions, or one without a leader)` when there are none, or when late."""
+        """Call `answer(unfinished topics)` when each has its count of partitions with leaders, or after `timeout_ms`.
+
+        With a time-out of 0 that is at once.
+        """
         self._wait(
             frozenset(counts), timeout_ms, lambda image, name: not is_led(image.topics.get(name), counts[name]), answer
         )
@@ -68,7 +71,7 @@ class TopicChanges:
         self._wait(names, timeout_ms, lambda image, name: name in image.topics, answer)
 
     def metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Wake those who wait for topics that differ between the images."""
+        """Retry the requests that wait for topics that differ between the images."""
         for name in self.purgatory.watched_keys():
             if old.topics.get(str(name)) is not new.topics.get(str(name)):
                 self.purgatory.check_and_complete(name)

@@ -2,13 +2,17 @@
 
 Not brief: they write to the store. AlterConfigs replaces all settings of a resource, IncrementalAlterConfigs sets,
 deletes, appends to and subtracts from some. Both: the last version is flexible, validate-only changes nothing, each
-resource is answered on its own. Topics can be altered, this broker, and all brokers (the empty name), which take their
-new settings over while they run (KIP-226); by IncrementalAlterConfigs also the levels of this broker's loggers, until
-it stops (KIP-412). Metrics subscriptions exist in KRaft only.
+resource is answered on its own.
+
+Topics can be altered, this broker, and all brokers (the empty name), which apply their new settings while they run
+(KIP-226); by IncrementalAlterConfigs also the levels of this broker's loggers, until it stops (KIP-412). Metrics
+subscriptions exist in KRaft only.
+
+Beside Kafka's: an operation that does not exist is INVALID_REQUEST for topics, too (Kafka 3.9 fails with
+UNKNOWN_SERVER_ERROR there), and permissions are checked before settings.
 
 Kafka: KafkaApis.handleAlterConfigsRequest, handleIncrementalAlterConfigsRequest, ConfigAdminManager.preprocess,
-ZkAdminManager; the error texts are theirs. An operation that doesn't exist is INVALID_REQUEST for topics, too (Kafka
-3.9 fails with UNKNOWN_SERVER_ERROR there), and permissions are looked at before settings are.
+ZkAdminManager; the error texts are theirs.
 """
 
 from __future__ import annotations
@@ -100,9 +104,10 @@ class AlterConfigsApi:
     def _checked(
         self, request: Request[Any], resource: Replacement | Change, types: Collection[ConfigResourceType]
     ) -> tuple[ConfigResourceType, int | None]:
-        """What is to be altered, and for settings of a broker which one: None is all. ApiError if it may not be.
+        """Return the kind of resource to alter, and for settings of a broker its id (None: all brokers).
 
-        types: what this request may alter.
+        types: the kinds that this request may alter. Raises ApiError: INVALID_REQUEST for another kind or broker,
+        TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
         """
         if resource.resource_type not in types:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
@@ -121,7 +126,7 @@ class AlterConfigsApi:
         )
 
     def _broker_named(self, name: str, unexpected: str) -> int:
-        """INVALID_REQUEST unless it is this broker."""
+        """Return the id that `name` states. Raises ApiError INVALID_REQUEST unless it is this broker's."""
         try:
             broker_id = int(name)
         except ValueError:
@@ -138,7 +143,8 @@ class AlterConfigsApi:
 
 
 def _each(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiError | None]:
-    """Alter every resource; what came of each. One that is named twice is refused both times."""
+    """Alter every resource and return the error of each, None for success. A resource named twice is refused both
+    times."""
     named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     errors: list[ApiError | None] = []
     for resource in resources:
@@ -168,7 +174,7 @@ def _check_settings(
     configs: Sequence[AlterConfigsRequest.AlterableConfig | IncrementalAlterConfigsRequest.AlterableConfig],
     without_value: Sequence[str],
 ) -> None:
-    """INVALID_REQUEST for a setting that is named twice, or that lacks the value it needs."""
+    """Raise ApiError INVALID_REQUEST for a setting that is named twice, or that lacks the value it needs."""
     if len({config.name for config in configs}) < len(configs):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     if without_value:

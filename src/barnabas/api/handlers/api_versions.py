@@ -1,7 +1,11 @@
-"""ApiVersions: v0-4 (KIP-35, KIP-511): which APIs and versions this broker speaks.
+"""ApiVersions: v0-4 (KIP-35, KIP-511): the APIs and versions that this broker serves.
 
 Brief; runs on the Processor's thread or a handler's.
-v3: flexible body, client software name. v4: supported features with a zero minimum version.
+
+v3: flexible body, client software name.
+v4: supported features with a zero minimum version.
+
+Kafka: KafkaApis.handleApiVersionsRequest.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 
 
 class ApiVersionsApi:
-    """registry: a callable, because the table also lists this handler."""
+    """Lists the table of APIs. registry: a callable, because the table also lists this handler."""
 
     def __init__(self, registry: Callable[[], Registry]) -> None:
         self._registry = registry

@@ -1,12 +1,20 @@
-"""JoinGroup: v0-9; SyncGroup: v0-5; Heartbeat: v0-4; LeaveGroup: v0-5. The classic group protocol.
+"""The classic group protocol. JoinGroup: v0-9. SyncGroup: v0-5. Heartbeat: v0-4. LeaveGroup: v0-5.
 
-Brief: a group is a small thing, and whoever has to wait for other members waits in a purgatory, on no thread. In a
-large group a join, sync or leave may answer very many at once, so a request handler does it.
-JoinGroup v1: a rebalance timeout of its own. v4: new members are told their id first (KIP-394). v5: static members
-(KIP-345). v7: the protocol's type and name (KIP-559). v8: a reason (KIP-800). v9: a static leader that comes back to a
-stable group is told to assign nothing (KIP-814). SyncGroup v3, Heartbeat v3: static members. SyncGroup v5: the
-protocol's type and name, which must be there. LeaveGroup v3: several members. v5: a reason.
-All need READ on the group.
+Brief: a group is small, and a request that has to wait for other members waits in a purgatory, on no thread. In a large
+group a join, sync or leave may answer very many members at once, so a request handler does it. All need READ on the
+group.
+
+JoinGroup v1: a rebalance timeout of its own.
+JoinGroup v4: new members are told their id first (KIP-394).
+JoinGroup v5: static members (KIP-345).
+JoinGroup v7: the protocol's type and name (KIP-559).
+JoinGroup v8: a reason (KIP-800).
+JoinGroup v9: a static leader that returns to a stable group is told to assign nothing (KIP-814).
+SyncGroup v3: static members.
+SyncGroup v5: the protocol's type and name are required.
+Heartbeat v3: static members.
+LeaveGroup v3: several members.
+LeaveGroup v5: a reason.
 
 Kafka: KafkaApis.handleJoinGroupRequest and its siblings, GroupCoordinatorAdapter.
 """
@@ -51,7 +59,7 @@ SEVERAL_LEAVE_SINCE = 3
 
 
 class ClassicGroupsApi:
-    """Members of classic groups."""
+    """Joins, syncs, heartbeats and leaves of members of classic groups."""
 
     def __init__(self, groups: ClassicGroupService, authorizer: Authorizer | None) -> None:
         self._groups = groups
@@ -69,7 +77,7 @@ class ClassicGroupsApi:
     # JoinGroup
 
     def join_group(self, request: Request[JoinGroupRequest]) -> None:
-        """Join; answered when the group has agreed on a generation."""
+        """Join; answered when the group has agreed on a generation. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
         body, version = request.body, request.api_version
         self._require_permission(request, body.group_id)
         self._check_cost(request, body.group_id)
@@ -98,7 +106,10 @@ class ClassicGroupsApi:
     # SyncGroup
 
     def sync_group(self, request: Request[SyncGroupRequest]) -> None:
-        """Give or get the assignment; answered when the leader's is stored."""
+        """Give or get the assignment; answered when the leader's is stored.
+
+        Raises ApiError: INCONSISTENT_GROUP_PROTOCOL when v5 lacks a protocol, GROUP_AUTHORIZATION_FAILED.
+        """
         body = request.body
         if request.api_version >= PROTOCOL_IN_SYNC_SINCE and (body.protocol_type is None or body.protocol_name is None):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -129,7 +140,7 @@ class ClassicGroupsApi:
     # Heartbeat
 
     def heartbeat(self, request: Request[HeartbeatRequest]) -> None:
-        """The member lives."""
+        """Keep the member's session alive. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
         body = request.body
         self._require_permission(request, body.group_id)
         error = self._groups.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
@@ -138,7 +149,7 @@ class ClassicGroupsApi:
     # LeaveGroup
 
     def leave_group(self, request: Request[LeaveGroupRequest]) -> None:
-        """Members leave, or an administrator removes them."""
+        """Let members leave, or an administrator remove them. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
         body = request.body
         self._require_permission(request, body.group_id)
         if request.brief:

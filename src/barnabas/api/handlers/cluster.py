@@ -1,8 +1,10 @@
 """DescribeCluster: v0-2 (KIP-700). UnregisterBroker: v0.
 
-Brief. DescribeCluster v1: endpoint type (KIP-919): only brokers have endpoints here. v2: fenced brokers (KIP-1073):
-none are listed, as in ZooKeeper mode. UnregisterBroker is for brokers that a KRaft controller remembers; a registration
-in the store ends with the session of its broker, so that it is refused, in the words of Kafka.
+Brief. UnregisterBroker is for brokers that a KRaft controller remembers. A registration in the store ends with the
+session of its broker, so the request is refused, in Kafka's words.
+
+DescribeCluster v1: endpoint type (KIP-919); only brokers have endpoints here.
+DescribeCluster v2: fenced brokers (KIP-1073); none are listed, as in ZooKeeper mode.
 
 Kafka: KafkaApis.handleDescribeCluster, AuthHelper.computeDescribeClusterResponse, MetadataSupport.requireRaftOrThrow.
 """
@@ -30,7 +32,7 @@ NO_CONTROLLER: Final = -1
 
 
 class ClusterApi:
-    """Brokers, controller and cluster id, as this broker knows them."""
+    """Describes brokers, controller and cluster id, as this broker knows them."""
 
     def __init__(self, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._metadata = metadata
@@ -44,7 +46,10 @@ class ClusterApi:
         )
 
     def describe_cluster(self, request: Request[DescribeClusterRequest]) -> None:
-        """List the brokers that can be reached through the listener the request came by."""
+        """List the brokers that can be reached through the request's listener.
+
+        Raises ApiError: MISMATCHED_ENDPOINT_TYPE for controllers, UNSUPPORTED_ENDPOINT_TYPE for an unknown type.
+        """
         endpoints = request.body.endpoint_type
         if endpoints == CONTROLLER_ENDPOINTS:
             raise ApiError(
@@ -75,7 +80,7 @@ class ClusterApi:
         return authorized_cluster_operations(self._authorizer, request)
 
     def unregister_broker(self, request: Request[UnregisterBrokerRequest]) -> None:
-        """Always refuse."""
+        """Refuse. Raises ApiError: UNSUPPORTED_VERSION."""
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             "Should always be forwarded to the Active Controller when using a Raft-based metadata quorum: "

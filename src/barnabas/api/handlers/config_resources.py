@@ -1,7 +1,9 @@
 """ListConfigResources: v0-1: which resources have settings, by type.
 
-Not brief: there may be many topics. v0 (KIP-714, ListClientMetricsResources): client metrics, of which there are none
-without a receiver. v1 (KIP-1142): the types that are asked for, or all.
+Not brief: there may be many topics.
+
+v0: client metrics (KIP-714, ListClientMetricsResources), of which there are none without a receiver.
+v1: the types that are asked for, or all (KIP-1142).
 
 Kafka: KafkaApis.handleListConfigResources, ListConfigResourcesRequest.
 """
@@ -20,7 +22,7 @@ from barnabas.protocol.messages.configs import ListConfigResourcesRequest, ListC
 
 GROUP = 32
 LISTED_TYPES = (*ConfigResourceType, GROUP)
-"""In Kafka's order of codes. No group and no client metrics has settings here."""
+"""In Kafka's order of codes. Groups and client metrics have no settings here."""
 
 
 class ConfigResourcesApi:
@@ -35,7 +37,10 @@ class ConfigResourcesApi:
         return (Handler(ApiKey.LIST_CONFIG_RESOURCES, self.list_config_resources),)
 
     def list_config_resources(self, request: Request[ListConfigResourcesRequest]) -> None:
-        """Every resource of the wanted types, once."""
+        """List every resource of the wanted types, once.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION for an unknown type.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE_CONFIGS)
         wanted = list(dict.fromkeys(request.body.resource_types or LISTED_TYPES)) if request.api_version >= 1 else []
         for resource_type in wanted:

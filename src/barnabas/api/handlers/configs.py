@@ -1,8 +1,12 @@
 """DescribeConfigs: v0-4 (KIP-133).
 
-Not brief: a topic's overrides are read from the store. v1: synonyms and sources (KIP-226). v3: types and documentation
-(KIP-569). v4: flexible. An empty list of names means all settings, as null does. Topics, this broker, all brokers (the
-empty name) and this broker's loggers (KIP-412) can be shown; metrics subscriptions exist in KRaft only.
+Not brief: a topic's overrides are read from the store. An empty list of names means all settings, as null does. Topics,
+this broker, all brokers (the empty name) and this broker's loggers (KIP-412) can be shown; metrics subscriptions exist
+in KRaft only.
+
+v1: synonyms and sources (KIP-226).
+v3: types and documentation (KIP-569).
+v4: flexible.
 
 Kafka: ConfigHelper.handleDescribeConfigsRequest and describeConfigs; the error texts are theirs.
 """
@@ -54,7 +58,10 @@ class ConfigsApi:
         return (Handler(ApiKey.DESCRIBE_CONFIGS, self.describe_configs),)
 
     def describe_configs(self, request: Request[DescribeConfigsRequest]) -> None:
-        """Answer every resource on its own; a type of resource that doesn't exist fails the whole request."""
+        """Answer every resource on its own.
+
+        Raises ApiError INVALID_REQUEST for the whole request when a resource has a type that does not exist.
+        """
         for resource in request.body.resources:
             if resource.resource_type not in set(ConfigResourceType):
                 message = f"Unexpected resource type UNKNOWN for resource {resource.resource_name}"
@@ -113,7 +120,10 @@ class ConfigsApi:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unsupported.name}")
 
     def _loggers(self, name: str, wanted: Wanted) -> list[ResultEntry]:
-        """The loggers of this process. Their level can be set, and does not survive it."""
+        """Return the loggers of this process. A level can be set, and is lost when the process ends.
+
+        Raises ApiError INVALID_REQUEST unless `name` is this broker's id.
+        """
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         if _broker_id(name) != self._broker_id:

@@ -1,9 +1,10 @@
 """ConsumerGroupHeartbeat: v0-1 (KIP-848). ConsumerGroupDescribe is in `group_admin`.
 
-Brief: of a heartbeat mostly nothing follows but a deadline that moves. If a large group may have to be assigned anew,
-or the service is not made yet, a handler thread does it. v1: regular expressions; a member makes its own id. Needs READ
-on the group, and DESCRIBE on every topic that is named; topics that a regular expression matches are left out where
-that is not allowed.
+Brief: most heartbeats only move a deadline. If a large group may have to be assigned anew, or the service is not made
+yet, a handler thread does it. Needs READ on the group, and DESCRIBE on every topic that is named; topics that a regular
+expression matches are left out where that is not allowed.
+
+v1: regular expressions; a member makes its own id.
 
 Kafka: KafkaApis.handleConsumerGroupHeartbeat.
 """
@@ -30,7 +31,10 @@ MEMBER_MAKES_ITS_ID_SINCE = 1
 
 
 class ConsumerGroupsApi:
-    """Members of consumer groups. groups: their service, made when the first heartbeat comes; None: there are none."""
+    """Heartbeats of members of consumer groups.
+
+    groups: their service, made when the first heartbeat comes; None: the broker serves no such groups.
+    """
 
     def __init__(self, groups: Lazy[ConsumerGroupService] | None, authorizer: Authorizer | None) -> None:
         self._groups = groups
@@ -41,7 +45,11 @@ class ConsumerGroupsApi:
         return (Handler(ApiKey.CONSUMER_GROUP_HEARTBEAT, self.heartbeat, brief=BRIEF),)
 
     def heartbeat(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
-        """Join, stay or leave; answered when what that changed is stored."""
+        """Join, stay or leave; answered when the change is stored.
+
+        Raises ApiError: UNSUPPORTED_VERSION without consumer groups, GROUP_AUTHORIZATION_FAILED,
+        TOPIC_AUTHORIZATION_FAILED.
+        """
         if self._groups is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         self._check_permission(request)
@@ -89,7 +97,7 @@ class ConsumerGroupsApi:
 
 
 def _owned(body: ConsumerGroupHeartbeatRequest) -> dict[bytes, frozenset[int]] | None:
-    """What the member says it owns, by topic id; a topic that comes several times owns all of it."""
+    """Return what the member says it owns, by topic id; entries of a topic that comes several times are joined."""
     if body.topic_partitions is None:
         return None
     owned: dict[bytes, frozenset[int]] = {}

@@ -1,8 +1,13 @@
-"""ControlledShutdown: v0-3. AlterPartition: v0-3. AllocateProducerIds: v0. What brokers ask of the controller.
+"""Requests of brokers to the controller. ControlledShutdown: v0-3. AlterPartition: v0-3. AllocateProducerIds: v0.
 
-Not brief, though they only ask the controller, which answers on its own thread. Only who may do CLUSTER_ACTION may send
-them. A broker that is not the controller says NOT_CONTROLLER. ControlledShutdown v0 has another request header, v2 the
-broker's epoch, v3 is flexible; AlterPartition v2 names topics by id, v3 has the epochs of the replicas.
+Not brief, though they only ask the controller, which answers on its own thread. They need CLUSTER_ACTION on the
+cluster. A broker that is not the controller answers NOT_CONTROLLER. As in Kafka they are taken on any listener.
+
+ControlledShutdown v0: another request header, without a client id.
+ControlledShutdown v2: the broker's epoch.
+ControlledShutdown v3: flexible.
+AlterPartition v2: topics by id.
+AlterPartition v3: the epochs of the replicas.
 
 Kafka: KafkaApis.handleControlledShutdownRequest, handleAlterPartitionRequest, handleAllocateProducerIdsRequest.
 """
@@ -45,7 +50,10 @@ class ControllerRequestsApi:
         )
 
     def controlled_shutdown(self, request: Request[ControlledShutdownRequest]) -> None:
-        """Lead a broker's partitions elsewhere; answer with those that it still leads."""
+        """Lead a broker's partitions elsewhere; answer with those that it still leads.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
 
         def answer(result: set[TopicPartition] | ApiError) -> None:
@@ -60,12 +68,18 @@ class ControllerRequestsApi:
         )
 
     def alter_partition(self, request: Request[AlterPartitionRequest]) -> None:
-        """Change the in-sync replicas of partitions that the sender leads."""
+        """Change the in-sync replicas of partitions that the sender leads.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
         self._controller.alter_partitions(request.body, request.api_version, request.deferred(request.respond))
 
     def allocate_producer_ids(self, request: Request[AllocateProducerIdsRequest]) -> None:
-        """Give a broker a block of producer ids."""
+        """Give a broker a block of producer ids.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
 
         def answer(result: ProducerIdsBlock | ApiError) -> None:

@@ -1,7 +1,9 @@
 """DeleteRecords: v0-2 (KIP-107).
 
-Not brief: a partition may have segments to drop. v2: flexible. Answered when every live replica has raised its log
-start offset, or after the timeout. Without DELETE a topic is TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
+Not brief: a partition may have segments to drop. Answered when every live replica has raised its log start offset, or
+after the timeout. Without DELETE a topic is TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
+
+v2: flexible.
 
 Kafka: KafkaApis.handleDeleteRecordsRequest.
 """
@@ -34,7 +36,7 @@ class DeleteRecordsApi:
         return (Handler(ApiKey.DELETE_RECORDS, self.delete_records),)
 
     def delete_records(self, request: Request[DeleteRecordsRequest]) -> None:
-        """Delete what lies below an offset, in the partitions this broker leads and the caller may delete from."""
+        """Delete the records below an offset, in the partitions that the client may delete from."""
         body = request.body
         names = [topic.name for topic in body.topics]
         allowed = permitted(self._authorizer, request, AclOperation.DELETE, ResourceType.TOPIC, names)
@@ -63,7 +65,7 @@ class DeleteRecordsApi:
 def _response(
     body: DeleteRecordsRequest, results: Mapping[TopicPartition, DeleteRecordsResult]
 ) -> DeleteRecordsResponse:
-    """In the order of the request; a partition that was named twice is answered once, as all of a topic's are."""
+    """Answer in the order of the request; a partition that was named twice is answered once, and so is a topic."""
     asked: dict[str, dict[int, None]] = {}
     for topic in body.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(each.partition_index for each in topic.partitions))

@@ -35,7 +35,7 @@ _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePart
 
 
 class DescribeTopicPartitionsApi:
-    """max_partitions: of one answer, `max.request.partition.size.limit`."""
+    """Describes topics in pages. max_partitions: of one answer, `max.request.partition.size.limit`."""
 
     def __init__(self, metadata: MetadataCache, authorizer: Authorizer | None, max_partitions: int) -> None:
         self._metadata = metadata
@@ -47,7 +47,10 @@ class DescribeTopicPartitionsApi:
         return (Handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, self.describe_topic_partitions, error_answer=_error_answer),)
 
     def describe_topic_partitions(self, request: Request[DescribeTopicPartitionsRequest]) -> None:
-        """Partitions from the cursor on, up to the limit; then a cursor to go on from. No topics asked for: all."""
+        """Describe partitions from the cursor on, up to the limit, and return a cursor to go on from.
+
+        No topics asked for means all. Raises ApiError INVALID_REQUEST for a cursor that fits no topic.
+        """
         body = request.body
         image = self._metadata.image
         wanted = _from_the_cursor_on(body, [topic.name for topic in body.topics] or image.topics)
@@ -79,7 +82,10 @@ class DescribeTopicPartitionsApi:
 
 
 def _from_the_cursor_on(body: DescribeTopicPartitionsRequest, names: Iterable[str]) -> list[str]:
-    """The names that are still to come, sorted, each once. Raises ApiError for a cursor that fits none."""
+    """Return the names from the cursor on, sorted, each once.
+
+    Raises ApiError INVALID_REQUEST for a cursor that fits no topic.
+    """
     cursor = body.cursor
     if cursor is None:
         return sorted(set(names))

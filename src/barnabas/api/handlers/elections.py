@@ -1,9 +1,12 @@
 """ElectLeaders: v0-2 (KIP-460).
 
 Not brief: the controller elects, on its own thread; the request waits in the election purgatory until this broker's
-metadata shows the outcome, or for its timeout. v0: preferred elections only, and no error of the whole. v1: unclean
-elections. v2: flexible. Without a list of partitions all are meant, and only those are answered that an election was
-needed for.
+metadata shows the outcome, or for its timeout. No list of partitions means all, of which only those are answered that
+needed an election.
+
+v0: preferred elections only, and no error of the whole.
+v1: unclean elections.
+v2: flexible.
 
 Kafka: KafkaApis.handleElectLeaders, ReplicaManager.electLeaders.
 """
@@ -26,7 +29,7 @@ _WITHOUT_TEXT = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCod
 
 
 class ElectionsApi:
-    """Has leaders elected."""
+    """Has the controller elect leaders."""
 
     def __init__(self, elections: LeaderElections, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._elections = elections
@@ -38,7 +41,10 @@ class ElectionsApi:
         return (Handler(ApiKey.ELECT_LEADERS, self.elect_leaders, error_answer=_error_answer),)
 
     def elect_leaders(self, request: Request[ElectLeadersRequest]) -> None:
-        """Elect; answer when this broker knows the new leaders."""
+        """Elect; answer when this broker knows the new leaders.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR for an unknown type of election.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
         named = _partitions(request.body)
         partitions = self._all_partitions() if named is None else named
@@ -68,7 +74,7 @@ def _error_answer(request: Request[ElectLeadersRequest], error: ApiError) -> Ele
 
 
 def _partitions(body: ElectLeadersRequest) -> Sequence[TopicPartition] | None:
-    """Those named, none twice, in order; None if all are meant."""
+    """Return the partitions named, each once, in order; None if all are meant."""
     if body.topic_partitions is None:
         return None
     named = (TopicPartition(topic.topic, index) for topic in body.topic_partitions for index in topic.partitions)

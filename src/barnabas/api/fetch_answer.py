@@ -1,7 +1,7 @@
 """The answer to one fetch: throttled, read from the disk, or sent; in or out of a session.
 
 Made by the Fetch handler; `send` is called once, by whichever thread completes the fetch: the Processor's, a request
-handler's, or the one that ends a long poll. What the answer goes through:
+handler's, or the one that ends a long poll. Its steps:
 
     send -> above the quota?              -> an empty answer that says how long the client waits
          -> records that are not cached?  -> a request handler reads them, then
@@ -41,14 +41,14 @@ PartitionAnswer: TypeAlias = FetchResponse.PartitionData
 LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 ZSTD_SINCE, STORAGE_ERROR_SINCE, CURRENT_LEADER = 10, 6, 16
 LAST_CONVERTED: Final = 3
-"""Versions from which on, or up to which, something holds."""
+"""The first versions with zstd, KAFKA_STORAGE_ERROR and the current leader; the last with converted records."""
 
 LARGE_BYTES: Final = 64 * 1024
 """Of a range of a file: smaller ones are not worth a look whether they are in the page cache."""
 
 ANSWER_BYTES, TOPIC_BYTES, PARTITION_BYTES = 22, 6, 50
-"""What an answer has besides records and names, more or less: the layouts differ by a few bytes from version to
-version. Quotas are charged for this much."""
+"""The bytes of an answer besides records and names, within a few bytes: layouts differ from version to version. Quotas
+are charged for this much."""
 
 Context: TypeAlias = FullFetch | IncrementalFetch | None
 """What a fetch is in terms of sessions; None outside of them."""

@@ -153,7 +153,7 @@ def _each(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiError |
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             alter(resource)
         except ApiError as error:
-            # of whom, and never what: a value may be a secret
+            # the names, and never the values: one may be a secret
             logger.info("Error altering the settings of %s: %s", _shown(resource), error)
             errors.append(error)
         except Exception:

@@ -74,7 +74,7 @@ class ClassicGroupsApi:
             Handler(ApiKey.LEAVE_GROUP, self.leave_group, brief=BRIEF),
         )
 
-    # JoinGroup
+    # -- JoinGroup
 
     def join_group(self, request: Request[JoinGroupRequest]) -> None:
         """Join; answered when the group has agreed on a generation. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
@@ -103,7 +103,7 @@ class ClassicGroupsApi:
         )
         self._groups.join_group(terms, request.deferred(answer))
 
-    # SyncGroup
+    # -- SyncGroup
 
     def sync_group(self, request: Request[SyncGroupRequest]) -> None:
         """Give or get the assignment; answered when the leader's is stored.
@@ -137,7 +137,7 @@ class ClassicGroupsApi:
         )
         self._groups.sync_group(terms, request.deferred(answer))
 
-    # Heartbeat
+    # -- Heartbeat
 
     def heartbeat(self, request: Request[HeartbeatRequest]) -> None:
         """Keep the member's session alive. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
@@ -146,7 +146,7 @@ class ClassicGroupsApi:
         error = self._groups.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
         request.respond(HeartbeatResponse(error_code=error))
 
-    # LeaveGroup
+    # -- LeaveGroup
 
     def leave_group(self, request: Request[LeaveGroupRequest]) -> None:
         """Let members leave, or an administrator remove them. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""

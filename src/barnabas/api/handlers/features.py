@@ -1,7 +1,9 @@
 """UpdateFeatures: v0-2 (KIP-584), as Kafka 3.9 in ZooKeeper mode answers it: there are no features.
 
-Not brief: an administrator's request. v1: upgrade type instead of "allow downgrade", validate only. v2: one error for
-all.
+Not brief: an administrator's request.
+
+v1: upgrade type instead of "allow downgrade", validate only.
+v2: one error for all features, as Kafka 4 words it.
 
 Kafka: KafkaApis.handleUpdateFeatures, KafkaController.validateFeatureUpdate.
 """
@@ -25,7 +27,7 @@ LAST_VERSION_WITH_RESULTS: Final = 1
 
 
 class FeaturesApi:
-    """Says why a feature cannot be changed. broker_id: this broker's, which must be the controller."""
+    """Refuses to change features, with the reason. broker_id: this broker's, which must be the controller."""
 
     def __init__(self, broker_id: int, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._broker_id = broker_id
@@ -37,7 +39,10 @@ class FeaturesApi:
         return (Handler(ApiKey.UPDATE_FEATURES, self.update_features),)
 
     def update_features(self, request: Request[UpdateFeaturesRequest]) -> None:
-        """Refuse each update with its reason; an empty request succeeds."""
+        """Refuse each update with its reason; an empty request succeeds.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER; INVALID_UPDATE_VERSION from v2 on.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
         if self._metadata.image.controller_id != self._broker_id:
             raise ApiError(ErrorCode.NOT_CONTROLLER)

@@ -1,10 +1,21 @@
 """Fetch: v0-18.
 
-Brief from v4 on; runs on the Processor's thread or a handler's, its answer perhaps on the thread that completes a long
-poll. v0-3: messages of magic 0 and 1, converted while they are sent (`LazyDownConversionRecords`). v3: limit of the
-whole answer. v4: isolation level. v5: log start offset. v6: KAFKA_STORAGE_ERROR. v7: sessions (KIP-227,
-`api.fetch_sessions`). v9: leader epoch. v10: zstd. v11: consumers may read from followers (KIP-392). v12: flexible,
-last fetched epoch. v13: topic ids. v15: replica state. v16: the current leader in errors, node endpoints (KIP-951).
+Brief from v4 on; runs on the Processor's thread or a handler's. `api.fetch_answer` answers, perhaps on the thread that
+completes a long poll.
+
+v0: messages of magic 0, converted while they are sent (`LazyDownConversionRecords`); v2 and v3 of magic 1.
+v3: a limit of the whole answer.
+v4: isolation level.
+v5: log start offset.
+v6: KAFKA_STORAGE_ERROR.
+v7: sessions (KIP-227, `api.fetch_sessions`).
+v9: leader epoch.
+v10: zstd.
+v11: consumers may read from followers (KIP-392).
+v12: flexible; last fetched epoch.
+v13: topic ids.
+v15: replica state.
+v16: the current leader in errors, node endpoints (KIP-951).
 
 Kafka: KafkaApis.handleFetchRequest.
 """
@@ -36,7 +47,7 @@ FOLLOWER_FETCH, REPLICA_STATE = 11, 15
 
 
 class FetchApi:
-    """Reads what a consumer asks for, and waits for it when there is too little.
+    """Reads the records a client asks for, and waits for them when there are too few.
 
     max_bytes: `fetch.max.bytes`, the broker's own limit of an answer.
     """
@@ -62,9 +73,9 @@ class FetchApi:
         return (Handler(ApiKey.FETCH, self.fetch, brief=Brief(since=LAST_CONVERTED + 1)),)
 
     def fetch(self, request: Request[FetchRequest]) -> None:
-        """Read the partitions asked for; a long poll is answered by whoever completes it.
+        """Read the partitions asked for; the thread that completes a long poll answers it.
 
-        Raises ApiError for the whole request: an isolation level that does not exist.
+        Raises ApiError UNKNOWN_SERVER_ERROR for the whole request when the isolation level does not exist.
         """
         body = request.body
         version = request.api_version
@@ -118,7 +129,8 @@ class FetchApi:
     def _readable(
         self, request: Request[FetchRequest], *, is_follower: bool
     ) -> tuple[list[FetchRequest.FetchTopic], list[RefusedPartition]]:
-        """The topics that the sender may read, and the partitions of all others; followers need one permission."""
+        """Return the topics that the client may read, and the partitions of all others; followers need one
+        permission."""
         topics = request.body.topics
         by_id = request.api_version >= TOPIC_IDS
         names = self._metadata.image.topic_names
@@ -135,7 +147,7 @@ class FetchApi:
     def _partitions_asked_for(
         self, topics_asked_for: Sequence[FetchRequest.FetchTopic], version: int
     ) -> tuple[list[PartitionFetch], list[RefusedPartition]]:
-        """What can be read; and what the metadata does not know, which neither is read nor ends a long poll."""
+        """Return what can be read, and what the metadata does not know, which neither is read nor ends a long poll."""
         fetches: list[PartitionFetch] = []
         refused: list[RefusedPartition] = []
         image = self._metadata.image
@@ -168,7 +180,7 @@ class FetchApi:
     def _partitions_in_session(
         self, request: Request[FetchRequest], context: IncrementalFetch, *, is_follower: bool
     ) -> tuple[Sequence[PartitionFetch], list[RefusedPartition]]:
-        """The same for all partitions of a session, with those refused that the sender may not read."""
+        """Return the same for all partitions of a session, with those refused that the client may not read."""
         fetches, refused = context.partitions(self._metadata.image)
         if self._authorizer is None:
             return fetches, refused
@@ -194,7 +206,7 @@ class FetchApi:
 
 
 def _within_quota(request: Request[FetchRequest], throttle: Throttle, terms: FetchTerms) -> FetchTerms:
-    """Limited to what the client's quota ever lets pass at once: else it would be throttled again and again."""
+    """Limit a fetch to what the client's quota ever lets pass at once: more would be throttled again and again."""
     most = None if terms.is_from_follower else throttle.max_fetch_bytes(request)
     if most is None or most >= terms.max_bytes:
         return terms

@@ -1,11 +1,16 @@
 """FindCoordinator: v0-6.
 
-Brief: it reads the metadata image; the topic whose leaders coordinate is created, on a handler thread, when somebody
-first asks. He is answered when it has leaders, or, after a second, told to ask again. (Kafka tells him that at once;
-librdkafka asks once a second, so the first consumer of a new broker would wait for one.) v1: key type (KIP-98). v3:
-flexible. v4: several keys (KIP-699). v6: share groups (KIP-932). There is no coordinator of share
-groups yet: COORDINATOR_NOT_AVAILABLE, which clients retry. Nor of transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-with a text, the one error that every client shows at once (librdkafka retries all others until it times out).
+Brief: it reads the metadata image. The topic whose leaders coordinate groups is created, on a handler thread, by the
+first request; that request is answered when the topic has leaders, or after a second with the error to retry. (Kafka
+answers that error at once; librdkafka retries once a second, so the first consumer of a new broker would lose one.)
+
+There is no coordinator of share groups yet: COORDINATOR_NOT_AVAILABLE, which clients retry. Nor is there one of
+transactions (`api.refused_transactions`).
+
+v1: key type (KIP-98).
+v3: flexible.
+v4: several keys (KIP-699).
+v6: share groups (KIP-932).
 
 Kafka: KafkaApis.handleFindCoordinatorRequest.
 """
@@ -33,15 +38,15 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Types of keys (Kafka: CoordinatorType)."""
 SHARE_SINCE: Final = 6
 SUCCESS: Final = "NONE"
-"""The error message of a coordinator that was found, in v1 to v3: Kafka writes the name of the error that there is not
-(Errors.NONE.message()). From v4 on it is empty."""
+"""The error message of a coordinator that was found, in v1 to v3: Kafka writes the name of no error
+(Errors.NONE.message()). From v4 on the message is empty."""
 CREATION_TIMEOUT_MS: Final = 1000
 NEVER_REFUSED: Final = 1 << 15
 """No version has the creation of the topic refused for a quota: it is only counted."""
 
 
 class _Found(NamedTuple):
-    """A coordinator, or why there is none. message: what says more than the error's own text."""
+    """A coordinator, or the error. message: a text that says more than the error's own."""
 
     error: ErrorCode
     node_id: int = NO_NODE
@@ -55,7 +60,7 @@ _NO_TRANSACTIONS: Final = _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 class FindCoordinatorApi:
-    """Which broker coordinates a group or a transactional id. group_partition_for: of `__consumer_offsets`."""
+    """Finds the broker that coordinates a group. group_partition_for: of `__consumer_offsets`."""
 
     def __init__(
         self,
@@ -76,7 +81,7 @@ class FindCoordinatorApi:
         return (Handler(ApiKey.FIND_COORDINATOR, self.find_coordinator, brief=BRIEF),)
 
     def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> None:
-        """Answer from the image; create the topic first if there is none."""
+        """Answer from the image; create the topic first if it does not exist."""
         body = request.body
         keys = [body.key] if request.api_version < 4 else body.coordinator_keys
         if request.brief:

@@ -1,9 +1,14 @@
 """ListGroups: v0-5. DescribeGroups: v0-6. DeleteGroups: v0-2. ConsumerGroupDescribe: v0-1 (KIP-848).
 
-Not brief: there may be many groups, and of one many members. ListGroups v4: filter by state (KIP-518); v5: by type
-(KIP-848). DescribeGroups v3: authorized operations (KIP-430); v4: group instance ids; v6: a group that does not exist
-is an error (KIP-1043), before that it is Dead. ConsumerGroupDescribe v1: which protocol a member speaks (KIP-1099).
-Whoever may not describe a group does not see it listed; who may not describe a topic sees no group that reads it.
+Not brief: there may be many groups, and many members in one. A group that the client may not describe is not listed; a
+group that reads a topic which the client may not describe is not described.
+
+ListGroups v4: filter by state (KIP-518).
+ListGroups v5: filter by type (KIP-848).
+DescribeGroups v3: authorized operations (KIP-430).
+DescribeGroups v4: group instance ids.
+DescribeGroups v6: a group that does not exist is an error (KIP-1043); before, it is Dead.
+ConsumerGroupDescribe v1: which protocol a member speaks (KIP-1099).
 
 Kafka: KafkaApis.handleListGroupsRequest, handleDescribeGroupsRequest, handleDeleteGroupsRequest,
 handleConsumerGroupDescribe (4.3).
@@ -64,7 +69,7 @@ class GroupAdminApi:
     # -- ListGroups
 
     def list_groups(self, request: Request[ListGroupsRequest]) -> None:
-        """Those that the caller may describe; all, if he may describe the cluster."""
+        """List the groups that the client may describe; all, if it may describe the cluster."""
         sees_all = is_allowed(
             self._authorizer,
             request,
@@ -84,7 +89,7 @@ class GroupAdminApi:
     # -- DescribeGroups
 
     def describe_groups(self, request: Request[DescribeGroupsRequest]) -> None:
-        """Classic groups: those that the caller may not describe first, as Kafka answers."""
+        """Describe classic groups; those that the client may not describe come first, as in Kafka's answers."""
         body = request.body
         allowed = self._permitted(request, AclOperation.DESCRIBE, body.groups)
         refused = [
@@ -105,7 +110,10 @@ class GroupAdminApi:
     # -- ConsumerGroupDescribe
 
     def consumer_group_describe(self, request: Request[ConsumerGroupDescribeRequest]) -> None:
-        """Groups of KIP-848. ApiError UNSUPPORTED_VERSION: `group.coordinator.rebalance.protocols` leaves them out."""
+        """Describe groups of KIP-848.
+
+        Raises ApiError UNSUPPORTED_VERSION when `group.coordinator.rebalance.protocols` leaves them out.
+        """
         if not self._groups.serves_consumer_groups:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         body = request.body
@@ -127,7 +135,7 @@ class GroupAdminApi:
     def _without_hidden_topics(
         self, request: Request[Any], groups: list[DescribedConsumerGroup]
     ) -> list[DescribedConsumerGroup]:
-        """A group that reads a topic which the caller may not describe is not described to him."""
+        """Replace the description of a group that reads a topic which the client may not describe by an error."""
         if self._authorizer is None:
             return groups
         topics = [set(_topics_of(group)) for group in groups]
@@ -147,7 +155,7 @@ class GroupAdminApi:
     # -- DeleteGroups
 
     def delete_groups(self, request: Request[DeleteGroupsRequest]) -> None:
-        """Delete those that the caller may delete; a group that is named twice is answered once."""
+        """Delete the groups that the client may delete; a group named twice is answered once."""
         names = list(dict.fromkeys(request.body.groups_names))
         allowed = self._permitted(request, AclOperation.DELETE, names)
 
@@ -162,7 +170,7 @@ class GroupAdminApi:
 
         self._groups.delete_groups([name for name in names if name in allowed], request.deferred(answer))
 
-    # -- both
+    # -- all
 
     def _permitted(
         self, request: Request[Any], operation: AclOperation, names: Iterable[str], *, log_if_denied: bool = True

@@ -1,12 +1,19 @@
-"""LeaderAndIsr: v0-7. StopReplica: v0-4. UpdateMetadata: v0-8. What the controller of a ZooKeeper-mode cluster sends.
+"""The controller's orders in a ZooKeeper-mode cluster. LeaderAndIsr: v0-7. StopReplica: v0-4. UpdateMetadata: v0-8.
 
-Not brief: they open, close and delete logs. `api.controller_origin` says where they may come from. A request meant for
-an earlier life of this broker is refused whole (STALE_BROKER_EPOCH), one of an earlier controller by ReplicaManager
-(STALE_CONTROLLER_EPOCH). Old versions are brought into the layout of the newest before anybody acts on them:
-LeaderAndIsr v2 and UpdateMetadata v5 group partitions by topic, StopReplica v1 does, and v3 says for each partition
-whether it is to be deleted; UpdateMetadata v1 has endpoints, v3 the listeners' names. LeaderAndIsr v5 answers by topic
-id. Names that no topic can have are refused: they would become directories. The controller in this process comes by
-here like any other.
+Not brief: they open, close and delete logs. `api.controller_origin` says where they may come from; the controller in
+this process sends them over the network like any other. A request meant for an earlier registration of this broker is
+refused whole (STALE_BROKER_EPOCH), one of an earlier controller by the orders (STALE_CONTROLLER_EPOCH). Names that no
+topic can have are refused: they would become directories.
+
+Old versions are converted to the layout of the newest first:
+
+LeaderAndIsr v2: partitions grouped by topic.
+LeaderAndIsr v5: answers by topic id.
+StopReplica v1: partitions grouped by topic.
+StopReplica v3: each partition says whether it is to be deleted.
+UpdateMetadata v1: endpoints.
+UpdateMetadata v3: the listeners' names.
+UpdateMetadata v5: partitions grouped by topic.
 
 Kafka: KafkaApis.handleLeaderAndIsrRequest, handleStopReplicaRequest, handleUpdateMetadataRequest; the layouts:
 LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest.normalize.
@@ -37,7 +44,7 @@ from barnabas.replica.replica_manager import ReplicaManager
 logger = logging.getLogger(__name__)
 
 UNKNOWN_BROKER_EPOCH = -1
-"""Of requests whose version has no broker epoch, and of senders that don't know it: not checked."""
+"""The epoch of requests whose version has none, and of senders that do not know it: not checked."""
 
 PLAINTEXT_ID = 0
 
@@ -45,7 +52,7 @@ ControllerRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataReq
 
 
 class InterBrokerApi:
-    """Hands the controller's orders to the replica manager.
+    """Hands the controller's orders to the replicas.
 
     broker_epoch: this broker's registration as of now; a request with a smaller one is stale.
     """
@@ -64,7 +71,11 @@ class InterBrokerApi:
         )
 
     def leader_and_isr(self, request: Request[LeaderAndIsrRequest]) -> None:
-        """Become leader or follower of partitions."""
+        """Become leader or follower of partitions.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH, and INVALID_REQUEST
+        or INVALID_TOPIC_EXCEPTION for a partition that cannot be.
+        """
         self._origin.require(request)
         body = request.body
         if self._is_stale(request):
@@ -88,7 +99,7 @@ class InterBrokerApi:
         request.respond(response)
 
     def stop_replica(self, request: Request[StopReplicaRequest]) -> None:
-        """Stop hosting partitions, and delete those that are to be deleted."""
+        """Stop hosting partitions, and delete those that say so. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED."""
         self._origin.require(request)
         if self._is_stale(request):
             request.respond(StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
@@ -97,7 +108,10 @@ class InterBrokerApi:
         request.respond(self._orders.stop_replicas(request.body))
 
     def update_metadata(self, request: Request[UpdateMetadataRequest]) -> None:
-        """Learn the cluster's brokers and partitions."""
+        """Publish the cluster's brokers and partitions to this broker.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION for a name that no topic can have.
+        """
         self._origin.require(request)
         if self._is_stale(request):
             request.respond(UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
@@ -110,7 +124,7 @@ class InterBrokerApi:
         request.respond(self._orders.update_metadata(request.body))
 
     def _is_stale(self, request: Request[Any]) -> bool:
-        """Whether the request was meant for an earlier registration of this broker.
+        """Return whether the request was meant for an earlier registration of this broker.
 
         A larger epoch than ours is right: the controller may learn of a registration before the broker does.
         """
@@ -158,9 +172,9 @@ def _stop_replica_error(request: Request[StopReplicaRequest], error: ApiError) -
 
 
 def _check_partitions(topic_states: Iterable[LeaderAndIsrRequest.LeaderAndIsrTopicState]) -> None:
-    """ApiError for a partition that cannot be: its name and number would become a directory.
+    """Raise ApiError for a partition that cannot be: its name and number would become a directory.
 
-    No controller sends that; whoever else can connect may.
+    INVALID_TOPIC_EXCEPTION for the name, INVALID_REQUEST for a negative number. No controller sends either.
     """
     for topic_state in topic_states:
         validate_topic_name(topic_state.topic_name)
@@ -186,7 +200,7 @@ def _leader_and_isr_by_topic(body: LeaderAndIsrRequest) -> list[LeaderAndIsrRequ
 def _update_metadata_topics(
     body: UpdateMetadataRequest,
 ) -> Sequence[UpdateMetadataRequest.UpdateMetadataTopicState | UpdateMetadataRequest.UpdateMetadataPartitionState]:
-    """What names topics: since v5 the topics' states, before each partition's."""
+    """Return the states that name topics: since v5 the topics' own, before each partition's."""
     return body.topic_states or body.ungrouped_partition_states
 
 
@@ -205,7 +219,7 @@ def _stop_replica_by_topic(body: StopReplicaRequest) -> list[StopReplicaRequest.
 
 
 def _stopped(indexes: Iterable[int], *, delete: bool) -> list[StopReplicaRequest.StopReplicaPartitionState]:
-    """Without a leader epoch (-1): it is not checked."""
+    """Return the partitions without a leader epoch (-1), so that none is checked."""
     return [
         StopReplicaRequest.StopReplicaPartitionState(partition_index=index, delete_partition=delete)
         for index in indexes
@@ -213,7 +227,7 @@ def _stopped(indexes: Iterable[int], *, delete: bool) -> list[StopReplicaRequest
 
 
 def _name_listeners(broker: UpdateMetadataRequest.UpdateMetadataBroker, version: int) -> None:
-    """A listener without a name is called after its security protocol; v0 has one, and it is plaintext."""
+    """Name listeners that have no name after their security protocol; v0 has one listener, and it is plaintext."""
     if version == 0:
         broker.endpoints = [
             UpdateMetadataRequest.UpdateMetadataEndpoint(

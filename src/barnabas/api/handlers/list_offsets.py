@@ -1,9 +1,18 @@
 """ListOffsets: v0-11.
 
-Brief, but for look-ups by time and of the largest time stamp: those read batches, which may be on the disk only or
-decompress to very much. v0: a list of offsets before a time. v1: one offset and its time stamp. v2: isolation level.
-v4: leader epoch. v5: OFFSET_NOT_AVAILABLE. v6: flexible. v7: max timestamp (-3, KIP-734). v8: earliest local offset
-(-4, KIP-405). v9: latest tiered (-5, KIP-1005). v11: earliest pending upload (-6, KIP-1023).
+Brief, except look-ups by time and of the largest time stamp: those read batches, which may be on the disk only or
+decompress to very much.
+
+v0: a list of offsets before a time.
+v1: one offset and its time stamp.
+v2: isolation level.
+v4: leader epoch.
+v5: OFFSET_NOT_AVAILABLE.
+v6: flexible.
+v7: max timestamp (-3, KIP-734).
+v8: earliest local offset (-4, KIP-405).
+v9: latest tiered (-5, KIP-1005).
+v11: earliest pending upload (-6, KIP-1023).
 
 Kafka: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset.
 """
@@ -39,7 +48,7 @@ logger = logging.getLogger(__name__)
 PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
-"""KIP-1023; there is no tier to upload to, so it is never known."""
+"""KIP-1023; there is no tier to upload to, so the offset is never known."""
 
 FIRST_VERSION_OF = {
     LATEST_TIMESTAMP: 0,
@@ -49,11 +58,11 @@ FIRST_VERSION_OF = {
     LATEST_TIERED_TIMESTAMP: 9,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
-"""The request version from which on a special time stamp is understood."""
+"""The request version from which on a special time stamp is served."""
 
 UNKNOWN = -1
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
-"""Replica ids of those who are no replicas. The second may ask followers, and sees what is not committed yet."""
+"""Replica ids of clients. The second may ask followers, and sees uncommitted records."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 OFFSET_NOT_AVAILABLE_SINCE = 5
 
@@ -67,7 +76,7 @@ class _FoundOffset(NamedTuple):
 
 
 class ListOffsetsApi:
-    """Offsets by time, and the special ones."""
+    """Looks offsets up by time, and the special ones."""
 
     def __init__(self, replicas: ReplicaManager, clock: Clock, authorizer: Authorizer | None) -> None:
         self._hosted = replicas.hosted
@@ -142,7 +151,10 @@ def _reads_batches(body: ListOffsetsRequest) -> bool:
 
 
 def _isolation(body: ListOffsetsRequest) -> FetchIsolation:
-    """Whoever is no consumer sees everything. Raises ApiError for an isolation level that does not exist."""
+    """Return how far the sender sees: replicas see everything.
+
+    Raises ApiError UNKNOWN_SERVER_ERROR for an isolation level that does not exist.
+    """
     if body.replica_id != CONSUMER:
         return FetchIsolation.LOG_END
     if body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
@@ -172,7 +184,7 @@ def _offset_for(partition: Partition, state: LeaderState, timestamp: int, isolat
 
 
 def _check_watermark_caught_up(partition: Partition, state: LeaderState, isolation: FetchIsolation) -> None:
-    """Raise OFFSET_NOT_AVAILABLE while a new leader does not know yet what its epoch found committed (KIP-207).
+    """Raise ApiError OFFSET_NOT_AVAILABLE while a new leader does not know what its epoch found committed (KIP-207).
 
     Until its high watermark reaches the start of its epoch, consumers could see offsets go back.
     """
@@ -189,7 +201,7 @@ def _check_watermark_caught_up(partition: Partition, state: LeaderState, isolati
 def _legacy_offsets(
     partition: Partition, asked: ListOffsetsRequest.ListOffsetsPartition, isolation: FetchIsolation, now_ms: int
 ) -> list[int]:
-    """v0: offsets at segment boundaries, newest first, none beyond what a consumer may read.
+    """Return v0's offsets at segment boundaries, newest first, none beyond what a consumer may read.
 
     Kafka: Partition.legacyFetchOffsetsForTimestamp.
     """

@@ -1,7 +1,11 @@
-"""DescribeLogDirs: v0-5 (KIP-113): which replicas lie in which log directory, and how large they are.
+"""DescribeLogDirs: v0-5 (KIP-113): the replicas of each log directory, and their sizes.
 
-Not brief: the file systems are asked for their space. v2: flexible. v3: a top-level error. v4: total and usable bytes
-(KIP-827). v5: cordoned directories (KIP-1066), of which there are none here.
+Not brief: the file systems are asked for their space.
+
+v2: flexible.
+v3: a top-level error.
+v4: total and usable bytes (KIP-827).
+v5: cordoned directories (KIP-1066), of which there are none here.
 
 Kafka: KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs.
 """
@@ -32,7 +36,10 @@ class LogDirsApi:
         return (Handler(ApiKey.DESCRIBE_LOG_DIRS, self.describe_log_dirs),)
 
     def describe_log_dirs(self, request: Request[DescribeLogDirsRequest]) -> None:
-        """List every directory, with those of the wanted replicas (null: all) that lie in it."""
+        """List every directory, with those of the wanted replicas (null: all) that lie in it.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED; before v3 there is no room for it, and the answer is empty.
+        """
         if not is_allowed(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         topics = request.body.topics

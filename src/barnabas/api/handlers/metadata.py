@@ -1,9 +1,17 @@
 """Metadata: v0-13.
 
-Brief: it reads one immutable image; topics that must be created first are created on a handler thread, and what names
-many partitions is told there. The answer about all topics is encoded once for each image. v1: controller,
-internal topics; null means all topics (v0: an empty list does). v2: cluster id. v4: auto-creation may be declined.
-v5: offline replicas. v7: leader epochs. v8: authorized operations. v9: flexible. v10: topic ids. v12: topics by id.
+Brief: it reads one immutable image. Topics that must be created first are created on a handler thread; a request about
+many partitions is handed over to one. The answer about all topics is encoded once for each image.
+
+v1: controller, internal topics; null means all topics (v0: an empty list does).
+v2: cluster id.
+v4: auto-creation may be declined.
+v5: offline replicas.
+v7: leader epochs.
+v8: authorized operations.
+v9: flexible.
+v10: topic ids.
+v12: topics by id.
 v13: top-level error.
 
 Kafka: KafkaApis.handleTopicMetadataRequest, ZkMetadataCache.getTopicMetadata, DefaultAutoTopicCreationManager.
@@ -51,11 +59,11 @@ CREATED_SOON = {
     ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.LEADER_NOT_AVAILABLE,
 }
-"""What the client hears of an auto-created topic: to ask again, since it has no leader yet."""
+"""The error for an auto-created topic: the client retries, since the topic has no leader yet."""
 
 
 class MetadataApi:
-    """Which topics, partitions and brokers there are.
+    """Describes topics, partitions and brokers.
 
     auto_create: whether `auto.create.topics.enable` is on now.
     """
@@ -78,7 +86,10 @@ class MetadataApi:
         return (Handler(ApiKey.METADATA, self.metadata, error_answer=_error_answer, brief=BRIEF),)
 
     def metadata(self, request: Request[MetadataRequest]) -> None:
-        """Answer from the image; unknown topics are created first where the request and the settings allow it."""
+        """Answer from the image; unknown topics are created first where the request and the settings allow it.
+
+        Raises ApiError INVALID_REQUEST when a topic is asked for by id before v12.
+        """
         self._check_names_and_ids(request)
         image = self._metadata.image
         if _asks_for_all(request):
@@ -100,7 +111,8 @@ class MetadataApi:
         request.respond(self._response(request, image, errors))
 
     def _tell_all(self, request: Request[MetadataRequest], image: MetadataImage) -> None:
-        """What everybody hears who came by this listener and may see every topic; else what the sender may see."""
+        """Answer for all topics: one answer for all clients of the listener that may see every topic, else what this
+        one may see."""
         body, version = request.body, request.api_version
         if self._authorizer is not None:
             hidden = self._not_to_be_described(request, image.topics, log_if_denied=False)
@@ -124,7 +136,10 @@ class MetadataApi:
 
     @staticmethod
     def _check_names_and_ids(request: Request[MetadataRequest]) -> None:
-        """v10 and v11 have a field for topic ids, but only from v12 on may topics be asked for by id."""
+        """Raise ApiError INVALID_REQUEST for a topic by id before v12.
+
+        v10 and v11 have the field, but topics may be asked for by id only from v12 on.
+        """
         if request.api_version < 12:
             for topic in request.body.topics or ():
                 if topic.name is None:
@@ -147,7 +162,7 @@ class MetadataApi:
     def _not_to_be_described(
         self, request: Request[MetadataRequest], names: Iterable[str], *, log_if_denied: bool
     ) -> dict[str, ErrorCode]:
-        """Whether these topics exist is none of the sender's business."""
+        """Return the error of the topics whose existence the client must not learn."""
         if self._authorizer is None:
             return {}
         names = list(names)
@@ -157,7 +172,7 @@ class MetadataApi:
         return {name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in names if name not in seen}
 
     def _not_to_be_created(self, request: Request[MetadataRequest], names: list[str]) -> dict[str, ErrorCode]:
-        """Who may create topics in the cluster may create any; others those that they are allowed to by name."""
+        """Return the error of the topics that the client may create neither in the cluster nor by name."""
         authorizer, create = self._authorizer, AclOperation.CREATE
         if is_allowed(authorizer, request, create, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False):
             return {}
@@ -226,7 +241,7 @@ class MetadataApi:
             else:
                 name = topic.name
             if errors.get(name) is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                # Ids are no secret; names are, to who asks by id, and so is the id to who asks by name.
+                # Ids are no secret. A client that asks by id must not learn the name, nor by name the id.
                 by_id = topic.topic_id != ZERO_UUID
                 yield TopicAnswer(
                     error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -285,7 +300,7 @@ def _asks_for_all(request: Request[MetadataRequest]) -> bool:
 
 
 def _names_asked_for(request: Request[MetadataRequest], image: MetadataImage) -> list[str]:
-    """Without the ids of no topic."""
+    """Return the names of the topics asked for; ids of no topic are left out."""
     names = []
     for topic in request.body.topics or ():
         name = topic.name if topic.topic_id == ZERO_UUID else image.topic_names.get(topic.topic_id)

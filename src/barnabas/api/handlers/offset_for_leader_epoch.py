@@ -1,9 +1,13 @@
 """OffsetForLeaderEpoch: v0-4 (KIP-101, KIP-320): where a leader epoch ends in the leader's log.
 
-Brief: a look-up in memory. Followers ask to find where their logs part from the leader's, consumers to see whether what
-they read was truncated. v1: the epoch that was found. v2: current leader epoch, to fence the asker. v3: the follower's
-id (-2: a consumer). v4: flexible. Whoever may do CLUSTER_ACTION may ask for every topic, others for those they may
+Brief: a look-up in memory. Followers ask to find where their logs diverge from the leader's, consumers to see whether
+what they read was truncated. A sender that may do CLUSTER_ACTION may ask for every topic, others for those they may
 describe.
+
+v1: the epoch that was found.
+v2: current leader epoch, to fence the sender.
+v3: the follower's id (-2: a consumer).
+v4: flexible.
 
 Kafka: KafkaApis.handleOffsetForLeaderEpochRequest, ReplicaManager.lastOffsetForLeaderEpoch.
 """
@@ -27,7 +31,7 @@ PartitionResult = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 class OffsetForLeaderEpochApi:
-    """Ends of leader epochs."""
+    """Looks the ends of leader epochs up."""
 
     def __init__(self, replicas: ReplicaManager, authorizer: Authorizer | None) -> None:
         self._replicas = replicas

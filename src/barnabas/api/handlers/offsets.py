@@ -1,9 +1,21 @@
-"""OffsetCommit v0-10, OffsetFetch v0-10, OffsetDelete v0.
+"""Committed offsets of groups. OffsetCommit: v0-10. OffsetFetch: v0-10. OffsetDelete: v0.
 
-Commit and fetch are brief: a commit is one append to the local log; not so v0, whose offsets are in the store.
-Commit: v1 timestamp, generation and member; v2-4 retention; v6 leader epoch; v7 static members; v8 flexible; v9 member
-epochs (KIP-848); v10 topic ids. Fetch: v2 all topics, an error of the whole; v5 leader epochs; v6 flexible; v7
-require_stable (KIP-447); v8 several groups (KIP-709); v9 member epochs; v10 topic ids.
+Commit and fetch are brief: a commit is one append to the local log. v0 is not: its offsets are in the store.
+
+OffsetCommit v1: timestamp, generation and member.
+OffsetCommit v2: retention, up to v4.
+OffsetCommit v6: leader epoch.
+OffsetCommit v7: static members.
+OffsetCommit v8: flexible.
+OffsetCommit v9: member epochs (KIP-848).
+OffsetCommit v10: topic ids.
+OffsetFetch v2: all topics; an error of the whole.
+OffsetFetch v5: leader epochs.
+OffsetFetch v6: flexible.
+OffsetFetch v7: require_stable (KIP-447).
+OffsetFetch v8: several groups (KIP-709).
+OffsetFetch v9: member epochs.
+OffsetFetch v10: topic ids.
 
 Kafka: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffsetDeleteRequest.
 """
@@ -57,7 +69,7 @@ NO_OFFSET: Final = -1
 
 
 class OffsetsApi:
-    """Committed offsets of groups."""
+    """Commits, fetches and deletes offsets of groups."""
 
     def __init__(
         self,
@@ -87,7 +99,7 @@ class OffsetsApi:
     # -- commit
 
     def offset_commit(self, request: Request[OffsetCommitRequest]) -> None:
-        """Commit what the sender may commit, of partitions that exist."""
+        """Commit the offsets that the client may commit. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
         body = request.body
         if request.brief:
             check_cost(sum([len(topic.partitions) for topic in body.topics]) * COMMITTED_OFFSET_US)
@@ -162,7 +174,7 @@ class OffsetsApi:
         return self._old_offsets.commit(group_id, partition, offset.offset, offset.metadata)
 
     def _commit_topic_names(self, request: Request[OffsetCommitRequest]) -> list[str | None]:
-        """Of each topic; None for an id that nobody knows."""
+        """Return the name of each topic; None for an unknown id."""
         if request.api_version < BY_TOPIC_ID_SINCE:
             return [topic.name for topic in request.body.topics]
         names = self._metadata.image.topic_names
@@ -176,7 +188,10 @@ class OffsetsApi:
     # -- fetch
 
     def offset_fetch(self, request: Request[OffsetFetchRequest]) -> None:
-        """What is committed, of each group asked for; topics that the sender may not describe are not told of."""
+        """Answer with the committed offsets of each group; topics that the client may not describe are left out.
+
+        Raises NeedsHandlerThread when there are very many.
+        """
         groups = _groups_asked_for(request)
         if request.brief:
             check_costs(map(self._fetch_cost_us, groups))
@@ -228,7 +243,10 @@ class OffsetsApi:
         return FetchedGroup(group_id=group.group_id, topics=topics + refused, error_code=ErrorCode.NONE)
 
     def _fetch_from_store(self, group_id: str, asked: Sequence[tuple[str, Sequence[int]]]) -> FetchedOffsets:
-        """What a consumer of old has committed. There is no way to say that it has not but an error."""
+        """Return the offsets that an old consumer committed to the store.
+
+        An offset that was not committed is an error: v0 cannot say it in another way.
+        """
         image = self._metadata.image
         found = []
         for topic, partitions in asked:
@@ -247,7 +265,7 @@ class OffsetsApi:
     def _fetched_topics(
         self, request: Request[OffsetFetchRequest], found: FetchedOffsets, *, by_id: bool
     ) -> list[FetchedTopics]:
-        """In the version's words; with topic ids, without the topics that have none any more."""
+        """Convert to the version's layout; with topic ids, without the topics that no longer have one."""
         topics = self._metadata.image.topics
         answers = []
         for name, offsets in found.topics:
@@ -267,7 +285,10 @@ class OffsetsApi:
     # -- delete
 
     def offset_delete(self, request: Request[OffsetDeleteRequest]) -> None:
-        """Forget what is committed of partitions whose topics no member reads (KIP-496)."""
+        """Delete the offsets of partitions whose topics no member reads (KIP-496).
+
+        Raises ApiError: GROUP_AUTHORIZATION_FAILED.
+        """
         body = request.body
         if not is_allowed(self._authorizer, request, AclOperation.DELETE, ResourceType.GROUP, body.group_id):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -298,7 +319,7 @@ class OffsetsApi:
 
 
 def _commit_refusal(name: str | None, readable: frozenset[str] | None) -> ErrorCode:
-    """Why nothing is committed of a topic, or NONE. (Whether its partitions exist is looked at for each.)"""
+    """Return why nothing of a topic is committed, or NONE. (Whether a partition exists is checked for each.)"""
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if readable is not None and name not in readable:
@@ -307,7 +328,7 @@ def _commit_refusal(name: str | None, readable: frozenset[str] | None) -> ErrorC
 
 
 def _merged(refused: list[CommittedTopic], asked: list[CommittedTopic]) -> list[CommittedTopic]:
-    """One answer a topic, those that were refused first, as Kafka orders them."""
+    """Return one answer for each topic, refused ones first, in Kafka's order."""
     by_topic: dict[tuple[str, bytes], CommittedTopic] = {}
     for topic in [*refused, *asked]:
         known = by_topic.setdefault((topic.name, topic.topic_id), topic)
@@ -317,7 +338,7 @@ def _merged(refused: list[CommittedTopic], asked: list[CommittedTopic]) -> list[
 
 
 def _groups_asked_for(request: Request[OffsetFetchRequest]) -> Sequence[FetchGroup]:
-    """As v8 and later say it."""
+    """Return the groups in the layout of v8 and later."""
     body = request.body
     if request.api_version >= SEVERAL_GROUPS_SINCE:
         return body.groups
@@ -362,7 +383,7 @@ def _fetched_partition(found: FetchedOffset) -> FetchedPartitions:
 
 
 def _fetch_response(request: Request[OffsetFetchRequest], groups: list[FetchedGroup]) -> OffsetFetchResponse:
-    """In the words of the request's version."""
+    """Return the answer in the layout of the request's version."""
     if request.api_version >= SEVERAL_GROUPS_SINCE:
         return OffsetFetchResponse(groups=groups)
     group = groups[0]

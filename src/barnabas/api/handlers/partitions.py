@@ -1,7 +1,10 @@
 """CreatePartitions: v0-3 (KIP-195).
 
 Not brief: it writes to the store, then waits in the topic purgatory until all of a topic's partitions have leaders, or
-for the request's timeout. v2: flexible. v3: a strict quota of controller mutations (KIP-599).
+for the request's timeout.
+
+v2: flexible.
+v3: a strict quota of controller mutations (KIP-599).
 
 Kafka: KafkaApis.handleCreatePartitionsRequest, ZkAdminManager.createPartitions, DelayedCreatePartitions.
 """
@@ -24,11 +27,11 @@ from barnabas.protocol.messages.topics import CreatePartitionsRequest, CreatePar
 Results = dict[str, ApiError | None]
 
 REFUSED_SINCE = 3
-"""Version from which on a client knows THROTTLING_QUOTA_EXCEEDED; older ones only wait (KIP-599)."""
+"""The version from which on a client knows THROTTLING_QUOTA_EXCEEDED; older ones are only delayed (KIP-599)."""
 
 
 class PartitionsApi:
-    """Adds partitions to topics. controller: only the broker that is it does so."""
+    """Adds partitions to topics. controller: only the broker that is the controller does so."""
 
     def __init__(
         self, topic_admin: TopicAdmin, changes: TopicChanges, controller: Controller, authorizer: Authorizer | None
@@ -43,7 +46,7 @@ class PartitionsApi:
         return (Handler(ApiKey.CREATE_PARTITIONS, self.create_partitions, error_answer=_error_answer),)
 
     def create_partitions(self, request: Request[CreatePartitionsRequest]) -> None:
-        """Add what can be added; answer when it has leaders, or says REQUEST_TIMED_OUT where it has not."""
+        """Add the partitions that can be added; answer when they have leaders, else with REQUEST_TIMED_OUT."""
         body = request.body
         if not self._controller.is_active:
             request.respond(_response(dict.fromkeys((t.name for t in body.topics), ApiError(ErrorCode.NOT_CONTROLLER))))
@@ -93,7 +96,7 @@ def _response(results: Mapping[str, ApiError | None]) -> CreatePartitionsRespons
 
 
 def _result(name: str, error: ApiError | None) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
-    """Kafka gives no text to what it says of every topic alike."""
+    """Return the answer for one topic. Kafka gives no text to errors that concern every topic alike."""
     if error is None:
         return CreatePartitionsResponse.CreatePartitionsTopicResult(name, ErrorCode.NONE)
     is_bare = error.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)

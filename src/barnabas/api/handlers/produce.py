@@ -1,8 +1,15 @@
 """Produce: v0-13.
 
-Brief from v3 on; runs on the Processor's thread or a handler's. v0-2: message sets of magic 0 and 1, which are
-converted, so these go through the queue. v3: magic 2, transactional id. v7: zstd. v8: record errors (KIP-467). v9:
-flexible. v10: the current leader in errors (KIP-951). v13: topic ids.
+Brief from v3 on; runs on the Processor's thread or a handler's. Before v3 records are converted, so these requests go
+through the queue.
+
+v0: message sets of magic 0 and 1, up to v2.
+v3: magic 2, transactional id.
+v7: zstd.
+v8: record errors (KIP-467).
+v9: flexible.
+v10: the current leader in errors (KIP-951).
+v13: topic ids.
 
 Beside Kafka's: a refusal always comes with its text (Kafka sends one only where records are to blame), and a partition
 whose bytes are no batch at all fails alone, not the whole request.
@@ -40,7 +47,7 @@ TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
 
 LARGE_BYTES: Final = 64 * 1024
-"""Of a request: what is smaller never takes long, unless it is compressed."""
+"""The size from which on a request may take long; a smaller one does only when compressed."""
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client that may write to the broker's own topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
@@ -54,7 +61,7 @@ TOLD_FIRST: Final = (
 
 
 class ProduceApi:
-    """Appends what a producer sends and answers each partition on its own."""
+    """Appends the records of producers and answers each partition on its own."""
 
     def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._appender = replicas.appender
@@ -151,9 +158,10 @@ class ProduceApi:
         entry.body = found.body
 
     def _writable_topics(self, request: Request[ProduceRequest], image: MetadataImage) -> frozenset[str]:
-        """Those that the sender may write to, whether or not they exist.
+        """Return the topics that the client may write to, whether or not they exist.
 
-        Raises ApiError TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches of an id that is not his.
+        Raises ApiError TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches of an id that the client may not
+        use.
         """
         body = request.body
         transactional_id = body.transactional_id
@@ -173,7 +181,10 @@ class ProduceApi:
     def _refused_topic(
         request: Request[ProduceRequest], name: str, image: MetadataImage, writable: Container[str]
     ) -> ApiError | None:
-        """Why nothing of the topic may be appended, in Kafka's order: whether it exists is only told who may write."""
+        """Return why nothing of the topic may be appended, in Kafka's order, or None.
+
+        Only a client that may write to a topic learns whether it exists.
+        """
         by_id = request.api_version >= 13 and not name
         if writable is not image.topics and name not in writable and not by_id:
             return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -219,7 +230,7 @@ class ProduceApi:
     def _answer_nothing(
         self, request: Request[ProduceRequest], by_topic: list[tuple[str, bytes, list[PartitionAppend]]]
     ) -> None:
-        """acks=0: an error can only be shown by closing the connection, which makes the client ask for metadata."""
+        """Finish a request with acks=0: on an error close the connection, which makes the client ask for metadata."""
         for _, _, entries in by_topic:
             for entry in entries:
                 if entry.info is not None and entry.info.conversion_ns:
@@ -249,7 +260,8 @@ def _error_answer(request: Request[ProduceRequest], error: ApiError) -> Message 
 
 
 def _failure_answer(entry: PartitionAppend, leaders: CurrentLeaders, version: int) -> PartitionAnswer:
-    """What was appended and then not replicated in time keeps its offsets (Kafka: DelayedProduce)."""
+    """Answer with an error. Records that were appended and not replicated in time keep their offsets (Kafka:
+    DelayedProduce)."""
     info = entry.info
     failure = entry.failure
     answer = PartitionAnswer(
@@ -278,7 +290,7 @@ def _release_records(topics: Sequence[ProduceRequest.TopicProduceData]) -> None:
 
 
 def _each_partition_once(body: ProduceRequest) -> list[ProduceRequest.TopicProduceData]:
-    """Of a partition that is named twice the last batch counts, as in Kafka, whose maps are keyed by partition."""
+    """Keep the last batch of a partition that is named twice, as Kafka, whose maps are keyed by partition."""
     topics = body.topic_data
     if len({topic.name or topic.topic_id for topic in topics}) == len(topics) and all(
         len({partition.index for partition in topic.partition_data}) == len(topic.partition_data) for topic in topics
@@ -298,7 +310,7 @@ def _each_partition_once(body: ProduceRequest) -> list[ProduceRequest.TopicProdu
 def _first_of(
     error: ApiError | None, refusal: ApiError | None, image: MetadataImage, entry: PartitionAppend
 ) -> ApiError:
-    """Which of two reasons is told: permission comes first, then whether the partition exists, then the batch."""
+    """Return the reason to tell: permission first, then whether the partition exists, then the batch."""
     if refusal is not None and refusal.code in TOLD_FIRST:
         return refusal
     if image.partition(TopicPartition(entry.topic, entry.partition)) is None:
@@ -307,7 +319,7 @@ def _first_of(
 
 
 def _is_transactional_request(body: ProduceRequest) -> bool:
-    """Whether a first batch is part of a transaction (Kafka: RequestUtils.hasTransactionalRecords)."""
+    """Return whether a first batch is part of a transaction (Kafka: RequestUtils.hasTransactionalRecords)."""
     for topic in body.topic_data:
         for partition in topic.partition_data:
             records = partition.records
@@ -324,7 +336,7 @@ def _is_transactional(entry: PartitionAppend) -> bool:
 def _without_transactions(entries: Sequence[PartitionAppend]) -> list[PartitionAppend]:
     """Fail transactional batches, as Kafka does when it reaches no coordinator to verify them with (KIP-890).
 
-    Nobody would ever end such a transaction, and readers of committed records would wait behind it.
+    No coordinator would ever end such a transaction, and readers of committed records would wait behind it.
     """
     others: list[PartitionAppend] = []
     text = (
@@ -339,7 +351,7 @@ def _without_transactions(entries: Sequence[PartitionAppend]) -> list[PartitionA
 
 
 def _refuse_several_producers(entries: Sequence[PartitionAppend]) -> None:
-    """Raise INVALID_PRODUCER_ID_MAPPING when the transactional batches of a request are of several producers."""
+    """Raise ApiError INVALID_PRODUCER_ID_MAPPING when transactional batches of a request have several producers."""
     headers = [entry.header for entry in entries if entry.header is not None and entry.header.is_transactional]
     producers = {(header.producer_id, header.producer_epoch) for header in headers}
     if len(producers) > 1:

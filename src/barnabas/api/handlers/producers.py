@@ -1,4 +1,4 @@
-"""DescribeProducers: v0 (KIP-664): the idempotent and transactional producers a partition knows.
+"""DescribeProducers: v0 (KIP-664): the idempotent and transactional producers that a partition knows.
 
 Not brief: a partition may know very many. Any replica answers, not only the leader.
 

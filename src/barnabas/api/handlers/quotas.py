@@ -1,7 +1,9 @@
 """DescribeClientQuotas: v0-1 (KIP-546). AlterClientQuotas: v0-1.
 
-Not brief: they read, and write, the store. v1: flexible. Users, client ids, clients of users (KIP-546), and IP
+Not brief: they read, and write, the store. Quotas are of users, client ids, clients of users (KIP-546), and IP
 addresses (KIP-612); each entity of a change is answered on its own. A change is in force a moment after its answer.
+
+v1: flexible.
 
 Kafka: KafkaApis.handleDescribeClientQuotasRequest and handleAlterClientQuotasRequest.
 """
@@ -51,7 +53,11 @@ class QuotasApi:
         )
 
     def describe_client_quotas(self, request: Request[DescribeClientQuotasRequest]) -> None:
-        """The quotas of the entities asked for. Raises ApiError for the whole request."""
+        """Describe the quotas of the entities asked for.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, and INVALID_REQUEST or UNSUPPORTED_VERSION for a filter that
+        cannot be.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE_CONFIGS)
         body = request.body
         filters = [QuotaFilter(each.entity_type, each.match_type, each.match) for each in body.components]
@@ -70,7 +76,10 @@ class QuotasApi:
         request.respond(DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=None, entries=entries))
 
     def alter_client_quotas(self, request: Request[AlterClientQuotasRequest]) -> None:
-        """Change quotas; of an entity that is named twice the last answer is told, as in Kafka, which keeps a map."""
+        """Change quotas; an entity named twice is answered once, for its last change (Kafka keeps a map).
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.ALTER_CONFIGS)
         body = request.body
         answers: dict[frozenset[tuple[str, str | None]], Altered] = {}

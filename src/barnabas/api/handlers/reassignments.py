@@ -1,8 +1,10 @@
 """AlterPartitionReassignments: v0-1. ListPartitionReassignments: v0 (KIP-455).
 
-Not brief, though they only ask the controller, which answers on its own thread: an alteration when the reassignment is
-begun and written down, not when it is over. No replicas (null) cancel a reassignment. v1 of the first may forbid that
-the replication factor changes (KIP-860). Both are all or nothing where this broker isn't the controller.
+Not brief, though they only ask the controller, which answers on its own thread: an alteration when the reassignment has
+begun and is stored, not when it is over. No replicas (null) cancel a reassignment. Both fail as a whole on a broker
+that is not the controller.
+
+AlterPartitionReassignments v1: the client may forbid another replication factor (KIP-860).
 
 Kafka: KafkaApis.handleAlterPartitionReassignmentsRequest, handleListPartitionReassignmentsRequest.
 """
@@ -32,7 +34,7 @@ OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignme
 
 
 class ReassignmentsApi:
-    """Moves partitions between brokers, and says which are on the move."""
+    """Moves partitions between brokers, and lists the moves under way."""
 
     def __init__(self, controller: Controller, authorizer: Authorizer | None) -> None:
         self._controller = controller
@@ -46,7 +48,10 @@ class ReassignmentsApi:
         )
 
     def alter_partition_reassignments(self, request: Request[AlterPartitionReassignmentsRequest]) -> None:
-        """Begin or cancel reassignments; answer for each partition."""
+        """Begin or cancel reassignments; answer for each partition.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
         wanted: dict[TopicPartition, Sequence[int] | None] = {
             TopicPartition(topic.name, partition.partition_index): partition.replicas
@@ -67,7 +72,10 @@ class ReassignmentsApi:
         )
 
     def list_partition_reassignments(self, request: Request[ListPartitionReassignmentsRequest]) -> None:
-        """Which of the partitions named, or of all, are being moved, and how."""
+        """List how the partitions named, or all, are being moved.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE)
         topics = request.body.topics
         named = (

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials: v0 (KIP-554), while there are no credentials: no listener asks for any yet.
 
-Brief. All users: an empty list. Users by name: each is told that it has none, in Kafka's words; kafka-configs asks so
-whenever it describes a user, and takes that for an answer.
+Brief. For all users the answer is an empty list. A user named gets an error that it has none, in Kafka's words;
+kafka-configs asks whenever it describes a user, and takes that for an answer.
 
 Kafka: KafkaApis.handleDescribeUserScramCredentialsRequest, ZkAdminManager.describeUserScramCredentials.
 """
@@ -25,7 +25,7 @@ Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 
 
 class ScramApi:
-    """Knows of no credentials."""
+    """Describes credentials, of which there are none."""
 
     def __init__(self, authorizer: Authorizer | None) -> None:
         self._authorizer = authorizer
@@ -35,7 +35,7 @@ class ScramApi:
         return (Handler(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, self.describe_user_scram_credentials, brief=BRIEF),)
 
     def describe_user_scram_credentials(self, request: Request[DescribeUserScramCredentialsRequest]) -> None:
-        """Answer every user named, once."""
+        """Answer every user named, once. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED."""
         cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
         if not is_allowed(self._authorizer, request, AclOperation.DESCRIBE, *cluster):
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -1,7 +1,7 @@
 """GetTelemetrySubscriptions: v0. PushTelemetry: v0 (KIP-714): client metrics, for which there is no receiver here.
 
-Brief. ApiVersions does not name these APIs, as Kafka's does not where no receiver is configured; who sends one all the
-same gets the answer of Kafka in ZooKeeper mode.
+Brief. ApiVersions does not name these APIs, as Kafka's does not where no receiver is configured; a client that sends
+one anyway gets the answer of Kafka in ZooKeeper mode.
 
 Kafka: KafkaApis.handleGetTelemetrySubscriptionsRequest and handlePushTelemetryRequest.
 """
@@ -21,7 +21,7 @@ from barnabas.protocol.messages.telemetry import (
 
 
 class TelemetryApi:
-    """Takes no metrics of clients."""
+    """Refuses the metrics of clients."""
 
     def handlers(self) -> Sequence[Handler]:
         """Return the lines of the table."""
@@ -31,9 +31,9 @@ class TelemetryApi:
         )
 
     def get_telemetry_subscriptions(self, request: Request[GetTelemetrySubscriptionsRequest]) -> None:
-        """Always refuse."""
+        """Refuse. Raises ApiError: UNSUPPORTED_VERSION."""
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
 
     def push_telemetry(self, request: Request[PushTelemetryRequest]) -> None:
-        """Always refuse."""
+        """Refuse. Raises ApiError: UNSUPPORTED_VERSION."""
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)

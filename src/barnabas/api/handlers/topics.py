@@ -1,9 +1,15 @@
 """CreateTopics: v0-7. DeleteTopics: v0-6.
 
-Neither is brief: both write to the store, then wait in the topic purgatory until the controller has done the rest
-and the change shows in this broker's metadata, or until the request's timeout. CreateTopics v1: validate only.
-v4: default partitions and replication (-1, KIP-464). v5: flexible, configs in the answer (KIP-525). v7: topic ids.
-DeleteTopics v4: flexible. v5: error message. v6: topics by id.
+Not brief: both write to the store, then wait in the topic purgatory until the controller has done the rest and the
+change shows in this broker's metadata, or until the request's timeout.
+
+CreateTopics v1: validate only.
+CreateTopics v4: default partitions and replication (-1, KIP-464).
+CreateTopics v5: flexible; configs in the answer (KIP-525).
+CreateTopics v7: topic ids.
+DeleteTopics v4: flexible.
+DeleteTopics v5: error message.
+DeleteTopics v6: topics by id.
 
 Kafka: KafkaApis.handleCreateTopicsRequest and handleDeleteTopicsRequest, ZkAdminManager, DelayedCreatePartitions,
 DelayedDeleteTopics.
@@ -73,7 +79,8 @@ class TopicsApi:
         )
 
     def create_topics(self, request: Request[CreateTopicsRequest]) -> None:
-        """Create what can be created; answer when it has leaders, or says REQUEST_TIMED_OUT where it has not."""
+        """Create the topics that can be created; answer when all their partitions have leaders, else with
+        REQUEST_TIMED_OUT."""
         body = request.body
         times_named = Counter(topic.name for topic in body.topics)
         refused = self._creation_refused(request, times_named)
@@ -105,7 +112,10 @@ class TopicsApi:
             self._changes.when_grown(counts, body.timeout_ms, request.deferred(answer))
 
     def delete_topics(self, request: Request[DeleteTopicsRequest]) -> None:
-        """Delete what exists; answer when the metadata no longer shows it."""
+        """Delete the topics that exist; answer when the metadata no longer shows them.
+
+        Raises ApiError INVALID_REQUEST for the whole request if a topic is given by its name and by an id.
+        """
         answers = self._resolved(request)
         names = [answer.name for answer in answers if answer.error_code == ErrorCode.NONE and answer.name is not None]
         quota = mutation_quota(request, DELETION_REFUSED_SINCE)
@@ -131,7 +141,7 @@ class TopicsApi:
     def _creation_refused(
         self, request: Request[CreateTopicsRequest], times_named: Mapping[str, int]
     ) -> dict[str, CreateTopicResult]:
-        """Who may create topics in the cluster may create any; others those that they are allowed to by name."""
+        """Return the topics that must not be created: named twice, or not permitted in the cluster or by name."""
         create = AclOperation.CREATE
         cluster = (create, ResourceType.CLUSTER, CLUSTER_NAME)
         allowed: Iterable[str] = times_named
@@ -157,7 +167,7 @@ class TopicsApi:
                 num_partitions=UNKNOWN,
                 replication_factor=UNKNOWN,
             )
-        if timed_out:  # with no more than that, and without a text: so it is in Kafka
+        if timed_out:  # nothing more, and no text, as in Kafka
             return CreatedAnswer(
                 name=result.name,
                 topic_id=result.topic_id,
@@ -186,7 +196,7 @@ class TopicsApi:
         )
 
     def _resolved(self, request: Request[DeleteTopicsRequest]) -> list[DeletedAnswer]:
-        """Names and ids of what is to go, or the errors that say why it cannot.
+        """Return the names and ids of the topics to delete, or the errors that say why they cannot be.
 
         Raises ApiError INVALID_REQUEST for the whole request if a topic is given by its name and by an id.
         """
@@ -220,7 +230,7 @@ class TopicsApi:
 
 
 def _hide_settings(answer: CreatedAnswer, *, tells_why: bool) -> None:
-    """Leave out what may only be seen with DESCRIBE_CONFIGS, which is all but the outcome."""
+    """Leave out everything but the outcome: the rest needs DESCRIBE_CONFIGS."""
     answer.topic_id = ZERO_UUID
     answer.num_partitions = answer.replication_factor = UNKNOWN
     answer.configs = []

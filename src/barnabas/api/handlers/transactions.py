@@ -1,7 +1,11 @@
 """InitProducerId: v0-5, without a transactional id.
 
-Not brief: a block of producer ids may have to be written to the store. v2: flexible. v3: the producer's current id
-and epoch, to bump (KIP-360). v4: PRODUCER_FENCED. v5: KIP-890.
+Not brief: a block of producer ids may have to be written to the store.
+
+v2: flexible.
+v3: the producer's current id and epoch, to bump (KIP-360).
+v4: PRODUCER_FENCED.
+v5: KIP-890.
 
 Kafka: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
@@ -31,7 +35,7 @@ WITHOUT_TWO_PHASE_COMMIT: Final = (0, 5)
 
 
 class InitProducerIdApi:
-    """Hands out producer ids. Transactional ids have no coordinator yet."""
+    """Hands out producer ids. Transactional ids are refused: they have no coordinator yet."""
 
     def __init__(self, producer_ids: ProducerIdManager, authorizer: Authorizer | None) -> None:
         self._producer_ids = producer_ids
@@ -42,7 +46,11 @@ class InitProducerIdApi:
         return (Handler(ApiKey.INIT_PRODUCER_ID, self.init_producer_id, versions=WITHOUT_TWO_PHASE_COMMIT),)
 
     def init_producer_id(self, request: Request[InitProducerIdRequest]) -> None:
-        """A new id with epoch 0, whatever the producer had before: an idempotent producer keeps nothing (KIP-360)."""
+        """Hand out a new id with epoch 0, whatever the producer had: an idempotent producer keeps nothing (KIP-360).
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST for an empty transactional id,
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED for any other.
+        """
         transactional_id = request.body.transactional_id
         self._check_permission(request, transactional_id)
         if transactional_id is not None:
@@ -57,7 +65,11 @@ class InitProducerIdApi:
         )
 
     def _check_permission(self, request: Request[InitProducerIdRequest], transactional_id: str | None) -> None:
-        """Who may write to any topic may do so idempotently (KIP-679); a transactional id belongs to somebody."""
+        """Raise ApiError unless the client may write.
+
+        Idempotent writes need WRITE on any topic (KIP-679), else CLUSTER_AUTHORIZATION_FAILED; a transactional id needs
+        WRITE on that id, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+        """
         authorizer, write = self._authorizer, AclOperation.WRITE
         if transactional_id is not None:
             if not is_allowed(authorizer, request, write, ResourceType.TRANSACTIONAL_ID, transactional_id):

@@ -9,12 +9,14 @@ Kafka: KafkaAdminClient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import Self
 
-from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin import configs, records
+from barnabas.clients.admin import topics as topics_api
+from barnabas.clients.admin.admin_calls import AdminCalls
 from barnabas.clients.admin.client_quotas import (
     EVERYBODY,
     QuotaEntity,
@@ -45,34 +47,13 @@ from barnabas.clients.admin.partition_changes import (
     elect_leaders,
     list_partition_reassignments,
 )
-from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
+from barnabas.clients.admin.replicas import LogDir, ProducerState
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.client_config import ClientConfig
-from barnabas.clients.cluster import Cluster, PartitionInfo
-from barnabas.clients.errors import error_of
-from barnabas.clients.leader_calls import by_topic
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
-from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError
-from barnabas.protocol.messages.configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.protocol.messages.topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
-from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
@@ -115,62 +96,19 @@ class Admin:
 
         Raises ApiError for the first topic that cannot be created; all others are created.
         """
-        request = CreateTopicsRequest(
-            topics=[_creatable(topic) for topic in topics],
-            timeout_ms=self._calls.broker_timeout_ms,
-            validate_only=validate_only,
-        )
-        response = self._calls.ask_controller(
-            request, CreateTopicsResponse, lambda answer: (topic.error_code for topic in answer.topics)
-        )
-        for topic in response.topics:
-            raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
-        return {
-            topic.name: CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor)
-            for topic in response.topics
-        }
+        return topics_api.create_topics(self._calls, topics, validate_only=validate_only)
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics. Raises ApiError for the first topic that cannot be deleted; all others are deleted."""
-        names = list(names)
-        request = DeleteTopicsRequest(topic_names=names, timeout_ms=self._calls.broker_timeout_ms)
-        response = self._calls.ask_controller(
-            request,
-            DeleteTopicsResponse,
-            lambda answer: (topic.error_code for topic in answer.responses),
-            versions=(0, _VERSION_WITHOUT_TOPIC_IDS),
-        )
-        for topic in response.responses:
-            raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
+        topics_api.delete_topics(self._calls, names)
 
     def list_topics(self, *, include_internal: bool = False) -> list[str]:
         """Return the names of all topics, sorted. Raises ClientTimeout, Disconnected."""
-        response = self._metadata(None)
-        return sorted(
-            topic.name for topic in response.topics if topic.name and (include_internal or not topic.is_internal)
-        )
+        return topics_api.list_topics(self._calls, include_internal=include_internal)
 
     def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
         """Return these topics, or all. Raises ApiError for one that does not exist or may not be described."""
-        response = self._metadata(None if names is None else list(names))
-        described = {}
-        for topic in response.topics:
-            raise_error(topic.error_code, None, f"Topic: {topic.name}")
-            name = topic.name or ""
-            partitions = tuple(
-                PartitionInfo(
-                    name,
-                    partition.partition_index,
-                    partition.leader_id,
-                    partition.leader_epoch,
-                    tuple(partition.replica_nodes),
-                    tuple(partition.isr_nodes),
-                    tuple(partition.offline_replicas),
-                )
-                for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
-            )
-            described[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
-        return described
+        return topics_api.describe_topics(self._calls, names)
 
     def create_partitions(self, wanted: Mapping[str, NewPartitions], *, validate_only: bool = False) -> None:
         """Give topics more partitions, and wait until the partitions exist.
@@ -208,7 +146,7 @@ class Admin:
 
     def describe_cluster(self) -> ClusterDescription:
         """Return the cluster's id, controller and brokers. Raises ClientTimeout, Disconnected."""
-        response = self._metadata([])
+        response = topics_api.metadata_of(self._calls, [])
         nodes = (Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
         return ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(nodes)))
 
@@ -287,21 +225,7 @@ class Admin:
 
     def describe_configs(self, resource: ConfigResource, names: Iterable[str] | None = None) -> dict[str, ConfigEntry]:
         """Return settings of a topic or broker by name: these, or all. Raises ApiError."""
-        asked = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=resource.type,
-            resource_name=resource.name,
-            configuration_keys=None if names is None else list(names),
-        )
-        request = DescribeConfigsRequest(resources=[asked])
-        response = self._calls.ask(request, DescribeConfigsResponse, _who_knows(resource))
-        entries = {}
-        for result in response.results:
-            raise_error(result.error_code, result.error_message, resource.name)
-            for entry in result.configs:
-                entries[entry.name] = ConfigEntry(
-                    entry.name, entry.value, entry.config_source, entry.read_only, entry.is_sensitive
-                )
-        return entries
+        return configs.describe_configs(self._calls, resource, names)
 
     def incremental_alter_configs(
         self, resource: ConfigResource, changes: Iterable[ConfigChange], *, validate_only: bool = False
@@ -310,15 +234,7 @@ class Admin:
 
         `validate_only` only checks whether they could be changed. Raises ApiError when no setting was changed.
         """
-        configs = [
-            IncrementalAlterConfigsRequest.AlterableConfig(change.name, change.operation, change.value)
-            for change in changes
-        ]
-        altered = IncrementalAlterConfigsRequest.AlterConfigsResource(resource.type, resource.name, configs)
-        request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
-        response = self._calls.ask(request, IncrementalAlterConfigsResponse, _who_knows(resource))
-        for result in response.responses:
-            raise_error(result.error_code, result.error_message, resource.name)
+        configs.incremental_alter_configs(self._calls, resource, changes, validate_only=validate_only)
 
     # -- records and replicas ----------------------------------------------------------------------------------------
 
@@ -327,57 +243,17 @@ class Admin:
 
         Raises ApiError for the first partition that fails; in others, records may have been deleted.
         """
-
-        def request_for(partitions: Iterable[TopicPartition]) -> DeleteRecordsRequest:
-            return DeleteRecordsRequest(
-                topics=[
-                    DeleteRecordsRequest.DeleteRecordsTopic(
-                        topic,
-                        [
-                            DeleteRecordsRequest.DeleteRecordsPartition(index, before[TopicPartition(topic, index)])
-                            for index in indexes
-                        ],
-                    )
-                    for topic, indexes in by_topic(partitions).items()
-                ],
-                timeout_ms=self._calls.broker_timeout_ms,
-            )
-
-        def results_in(response: DeleteRecordsResponse) -> Iterator[tuple[TopicPartition, int, int]]:
-            for topic in response.topics:
-                for each in topic.partitions:
-                    yield TopicPartition(topic.name, each.partition_index), each.error_code, each.low_watermark
-
-        return self._calls.ask_leaders(before.keys(), request_for, results_in)
+        return records.delete_records(self._calls, before)
 
     def describe_producers(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
         """Return the idempotent producers that the leaders of partitions remember. Raises ApiError."""
-
-        def request_for(partitions: Iterable[TopicPartition]) -> DescribeProducersRequest:
-            return DescribeProducersRequest(
-                topics=[
-                    DescribeProducersRequest.TopicRequest(topic, indexes)
-                    for topic, indexes in by_topic(partitions).items()
-                ]
-            )
-
-        def results_in(
-            response: DescribeProducersResponse,
-        ) -> Iterator[tuple[TopicPartition, int, tuple[ProducerState, ...]]]:
-            for topic in response.topics:
-                for each in topic.partitions:
-                    producers = tuple(map(_producer_state, each.active_producers))
-                    yield TopicPartition(topic.name, each.partition_index), each.error_code, producers
-
-        return self._calls.ask_leaders(partitions, request_for, results_in)
+        return records.describe_producers(self._calls, partitions)
 
     def describe_log_dirs(self, broker_id: int) -> list[LogDir]:
         """Return a broker's log directories with their replicas, also those that failed. Raises ApiError."""
-        response = self._calls.ask_broker(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
-        raise_error(response.error_code, None, f"Broker: {broker_id}")
-        return [_log_dir(directory) for directory in response.results]
+        return records.describe_log_dirs(self._calls, broker_id)
 
     def list_offsets(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return offsets by time: -1 the latest, -2 the earliest, -3 the largest timestamp's. Raises ApiError."""
@@ -394,53 +270,3 @@ class Admin:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    # -- steps -------------------------------------------------------------------------------------------------------
-
-    def _metadata(self, names: list[str] | None) -> MetadataResponse:
-        topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        return self._calls.ask(request, MetadataResponse, None)
-
-
-def _who_knows(resource: ConfigResource) -> Callable[[Cluster], Node | None] | None:
-    """Return how to choose the broker to ask: only the broker itself knows its settings; None means any broker."""
-    if resource.type not in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) or not resource.name:
-        return None
-    return lambda cluster: cluster.nodes.get(int(resource.name))
-
-
-def _log_dir(directory: DescribeLogDirsResponse.DescribeLogDirsResult) -> LogDir:
-    replicas = {
-        TopicPartition(topic.name, each.partition_index): ReplicaInfo(
-            each.partition_size, each.offset_lag, each.is_future_key
-        )
-        for topic in directory.topics
-        for each in topic.partitions
-    }
-    error = error_of(directory.error_code)
-    return LogDir(directory.log_dir, error, replicas, directory.total_bytes, directory.usable_bytes)
-
-
-def _producer_state(producer: DescribeProducersResponse.ProducerState) -> ProducerState:
-    return ProducerState(
-        producer.producer_id,
-        producer.producer_epoch,
-        producer.last_sequence,
-        producer.last_timestamp,
-        producer.coordinator_epoch,
-        producer.current_txn_start_offset,
-    )
-
-
-def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
-    return CreateTopicsRequest.CreatableTopic(
-        name=topic.name,
-        num_partitions=-1 if topic.assignments else topic.num_partitions,
-        replication_factor=-1 if topic.assignments else topic.replication_factor,
-        assignments=[
-            CreateTopicsRequest.CreatableReplicaAssignment(partition, list(brokers))
-            for partition, brokers in topic.assignments.items()
-        ],
-        configs=[CreateTopicsRequest.CreatableTopicConfig(name, value) for name, value in topic.configs.items()],
-    )

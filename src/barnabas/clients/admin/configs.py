@@ -1,0 +1,64 @@
+"""Describes and changes the settings of topics and brokers.
+
+Called by `Admin`. Kafka: KafkaAdminClient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
+from barnabas.clients.admin.new_topic import ConfigEntry
+from barnabas.clients.cluster import Cluster
+from barnabas.protocol.config_codes import ConfigResourceType
+from barnabas.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from barnabas.rpc.node import Node
+
+
+def describe_configs(
+    calls: AdminCalls, resource: ConfigResource, names: Iterable[str] | None = None
+) -> dict[str, ConfigEntry]:
+    """Return settings of a topic or broker by name: these, or all. Raises ApiError."""
+    asked = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=resource.type,
+        resource_name=resource.name,
+        configuration_keys=None if names is None else list(names),
+    )
+    request = DescribeConfigsRequest(resources=[asked])
+    response = calls.ask(request, DescribeConfigsResponse, _who_knows(resource))
+    entries = {}
+    for result in response.results:
+        raise_error(result.error_code, result.error_message, resource.name)
+        for entry in result.configs:
+            entries[entry.name] = ConfigEntry(
+                entry.name, entry.value, entry.config_source, entry.read_only, entry.is_sensitive
+            )
+    return entries
+
+
+def incremental_alter_configs(
+    calls: AdminCalls, resource: ConfigResource, changes: Iterable[ConfigChange], *, validate_only: bool = False
+) -> None:
+    """Change settings of a topic or broker. Raises ApiError when no setting was changed."""
+    configs = [
+        IncrementalAlterConfigsRequest.AlterableConfig(change.name, change.operation, change.value)
+        for change in changes
+    ]
+    altered = IncrementalAlterConfigsRequest.AlterConfigsResource(resource.type, resource.name, configs)
+    request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
+    response = calls.ask(request, IncrementalAlterConfigsResponse, _who_knows(resource))
+    for result in response.responses:
+        raise_error(result.error_code, result.error_message, resource.name)
+
+
+def _who_knows(resource: ConfigResource) -> Callable[[Cluster], Node | None] | None:
+    """Return how to choose the broker to ask: only the broker itself knows its settings; None means any broker."""
+    if resource.type not in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) or not resource.name:
+        return None
+    return lambda cluster: cluster.nodes.get(int(resource.name))

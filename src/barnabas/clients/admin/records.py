@@ -1,0 +1,96 @@
+"""Deletes records, and describes the log directories and the producers that brokers know.
+
+Called by `Admin`. Kafka: DeleteRecordsHandler, DescribeProducersHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
+from barnabas.clients.errors import error_of
+from barnabas.clients.leader_calls import by_topic
+from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
+from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
+from barnabas.protocol.topic_partition import TopicPartition
+
+
+def delete_records(calls: AdminCalls, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Delete the records before these offsets. Returns where each partition begins now. Raises ApiError."""
+
+    def request_for(partitions: Iterable[TopicPartition]) -> DeleteRecordsRequest:
+        return DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsRequest.DeleteRecordsTopic(
+                    topic,
+                    [
+                        DeleteRecordsRequest.DeleteRecordsPartition(index, before[TopicPartition(topic, index)])
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in by_topic(partitions).items()
+            ],
+            timeout_ms=calls.broker_timeout_ms,
+        )
+
+    def results_in(response: DeleteRecordsResponse) -> Iterator[tuple[TopicPartition, int, int]]:
+        for topic in response.topics:
+            for each in topic.partitions:
+                yield TopicPartition(topic.name, each.partition_index), each.error_code, each.low_watermark
+
+    return calls.ask_leaders(before.keys(), request_for, results_in)
+
+
+def describe_producers(
+    calls: AdminCalls, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+    """Return the idempotent producers that the leaders of partitions remember. Raises ApiError."""
+
+    def request_for(partitions: Iterable[TopicPartition]) -> DescribeProducersRequest:
+        return DescribeProducersRequest(
+            topics=[
+                DescribeProducersRequest.TopicRequest(topic, indexes) for topic, indexes in by_topic(partitions).items()
+            ]
+        )
+
+    def results_in(
+        response: DescribeProducersResponse,
+    ) -> Iterator[tuple[TopicPartition, int, tuple[ProducerState, ...]]]:
+        for topic in response.topics:
+            for each in topic.partitions:
+                producers = tuple(map(_producer_state, each.active_producers))
+                yield TopicPartition(topic.name, each.partition_index), each.error_code, producers
+
+    return calls.ask_leaders(partitions, request_for, results_in)
+
+
+def describe_log_dirs(calls: AdminCalls, broker_id: int) -> list[LogDir]:
+    """Return a broker's log directories with their replicas, also those that failed. Raises ApiError."""
+    response = calls.ask_broker(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+    raise_error(response.error_code, None, f"Broker: {broker_id}")
+    return [_log_dir(directory) for directory in response.results]
+
+
+def _log_dir(directory: DescribeLogDirsResponse.DescribeLogDirsResult) -> LogDir:
+    replicas = {
+        TopicPartition(topic.name, each.partition_index): ReplicaInfo(
+            each.partition_size, each.offset_lag, each.is_future_key
+        )
+        for topic in directory.topics
+        for each in topic.partitions
+    }
+    error = error_of(directory.error_code)
+    return LogDir(directory.log_dir, error, replicas, directory.total_bytes, directory.usable_bytes)
+
+
+def _producer_state(producer: DescribeProducersResponse.ProducerState) -> ProducerState:
+    return ProducerState(
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.last_sequence,
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.current_txn_start_offset,
+    )

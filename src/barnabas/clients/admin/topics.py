@@ -1,0 +1,103 @@
+"""Creates, deletes, lists and describes topics.
+
+Called by `Admin`. Kafka: KafkaAdminClient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.new_topic import CreatedTopic, NewTopic, TopicDescription
+from barnabas.clients.cluster import PartitionInfo
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+
+_VERSION_WITHOUT_TOPIC_IDS = 5
+
+
+def create_topics(
+    calls: AdminCalls, topics: Iterable[NewTopic], *, validate_only: bool = False
+) -> dict[str, CreatedTopic]:
+    """Create topics and wait until they exist. Raises ApiError for the first that cannot be created."""
+    request = CreateTopicsRequest(
+        topics=[_creatable(topic) for topic in topics],
+        timeout_ms=calls.broker_timeout_ms,
+        validate_only=validate_only,
+    )
+    response = calls.ask_controller(
+        request, CreateTopicsResponse, lambda answer: (topic.error_code for topic in answer.topics)
+    )
+    for topic in response.topics:
+        raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
+    return {
+        topic.name: CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor)
+        for topic in response.topics
+    }
+
+
+def delete_topics(calls: AdminCalls, names: Iterable[str]) -> None:
+    """Delete topics. Raises ApiError for the first that cannot be deleted."""
+    names = list(names)
+    request = DeleteTopicsRequest(topic_names=names, timeout_ms=calls.broker_timeout_ms)
+    response = calls.ask_controller(
+        request,
+        DeleteTopicsResponse,
+        lambda answer: (topic.error_code for topic in answer.responses),
+        versions=(0, _VERSION_WITHOUT_TOPIC_IDS),
+    )
+    for topic in response.responses:
+        raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
+
+
+def list_topics(calls: AdminCalls, *, include_internal: bool = False) -> list[str]:
+    """Return the names of all topics, sorted. Raises ClientTimeout, Disconnected."""
+    response = metadata_of(calls, None)
+    return sorted(topic.name for topic in response.topics if topic.name and (include_internal or not topic.is_internal))
+
+
+def describe_topics(calls: AdminCalls, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+    """Return these topics, or all. Raises ApiError for one that does not exist or may not be described."""
+    response = metadata_of(calls, None if names is None else list(names))
+    described = {}
+    for topic in response.topics:
+        raise_error(topic.error_code, None, f"Topic: {topic.name}")
+        name = topic.name or ""
+        partitions = tuple(
+            PartitionInfo(
+                name,
+                partition.partition_index,
+                partition.leader_id,
+                partition.leader_epoch,
+                tuple(partition.replica_nodes),
+                tuple(partition.isr_nodes),
+                tuple(partition.offline_replicas),
+            )
+            for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
+        )
+        described[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
+    return described
+
+
+def metadata_of(calls: AdminCalls, names: list[str] | None) -> MetadataResponse:
+    """Return any broker's answer about these topics, or about all. Raises ClientTimeout, Disconnected."""
+    topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    return calls.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse, None)
+
+
+def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
+    return CreateTopicsRequest.CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if topic.assignments else topic.num_partitions,
+        replication_factor=-1 if topic.assignments else topic.replication_factor,
+        assignments=[
+            CreateTopicsRequest.CreatableReplicaAssignment(partition, list(brokers))
+            for partition, brokers in topic.assignments.items()
+        ],
+        configs=[CreateTopicsRequest.CreatableTopicConfig(name, value) for name, value in topic.configs.items()],
+    )

@@ -1,4 +1,4 @@
-"""What the services of the group coordinator share: the parts they all stand on.
+"""The parts that the services of the group coordinator share.
 
 Made once by `broker.group_coordination`; never changed, so any thread reads it. Each part says which lock guards it.
 """
@@ -24,8 +24,8 @@ from barnabas.runtime.scheduler import Scheduler
 class GroupEnvironment:
     """config: a snapshot. metadata: the cluster as this broker knows it.
 
-    actions: what is put off until no lock is held; handlers' and the timer's threads run it when they are done,
-    scheduler threads must (`actions.run_all`).
+    actions: work that waits until no lock is held. The threads of handlers and of the timer run it by themselves; a
+    task on a scheduler thread must call `actions.run_all`.
     """
 
     config: GroupCoordinatorConfig
@@ -40,13 +40,13 @@ class GroupEnvironment:
 
 
 class MembershipService(Protocol):
-    """What loading asks of the service of each kind of membership. Both are called without any lock."""
+    """The service of one kind of membership, as loading uses it. Both methods are called without any lock."""
 
     def restored(self, group: Group) -> None:
-        """The group has been loaded, and is about to be served: arm its members' timeouts (Kafka: loadGroup)."""
+        """Begin the timeouts of the members of a group that was loaded, and is about to be served (Kafka: loadGroup)."""
 
     def unloaded(self, group: Group) -> None:
-        """The group is coordinated elsewhere: answer whoever waits with NOT_COORDINATOR, drop timeouts.
+        """Answer the group's pending requests with NOT_COORDINATOR, and end its timeouts: it is coordinated elsewhere.
 
         The group is out of the table and marked as removed. Kafka: onGroupUnloaded.
         """

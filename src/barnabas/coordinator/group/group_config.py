@@ -1,4 +1,4 @@
-"""What the group coordinator reads of the broker's configuration: a frozen snapshot.
+"""The settings of the group coordinator: a frozen snapshot of the broker's configuration.
 
 Built by `broker`; read by any thread; never changed: Kafka 3.9 has no dynamic setting among them.
 Kafka: GroupCoordinatorConfig, OffsetConfig.
@@ -28,7 +28,7 @@ def _offers_consumer_groups(config: ConfigValues) -> bool:
 
 
 def _codec(number: int) -> Codec:
-    """Raises ConfigError: no codec has this number."""
+    """Return the codec. Raises ConfigError when no codec has this number."""
     try:
         return Codec(number)
     except ValueError:
@@ -62,8 +62,9 @@ class ConsumerGroupConfig(Settings):
 class GroupCoordinatorConfig(Settings):
     """Settings of groups and committed offsets.
 
-    min_session_timeout_ms to max_size: of classic groups. max_metadata_size: characters beside a committed offset.
-    retention_ms: how long offsets outlive their group or their commit. load_buffer_bytes: read at a time while loading.
+    min_session_timeout_ms to max_size: of classic groups. max_metadata_size: characters of metadata with a committed
+    offset. retention_ms: how long offsets are kept without members, or after their commit. load_buffer_bytes: the size
+    of a read while loading.
     """
 
     min_session_timeout_ms: int = setting("group.min.session.timeout.ms")
@@ -82,7 +83,7 @@ class GroupCoordinatorConfig(Settings):
 
     @classmethod
     def from_kafka_config(cls, config: ConfigValues, **given: object) -> Self:
-        """Read the settings of all groups. Raises ConfigError: the codec of the offsets' topic does not exist."""
+        """Read the settings of all groups. Raises ConfigError when the codec of the offsets' topic is unknown."""
         consumer = ConsumerGroupConfig.from_kafka_config(config)
         # Named, because `slots` makes a second class, which super() without arguments does not know.
         return super(GroupCoordinatorConfig, cls).from_kafka_config(config, consumer=consumer, **given)

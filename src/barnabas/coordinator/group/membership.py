@@ -1,4 +1,4 @@
-"""What the coordinator asks of a group's members, whatever protocol they speak.
+"""The interface of a group's membership, for both group protocols.
 
 Implemented by `ClassicGroup` and `ConsumerGroup`, both pure; called under the group's lock by the offset service, the
 administration of groups and the expiry of offsets. Kafka: org.apache.kafka.coordinator.group.Group.
@@ -21,11 +21,11 @@ class GroupType(Enum):
 
 
 class Membership(Protocol):
-    """Who is in a group, and where the group stands."""
+    """The members of a group, and the state of the group."""
 
     @property
     def group_type(self) -> GroupType:
-        """Which protocol."""
+        """The protocol of the group."""
 
     @property
     def state_name(self) -> str:
@@ -33,43 +33,46 @@ class Membership(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """What the members coordinate: "consumer", "connect", or "" while nobody ever joined."""
+        """The protocol type of the members: "consumer", "connect", or "" before the first member."""
 
     @property
     def has_members(self) -> bool:
-        """Whether anybody is in the group, waiting to join included."""
+        """Whether the group has members, or is in a rebalance."""
 
     @property
     def member_count(self) -> int:
-        """How many are in it; read without the group's lock, too."""
+        """The number of members; also read without the group's lock."""
 
     @property
     def empty_since_ms(self) -> int | None:
-        """Wall clock time since when offsets may expire (Kafka: currentStateTimestamp, of a group that is empty).
+        """The wall clock time since which offsets may expire (Kafka: currentStateTimestamp, of an empty group).
 
-        None: not empty, or not known (then each offset's own commit time counts).
+        None if the group has members, or if the time is not known: then each offset's own commit time counts.
         """
 
     @property
     def keeps_all_offsets(self) -> bool:
-        """Whether none of its offsets may expire now: it has members, and what they read is not known or changing."""
+        """Whether no offset may expire now: there are members, and the topics that they read are not known."""
 
     def check_offset_commit(
         self, member_id: str, group_instance_id: str | None, generation: int, *, is_transactional: bool
     ) -> ErrorCode:
-        """May this member commit? generation: of the classic protocol, the member epoch of KIP-848; -1 of nobody."""
+        """Return NONE if the client may commit, or an error.
+
+        generation: of the classic protocol, or the member epoch of KIP-848; -1 of a client without membership.
+        """
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """May offsets be read by whoever names this member (None: nobody in particular)?"""
+        """Return NONE if a client that names this member may read offsets. member_id None: the client names none."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic: then its offsets neither expire nor can they be deleted.
+        """Return whether a member reads the topic: then its offsets neither expire nor can they be deleted.
 
-        Of an active classic group whose members' subscriptions cannot be read: True.
+        True of every topic if the group is a classic one whose members' subscriptions cannot be read.
         """
 
     def deletion_error(self) -> ErrorCode:
-        """Why the group cannot be deleted (NON_EMPTY_GROUP), or NONE."""
+        """Return why the group cannot be deleted (NON_EMPTY_GROUP), or NONE."""
 
     def tombstones(self) -> list[GroupRecord]:
-        """The records that remove this membership from `__consumer_offsets`."""
+        """Return the records that remove this membership from `__consumer_offsets`."""

@@ -1,11 +1,11 @@
 """The group coordinator's metrics by Kafka's names.
 
-A metric family, registered by `broker.group_coordination`, ticked by the scheduler, read by whoever publishes metrics,
-on any thread, holding nothing: groups are looked at one by one, each under its lock, when somebody asks. `_lock` guards
-the rates. Counts that others keep are plain numbers, a moment late at worst.
+A metric family, registered by `broker.group_coordination`, ticked by the scheduler, and read by the reporters of
+metrics on any thread without a lock. A reading looks at the groups one by one, each under its lock. `_lock` guards the
+rates. The services' counts are plain numbers, which may be a moment old.
 
-Kafka: the gauges of GroupMetadataManager (3.9), GroupCoordinatorMetrics (4.3), of which the names are all here: where
-both count the same (groups of the classic protocol), NumGroups counts every group, as in 3.9.
+Kafka: the gauges of GroupMetadataManager (3.9) and all names of GroupCoordinatorMetrics (4.3). Where both count groups
+of the classic protocol, NumGroups counts every group, as in 3.9.
 """
 
 from __future__ import annotations
@@ -29,28 +29,30 @@ SERVER: Final = "kafka.server"
 ATTRIBUTES: Final = "group-coordinator-metrics"
 CONSUMER_GROUP_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 LOAD_TIME_WINDOW_NS: Final = 30_000 * NANOSECONDS_PER_MILLISECOND
-"""Loadings that ended within it are in partition-load-time."""
+"""The time for which a loading counts in partition-load-time after its end."""
 
 
 class RebalanceCounts:
-    """Rebalances since the start: exact enough, whichever threads count."""
+    """Rebalances since the start. Two threads may lose a count: exact enough for rates."""
 
     def __init__(self) -> None:
         self.classic = 0
         self.consumer = 0
 
     def count_classic(self) -> None:
-        """A classic group has its leader's assignment."""
+        """Count a classic group that has its leader's assignment."""
         self.classic += 1
 
     def count_consumer(self) -> None:
-        """A consumer group has a new epoch."""
+        """Count a consumer group that has a new target assignment."""
         self.consumer += 1
 
 
 class GroupMetrics:
-    """counts: what was counted since the start, by the name of its rate in Kafka (`offset-commit`). load_times: of the
-    partitions loaded lately."""
+    """counts: reads a count since the start, by the name of its rate in Kafka (`offset-commit`).
+
+    load_times: of the partitions that were loaded last.
+    """
 
     def __init__(
         self,
@@ -67,13 +69,13 @@ class GroupMetrics:
         self._rates = {name: RecentRate(count(), self._now_ns()) for name, count in counts.items()}
 
     def tick(self, elapsed_seconds: float) -> None:
-        """Remember what every count is, for rates."""
+        """Remember the present counts, for rates."""
         with self._lock:
             for name, rate in self._rates.items():
                 rate.tick(self._counts[name](), self._now_ns())
 
     def samples(self) -> Iterable[Sample]:
-        """Every metric now."""
+        """Return the present value of every metric."""
         return [*self._of_groups(), *self._of_counts(), *self._of_loadings()]
 
     def _of_groups(self) -> Iterator[Sample]:

@@ -1,7 +1,7 @@
 """Which partitions of `__consumer_offsets` this broker coordinates, and how many there are.
 
 `GroupLoader` and the coordinator change a partition's state, on scheduler and handler threads, under `_lock`, which is
-held for nothing else; everybody asks without it: `_states` is replaced, never changed. A partition's state carries the
+held for nothing else; requests read without it: `_states` is replaced, never changed. A partition's state carries the
 leader epoch of the order it follows from, so that orders that overtake each other do no harm.
 
 Kafka: GroupMetadataManager (loadingPartitions, ownedPartitions, epochForPartitionId), and
@@ -23,26 +23,26 @@ from barnabas.protocol.errors import ErrorCode
 
 _REMEMBERED_HASHES: Final = 1 << 16
 _LONGEST_REMEMBERED: Final = 256
-"""Characters of a group id whose hash is remembered: no real one is longer, and ids may have 32 kB each."""
+"""The longest group id whose hash is cached, in characters: real ids are shorter, and an id may have 32 kB."""
 _MASK: Final = 0xFFFFFFFF
 
 
 class PartitionStage(Enum):
-    """How far this broker is with a partition it leads."""
+    """Whether a partition that this broker leads is loaded."""
 
     LOADING = "loading"
     ACTIVE = "active"
 
 
 class PartitionStatus(NamedTuple):
-    """Stage, and the leader epoch in which this broker was told to lead."""
+    """The stage, and the leader epoch of the order to lead."""
 
     stage: PartitionStage
     leader_epoch: int
 
 
 class GroupPartitions:
-    """configured_count: `offsets.topic.num.partitions`, which holds until the topic exists."""
+    """configured_count: `offsets.topic.num.partitions`, which counts until the topic exists."""
 
     def __init__(self, metadata: MetadataCache, configured_count: int) -> None:
         self._configured_count = configured_count
@@ -50,19 +50,19 @@ class GroupPartitions:
         self._lock = threading.Lock()
         self._states: Mapping[int, PartitionStatus] = {}
         self._epochs: dict[int, int] = {}
-        """The newest leader epoch that was told of each partition, also of those led elsewhere."""
+        """The newest leader epoch of each partition, also of partitions that other brokers lead."""
         self._is_started = False
         self._note_count(metadata.image)
         metadata.subscribe(self._metadata_changed)
 
-    # -- asked on every request
+    # -- read by every request
 
     def partition_for(self, group_id: str) -> int:
-        """The partition that a group's records belong to. Kafka: Utils.abs(groupId.hashCode) % partitions."""
+        """Return the partition of a group's records. Kafka: Utils.abs(groupId.hashCode) % partitions."""
         return java_hash(group_id) % self._count
 
     def check(self, group_id: str) -> ErrorCode:
-        """NONE if this broker coordinates the group now, else what its members are told."""
+        """Return NONE if this broker coordinates the group now, or the error for its members."""
         status = self._states.get(java_hash(group_id) % self._count)
         if not self._is_started:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -74,7 +74,7 @@ class GroupPartitions:
 
     @property
     def is_started(self) -> bool:
-        """Whether this broker's coordinator works at all."""
+        """Whether this broker's coordinator has been started, and not stopped."""
         return self._is_started
 
     @property
@@ -83,7 +83,7 @@ class GroupPartitions:
         return any(status.stage is PartitionStage.LOADING for status in self._states.values())
 
     def status(self, partition: int) -> PartitionStatus | None:
-        """Of one partition; None if this broker does not coordinate it."""
+        """Return the status of a partition, None if this broker does not coordinate it."""
         return self._states.get(partition)
 
     @property
@@ -91,18 +91,18 @@ class GroupPartitions:
         """The partitions whose groups this broker coordinates."""
         return [partition for partition, status in self._states.items() if status.stage is PartitionStage.ACTIVE]
 
-    # -- told by the coordinator
+    # -- changed by the coordinator
 
     def start(self) -> None:
-        """Answer for groups from now on."""
+        """Serve groups from now on."""
         self._is_started = True
 
     def stop(self) -> None:
-        """Answer for none any more."""
+        """Serve no group any more."""
         self._is_started = False
 
     def begin_loading(self, partition: int, leader_epoch: int) -> bool:
-        """This broker leads the partition; False if a newer order was told before, or this one."""
+        """Note that this broker leads the partition; return False if this order is not newer than the last one."""
         with self._lock:
             if leader_epoch <= self._epochs.get(partition, -1):
                 return False
@@ -111,11 +111,11 @@ class GroupPartitions:
             return True
 
     def is_loading_in(self, partition: int, leader_epoch: int) -> bool:
-        """Whether the loading that began in this epoch is still wanted."""
+        """Return whether the loading that began in this epoch is still wanted."""
         return self._states.get(partition) == (PartitionStage.LOADING, leader_epoch)
 
     def end_loading(self, partition: int, leader_epoch: int) -> bool:
-        """All groups of the partition are there; False if it is not wanted any more."""
+        """Note that all groups of the partition are loaded; return False if the loading is not wanted any more."""
         with self._lock:
             if self._states.get(partition) != (PartitionStage.LOADING, leader_epoch):
                 return False
@@ -123,8 +123,10 @@ class GroupPartitions:
             return True
 
     def resign(self, partition: int, leader_epoch: int | None) -> bool:
-        """This broker does not lead the partition; False if a newer order was told, or it did not. None: whatever
-        the epoch (the partition is deleted)."""
+        """Note that this broker does not lead the partition; return whether it did.
+
+        Return False also when there was a newer order. leader_epoch None: the partition is deleted, whatever its epoch.
+        """
         with self._lock:
             known = self._epochs.get(partition, -1)
             if leader_epoch is not None:
@@ -147,13 +149,13 @@ class GroupPartitions:
                 self._note_count(new)
 
     def _note_count(self, image: MetadataImage) -> None:
-        """The number counts that the topic has when it is first heard of: groups stay where they are if it grows."""
+        """Fix the number of partitions when the topic appears: groups stay in their partitions if it grows later."""
         topic = image.topics.get(GROUP_METADATA_TOPIC)
         self._count = self._configured_count if topic is None else len(topic.partitions)
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode, made positive as Kafka's Utils.abs does: what decides a group's partition."""
+    """Return Java's String.hashCode, made positive as by Kafka's Utils.abs."""
     return _remembered_hash(text) if len(text) <= _LONGEST_REMEMBERED else _hash(text)
 
 

@@ -1,8 +1,9 @@
 """The groups that this broker coordinates, by their ids.
 
 Used by the services of this package on every thread. `_lock` guards the maps and is held for single steps of them only;
-looking a group up takes no lock. Whoever wants to look into a group takes the group's own lock, by `locked` or
-`locked_or_new`, which look again if the group was removed while they waited for it. A removed group is never used.
+a look-up takes no lock. The caller that reads or changes a group takes the group's own lock, by `locked` or
+`locked_or_new`. Both look the group up again if it was removed while they waited for the lock: a removed group is never
+used.
 
 Kafka: GroupMetadataManager.groupMetadataCache.
 """
@@ -21,7 +22,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 
 class GroupTable:
-    """partitions say whether a new group may be made here. new_membership: of a group nobody has joined, by its id."""
+    """partitions: say whether a new group may be made here. new_membership: makes the membership of a new group."""
 
     def __init__(self, partitions: GroupPartitions, new_membership: Callable[[str], Membership]) -> None:
         self._partitions = partitions
@@ -31,31 +32,31 @@ class GroupTable:
         self._by_partition: dict[int, dict[str, Group]] = {}
 
     def get(self, group_id: str) -> Group | None:
-        """The group as it is in the table now; for a look at it without its lock."""
+        """Return the group that is in the table now, for reads without its lock."""
         return self._groups.get(group_id)
 
     def __len__(self) -> int:
-        """Number of groups."""
+        """Return the number of groups."""
         return len(self._groups)
 
     def groups(self, partition: int | None = None) -> list[Group]:
-        """The groups of one partition, or all, at this moment."""
+        """Return the present groups of one partition, or all."""
         with self._lock:
             return list(self._groups.values() if partition is None else self._by_partition.get(partition, {}).values())
 
     def locked(self, group_id: str) -> LockedGroup:
-        """`with table.locked(group_id) as group`: under the group's lock; None if there is no such group."""
+        """Return a context manager that holds the group's lock, and gives None if there is no such group."""
         return LockedGroup(self, group_id)
 
     def locked_or_new(self, group_id: str) -> LockedNewGroup:
-        """The same, and a group without members or offsets if there is none.
+        """Return the same for a group that is made, without members or offsets, if there is none.
 
-        Entering it raises ApiError when this broker does not coordinate the group (any more).
+        Entering it raises ApiError: NOT_COORDINATOR, or another error of a group that this broker does not serve.
         """
         return LockedNewGroup(self, group_id)
 
     def get_or_add(self, group_id: str) -> Group:
-        """The group, perhaps a new one. Raises ApiError as `locked_or_new` does."""
+        """Return the group, perhaps a new one. Raises ApiError when this broker does not serve the group."""
         group = self._groups.get(group_id)
         if group is not None:
             return group
@@ -63,7 +64,7 @@ class GroupTable:
             group_id, self._partitions.partition_for(group_id), self._new_membership(group_id), CommittedOffsets()
         )
         with self._lock:
-            # Under the lock that `take_all` holds: no group is left over when its partition has been given up.
+            # `take_all` holds this lock, too: no group is left in the table when its partition has been given up.
             error = self._partitions.check(group_id)
             if error is not ErrorCode.NONE:
                 raise ApiError(error)
@@ -72,7 +73,7 @@ class GroupTable:
             return group
 
     def add_loaded(self, groups: Iterable[Group]) -> None:
-        """Groups as their loading found them."""
+        """Add groups that were loaded."""
         with self._lock:
             for group in groups:
                 self._groups[group.group_id] = group
@@ -81,11 +82,11 @@ class GroupTable:
     def new_group(
         self, group_id: str, partition: int, offsets: CommittedOffsets, membership: Membership | None
     ) -> Group:
-        """A group for `add_loaded`; membership None: nobody ever joined it."""
+        """Return a group for `add_loaded`. membership None: the group never had a member."""
         return Group(group_id, partition, membership or self._new_membership(group_id), offsets)
 
     def remove(self, group: Group) -> None:
-        """Take the group out; the caller holds its lock."""
+        """Remove the group from the table. The caller holds its lock."""
         group.is_removed = True
         with self._lock:
             if self._groups.get(group.group_id) is group:
@@ -93,7 +94,7 @@ class GroupTable:
                 del self._by_partition[group.partition][group.group_id]
 
     def take_all(self, partition: int) -> list[Group]:
-        """Take out all groups of a partition that this broker does not coordinate any more.
+        """Remove and return all groups of a partition that this broker does not coordinate any more.
 
         The caller marks each as removed, under its lock.
         """
@@ -131,7 +132,7 @@ class LockedGroup:
 
 
 class LockedNewGroup:
-    """A context manager: a group of the table under its lock, made if need be."""
+    """A context manager: a group of the table under its lock, made if there is none."""
 
     __slots__ = ("_group", "_group_id", "_table")
 

@@ -1,4 +1,4 @@
-"""What members of a classic group ask for, and what they are answered.
+"""The requests of members of classic groups, and the answers.
 
 Made by `api.handlers.classic_groups` (terms) and `ClassicGroup` (answers); immutable, so they cross threads freely.
 Kafka: the parameters of GroupCoordinator.handleJoinGroup and its siblings; JoinGroupResult, SyncGroupResult,
@@ -13,19 +13,19 @@ from typing import Final, NamedTuple
 from barnabas.protocol.errors import ErrorCode
 
 UNKNOWN_MEMBER_ID: Final = ""
-"""The member id of a member that has none yet."""
+"""The member id in the requests of a member that has none yet."""
 NO_GENERATION: Final = -1
 NO_LEADER: Final = ""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names and metadata of what a member can be assigned by, the one it likes best first."""
+"""Names and metadata of the protocols (assignors) that a member knows, the preferred one first."""
 
 
 class JoinTerms(NamedTuple):
     """A JoinGroup. Times in milliseconds.
 
-    needs_known_member_id: a new dynamic member is told its id first, and comes again (KIP-394; since v4).
-    can_skip_assignment: a leader understands that it shall not assign anything (KIP-814; since v9).
+    needs_known_member_id: a new dynamic member is told its id first, and joins again with it (KIP-394; since v4).
+    can_skip_assignment: a leader understands the request to assign nothing (KIP-814; since v9).
     """
 
     group_id: str
@@ -43,7 +43,7 @@ class JoinTerms(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader sees it: `metadata` belongs to the protocol that was chosen."""
+    """A member in the leader's list. metadata: of the chosen protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -51,7 +51,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinAnswer(NamedTuple):
-    """What a join ends with. members: the whole group, for its leader; else nobody."""
+    """The answer to a JoinGroup. members: the whole group, for its leader; empty for other members."""
 
     error: ErrorCode
     member_id: str
@@ -76,7 +76,7 @@ class SyncTerms(NamedTuple):
 
 
 class SyncAnswer(NamedTuple):
-    """What a sync ends with: the member's part of the leader's assignment."""
+    """The answer to a SyncGroup: the member's part of the leader's assignment."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -85,7 +85,7 @@ class SyncAnswer(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """Who shall leave: by member id, or an administrator names the static member only (member id "")."""
+    """A member to remove, by its member id. An administrator may name a static member only (member id "")."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -93,7 +93,7 @@ class LeavingMember(NamedTuple):
 
 
 class LeftMember(NamedTuple):
-    """What became of it."""
+    """The result for one LeavingMember."""
 
     member_id: str
     group_instance_id: str | None
@@ -101,7 +101,7 @@ class LeftMember(NamedTuple):
 
 
 class LeaveAnswer(NamedTuple):
-    """What a leave ends with. error: of the whole; then no member is named."""
+    """The answer to a LeaveGroup. error: of the whole request; then no member is named."""
 
     error: ErrorCode
     members: tuple[LeftMember, ...] = ()

@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat (KIP-848): a member joins, says what it has, hears what it shall have, or leaves.
+"""ConsumerGroupHeartbeat (KIP-848): a member joins, reports its partitions, gets its assignment, or leaves.
 
-Called by `ConsumerGroupService` under the group's lock. Pure: a group and a request give records and an answer; nothing
-is changed until the records have been appended. Error texts are Kafka's. Kafka: GroupMetadataManager
+Called by `ConsumerGroupService` under the group's lock. Pure: a group and a request give records and an answer; the
+group does not change before the records are in the log. Error texts are Kafka's. Kafka: GroupMetadataManager
 (consumerGroupHeartbeat, consumerGroupLeave), GroupCoordinatorService (throwIfConsumerGroupHeartbeatRequestIsInvalid).
 """
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_heartbeat(terms: HeartbeatTerms, assignors: Collection[str]) -> None:
-    """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what no group could take."""
+    """Raises ApiError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is wrong for every group."""
     if terms.needs_member_id or terms.member_epoch > 0 or terms.member_epoch == LEAVE_GROUP_EPOCH:
         _refuse_blank(terms.member_id, "MemberId can't be empty.")
     _refuse_blank(terms.group_id, "GroupId can't be empty.")
@@ -54,12 +54,15 @@ def check_heartbeat(terms: HeartbeatTerms, assignors: Collection[str]) -> None:
 
 
 def is_leave(terms: HeartbeatTerms) -> bool:
-    """Whether the member goes; a static one perhaps only for a while."""
+    """Return whether the member leaves, for good or, as a static member, for a while."""
     return terms.member_epoch in (LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH)
 
 
 def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContext) -> ConsumerOutcome[HeartbeatAnswer]:
-    """A member joins or stays. Its id is known, or was made for it by the caller. Raises ApiError."""
+    """Let a member join or stay; `terms` has its id, which the caller may have made.
+
+    Raises ApiError when the group rejects the member: its epoch is fenced, the group is full, and so on.
+    """
     update = ConsumerGroupUpdate(group, context)
     update.check_size(terms.member_id)
     member = _member(update, terms)
@@ -77,7 +80,7 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
         owned=terms.owned,
     )
     update.timers.append(TimerChange(TimerKind.SESSION, reconciled.member_id, context.config.session_timeout_ms))
-    is_new_to_it = (
+    needs_assignment = (
         terms.member_epoch == 0 or terms.is_full or member.assigned_partitions != reconciled.assigned_partitions
     )
     answer = HeartbeatAnswer(
@@ -86,7 +89,7 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
         reconciled.member_id,
         reconciled.member_epoch,
         context.config.heartbeat_interval_ms,
-        reconciled.assigned_partitions if is_new_to_it else None,
+        reconciled.assigned_partitions if needs_assignment else None,
     )
     return update.outcome(answer)
 
@@ -94,9 +97,9 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
 def leave(
     group: ConsumerGroup, terms: HeartbeatTerms
 ) -> tuple[ConsumerGroupMember, ConsumerOutcome[HeartbeatAnswer] | None]:
-    """Who leaves; and the outcome, if it is a static member that will be back. Else it is to be fenced.
+    """Return the leaving member, and the outcome if it is a static member that leaves for a while.
 
-    Raises ApiError.
+    Without an outcome the caller fences the member. Raises ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     if terms.instance_id is None:
         member = group.member(terms.member_id)
@@ -113,7 +116,8 @@ def leave(
     )
     if not for_a_while:
         return member, None
-    # What it was to give up is free; what it has waits for it, as if it had got it in no epoch at all.
+    # The partitions that the member had to give up are free. Its other partitions wait for it, and count as assigned in
+    # epoch 0, as in Kafka.
     leaving = replace(
         member,
         member_epoch=LEAVE_GROUP_STATIC_EPOCH,
@@ -127,7 +131,10 @@ def leave(
 
 
 def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerGroupMember:
-    """The static member of this instance, if `member_id` is its. UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Return the static member of this instance.
+
+    Raises ApiError: UNKNOWN_MEMBER_ID when there is none, FENCED_INSTANCE_ID when it has another member id.
+    """
     member = group.static_member(instance_id)
     if member is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -147,7 +154,11 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 
 
 def _member(update: ConsumerGroupUpdate, terms: HeartbeatTerms) -> ConsumerGroupMember:
-    """The member as it was, or a new one. Raises ApiError when it may not go on as it says."""
+    """Return the member as it was before the request, or a new one.
+
+    Raises ApiError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, or
+    INVALID_REQUEST.
+    """
     group, joins = update.group, terms.member_epoch == 0
     if terms.instance_id is None:
         found = group.members.get(terms.member_id)
@@ -168,15 +179,15 @@ def _member(update: ConsumerGroupUpdate, terms: HeartbeatTerms) -> ConsumerGroup
             f"instance id is owned by {existing.member_id} member.",
         )
     if terms.member_id != existing.member_id and terms.member_id in group.members:
-        # What it was to have under its own name would be nobody's. (Kafka lets it in, and loses that.)
+        # No member would have the target of its own id any more. (Kafka lets it in, and loses that target.)
         raise _invalid(f"MemberId {terms.member_id} is another member of the group.")
     return update.replace_static_member(existing, terms.member_id)
 
 
 def _check_epoch(member: ConsumerGroupMember, epoch: int, owned: Mapping[bytes, AbstractSet[int]] | None) -> None:
-    """FENCED_MEMBER_EPOCH unless it is the member's, or 0, with which it begins anew.
+    """Raises ApiError: FENCED_MEMBER_EPOCH unless the epoch is the member's, or 0, with which a member begins anew.
 
-    Or the one before, if it owns no more than it may: then an answer was lost.
+    The previous epoch is accepted if the member owns no more than its assignment: an answer was lost.
     """
     if epoch in (0, member.member_epoch):
         return
@@ -198,11 +209,11 @@ def _is_part_of(owned: Mapping[bytes, AbstractSet[int]] | None, assigned: Partit
 
 
 def _updated(member: ConsumerGroupMember, terms: HeartbeatTerms) -> ConsumerGroupMember:
-    """The member with what it says now; of what it does not say, the old holds."""
-    if _says_nothing(terms) and member.classic is None:
+    """Return the member with the request's values; a value that the request leaves out stays as it is."""
+    if _is_unchanged(terms) and member.classic is None:
         is_the_same = member.client_id == terms.client_id and member.client_host == terms.client_host
         if is_the_same and terms.instance_id in {None, member.instance_id}:
-            return member  # as nearly always
+            return member  # nearly every heartbeat ends here
     names, regex = terms.subscribed_topic_names, terms.subscribed_topic_regex
     return replace(
         member,
@@ -220,8 +231,8 @@ def _updated(member: ConsumerGroupMember, terms: HeartbeatTerms) -> ConsumerGrou
     )
 
 
-def _says_nothing(terms: HeartbeatTerms) -> bool:
-    """Whether all is as before, as far as the member says."""
+def _is_unchanged(terms: HeartbeatTerms) -> bool:
+    """Return whether the request leaves all values out."""
     return (
         terms.subscribed_topic_names is None
         and terms.subscribed_topic_regex is None

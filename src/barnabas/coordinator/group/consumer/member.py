@@ -1,7 +1,7 @@
-"""A member of a consumer group (KIP-848): what it said of itself, and what it has. Immutable.
+"""A member of a consumer group (KIP-848): its metadata, its epochs and its partitions. Immutable.
 
-Made by the heartbeat, by JoinGroups of classic members, and by the replay of records, which alone puts a new one into
-its `ConsumerGroup`. Pure. Kafka: ConsumerGroupMember, ModernGroupMember, MemberState of 4.3.
+Made by the heartbeat, by JoinGroups of classic members, and by the replay of records, which alone puts a member
+into its `ConsumerGroup`. Pure. Kafka: ConsumerGroupMember, ModernGroupMember, MemberState of 4.3.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ LEAVE_GROUP_STATIC_EPOCH: Final = -2
 
 
 class ReconciliationState(IntEnum):
-    """Where a member stands on its way to the target assignment."""
+    """How far a member is on its way to the target assignment."""
 
     STABLE = 0
-    """It has what it shall have at its epoch."""
+    """The member has its target, at its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It has to give something up first, and stays at its old epoch meanwhile."""
+    """The member has partitions to give up first, and stays at its old epoch meanwhile."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for what others have not given up yet."""
+    """The member waits for partitions that other members have not given up yet."""
     UNKNOWN = 127
-    """A state that a later release wrote."""
+    """A state that a later release has written."""
 
 
 _STATES: Final = {int(state): state for state in ReconciliationState}
@@ -42,15 +42,15 @@ _STATES: Final = {int(state): state for state in ReconciliationState}
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What is kept of a member that speaks the classic protocol (JoinGroup). Kafka: ClassicMemberMetadata."""
+    """The part of a member that only the classic protocol (JoinGroup) has. Kafka: ClassicMemberMetadata."""
 
     session_timeout_ms: int
     supported_protocols: tuple[tuple[str, bytes], ...]
-    """Name and metadata (a ConsumerProtocolSubscription) of each assignor, in the member's order."""
+    """Name and metadata (a ConsumerProtocolSubscription) of each assignor, the preferred one first."""
 
     @property
     def protocol_names(self) -> tuple[str, ...]:
-        """The names alone."""
+        """The names of the assignors."""
         return tuple(name for name, _ in self.supported_protocols)
 
 
@@ -58,8 +58,8 @@ class ClassicMetadata:
 class ConsumerGroupMember:
     """One member.
 
-    member_epoch: -1 when it left, -2 when it is static and left for a while. previous_member_epoch: the one before,
-    which it may still name when an answer was lost. classic: None if it speaks the new protocol.
+    member_epoch: -1 after it left, -2 after it left for a while as a static member. previous_member_epoch: the epoch
+    before, which the member may still name when an answer was lost. classic: None if it speaks the new protocol.
     """
 
     member_id: str
@@ -79,20 +79,20 @@ class ConsumerGroupMember:
     classic: ClassicMetadata | None = None
 
     def is_reconciled_to(self, target_assignment_epoch: int) -> bool:
-        """Whether it has its part of the target assignment of this epoch."""
+        """Return whether the member has its part of the target assignment of this epoch."""
         return self.state is ReconciliationState.STABLE and self.member_epoch == target_assignment_epoch
 
     def at_epoch(self, member_epoch: int) -> ConsumerGroupMember:
-        """The same at another epoch; the present one becomes the previous."""
+        """Return the member at another epoch; the present epoch becomes the previous one."""
         return replace(self, member_epoch=member_epoch, previous_member_epoch=self.member_epoch)
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch in which it got a partition that it has or has to give up, None of any other."""
+        """Return the epoch in which the member got a partition, None if the partition is not its own."""
         epoch = self.assigned_partitions.get(topic_id, {}).get(partition)
         return self.partitions_pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
 
     def with_metadata(self, value: MemberMetadataValue) -> ConsumerGroupMember:
-        """The same with what a record of kind 5 says."""
+        """Return the member with the metadata of a record of kind 5."""
         kept = value.classic_member_metadata
         classic = None
         if kept is not None and kept.supported_protocols:
@@ -112,7 +112,7 @@ class ConsumerGroupMember:
         )
 
     def with_assignment(self, value: CurrentMemberAssignmentValue) -> ConsumerGroupMember:
-        """The same with what a record of kind 8 says."""
+        """Return the member with the epochs and partitions of a record of kind 8."""
         return replace(
             self,
             member_epoch=value.member_epoch,
@@ -123,7 +123,7 @@ class ConsumerGroupMember:
         )
 
     def metadata_record(self, group_id: str) -> GroupRecord:
-        """What it said of itself, as a record of kind 5."""
+        """Return the member's metadata as a record of kind 5."""
         classic = None
         if self.classic is not None:
             classic = MemberMetadataValue.ClassicMemberMetadata(
@@ -147,7 +147,7 @@ class ConsumerGroupMember:
         return record(ConsumerGroupKind.MEMBER_METADATA, MemberKey(group_id, self.member_id), value)
 
     def assignment_record(self, group_id: str) -> GroupRecord:
-        """What it has, as a record of kind 8."""
+        """Return the member's epochs and partitions as a record of kind 8."""
         value = CurrentMemberAssignmentValue(
             member_epoch=self.member_epoch,
             previous_member_epoch=self.previous_member_epoch,
@@ -161,7 +161,7 @@ class ConsumerGroupMember:
 def _with_epochs(
     topics: list[CurrentMemberAssignmentValue.TopicPartitions], member_epoch: int
 ) -> dict[bytes, dict[int, int]]:
-    """Partitions by topic; where a coordinator before 4.3 wrote no epochs, or not one for each, the member's counts."""
+    """Return partitions by topic. Coordinators before 4.3 wrote no epochs: then the member's epoch counts for all."""
     found: dict[bytes, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs

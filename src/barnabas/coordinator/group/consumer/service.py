@@ -1,11 +1,10 @@
-"""Consumer groups (KIP-848): ConsumerGroupHeartbeat, the time-outs of members, and what regular expressions match.
+"""Consumer groups (KIP-848): ConsumerGroupHeartbeat, the deadlines of members, and resolved regular expressions.
 
-Called by the handlers through `GroupCoordinator` and by the loader on any thread, by the timer's executor, and by the
-resolver of regular expressions on a scheduler thread. Each call looks the group up, has the pure modules say what it
-comes to, under the group's lock, lets `ConsumerGroupChanges` write that, and answers when it has let go. No lock of its
-own.
+Called by the handlers and the loader on any thread, by the timer's executor, and by the resolver of regular expressions
+on a scheduler thread. A call looks the group up, has the pure modules decide under the group's lock, has
+`ConsumerGroupChanges` write the outcome, and answers without the lock. Owns no lock.
 
-Kafka: GroupCoordinatorService and GroupMetadataManager, as far as they are about consumer groups.
+Kafka: GroupCoordinatorService and GroupMetadataManager, the parts about consumer groups.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ logger = logging.getLogger(__name__)
 MANY_MEMBERS: Final = 20
 MANY_TOPICS: Final = 20
 MANY_PARTITIONS: Final = 500
-"""A group that has more is not assigned on a network thread."""
+"""Above one of these three limits a group is not assigned on a network thread."""
 HeartbeatReply = Callable[[HeartbeatAnswer], None]
 
 
 def new_member_id() -> str:
-    """An id for a member that has none, as Kafka makes them."""
+    """Return an id for a member that has none, in Kafka's form."""
     return uuid_to_string(random_uuid())
 
 
 class ConsumerGroupService:
-    """See the module.
+    """Implements MembershipService for consumer groups.
 
-    assignors: by name, the first is the default. check_regex: raises
-    INVALID_REGULAR_EXPRESSION. classic_groups: the service of classic groups.
+    assignors: by name, the first is the default. check_regex: raises ApiError: INVALID_REGULAR_EXPRESSION.
+    classic_groups: the service of classic groups. count_rebalance: called for each new target assignment.
     """
 
     def __init__(
@@ -81,13 +80,13 @@ class ConsumerGroupService:
         self._timers = ConsumerGroupTimers(environment.clock, environment.timer, self._deadline_over)
         self.changes = ConsumerGroupChanges(environment, self._timers, classic_groups, count_rebalance)
         environment.metadata.subscribe(self._metadata_changed)
-        # Read after that: what is newer is told.
+        # Read after the subscription, so that no newer topic is missed.
         self._first_topics_version = environment.metadata.image.version
 
     # -- requests
 
     def heartbeat(self, terms: HeartbeatTerms, on_complete: HeartbeatReply) -> None:
-        """A member joins, stays or leaves. Answered at once, or when the replicas have what it changed."""
+        """Let a member join, stay or leave. Answered at once, or when the records of the change are replicated."""
         try:
             check_heartbeat(terms, self._assignors)
             refused = self._environment.partitions.check(terms.group_id)
@@ -110,16 +109,19 @@ class ConsumerGroupService:
             self._resolver.resolve(terms.group_id, outcome.regexes, terms.may_describe, on_resolved)
 
     def may_take_long(self, terms: HeartbeatTerms) -> bool:
-        """Whether a large group may have to be assigned anew, or an expression compiled; a guess, without a lock."""
+        """Return whether the heartbeat may have to assign a large group, or to compile an expression.
+
+        A guess, without a lock.
+        """
         if terms.subscribed_topic_regex:
-            return True  # some take 30 ms
+            return True  # to compile one takes up to 30 ms
         image = self._environment.metadata.image
         group = self._environment.table.get(terms.group_id)
         membership = None if group is None else group.membership
         if _are_many(terms.subscribed_topic_names or (), image):
             return True
         if isinstance(membership, ClassicGroup):
-            return len(membership.members) > MANY_MEMBERS  # to be upgraded
+            return len(membership.members) > MANY_MEMBERS  # the group is to be upgraded
         if not isinstance(membership, ConsumerGroup):
             return False
         is_quiet = not terms.is_full and terms.member_epoch > 0 and terms.subscribed_topic_names is None
@@ -131,7 +133,7 @@ class ConsumerGroupService:
         )
 
     def context(self) -> UpdateContext:
-        """What the pure modules need to know of the world at this moment."""
+        """Return the present inputs of the pure modules."""
         environment = self._environment
         return UpdateContext(
             ClusterTopics(environment.metadata.image, self._hashes),
@@ -142,10 +144,10 @@ class ConsumerGroupService:
             self._check_regex,
         )
 
-    # -- the coordinator's life (MembershipService)
+    # -- MembershipService
 
     def restored(self, group: Group) -> None:
-        """See MembershipService."""
+        """Set the deadlines of the members of a group that was loaded."""
         membership = group.membership
         if not isinstance(membership, ConsumerGroup):
             return
@@ -165,7 +167,7 @@ class ConsumerGroupService:
         logger.info("Loaded consumer group %s with %d members.", group.group_id, len(membership.members))
 
     def unloaded(self, group: Group) -> None:
-        """See MembershipService."""
+        """Cancel the deadlines of a group that moved to another broker; no request of its members waits."""
         membership = group.membership
         if not isinstance(membership, ConsumerGroup):
             return
@@ -173,7 +175,7 @@ class ConsumerGroupService:
             self._timers.end_all(membership)
         logger.info("[GroupId=%s] Unloaded group metadata for group epoch %d.", group.group_id, membership.group_epoch)
 
-    # -- what a request comes to
+    # -- the outcome of a request
 
     def _change(self, terms: HeartbeatTerms) -> tuple[ConsumerOutcome[HeartbeatAnswer], ConsumerFollowUp]:
         table = self._environment.table
@@ -226,17 +228,17 @@ class ConsumerGroupService:
         return fence(membership, [member], answer, context, environment.config, environment.clock)
 
     def _forget_if_new(self, group: Group) -> None:
-        """A group that a refused join would have been the first of is not left behind; under its lock."""
+        """Remove a group that was made for a rejected join. The caller holds its lock."""
         membership = group.membership
         if not membership.has_members and group.offsets.is_empty and not membership.tombstones():
             self._environment.table.remove(group)
 
-    # -- what nobody asked for
+    # -- deadlines, expressions, metadata
 
     def _deadline_over(
         self, group: Group, membership: ConsumerGroup, kind: TimerKind, member_id: str, deadline: MemberDeadline
     ) -> None:
-        """A member has not been heard of in time: it is sent away."""
+        """Remove a member whose deadline has passed."""
         environment = self._environment
         with group.lock:
             if not self._timers.is_over(group, membership, kind, member_id, deadline):
@@ -258,7 +260,7 @@ class ConsumerGroupService:
         self.changes.finish(written, lambda _error: None)
 
     def _regexes_resolved(self, group_id: str, resolved: Mapping[str, ResolvedRegularExpression]) -> None:
-        """What a group's expressions match now; its members hear of it with their next heartbeats."""
+        """Write the topics that a group's expressions match. The members learn of them by their next heartbeats."""
         with self._environment.table.locked(group_id) as group:
             if group is None or not isinstance(group.membership, ConsumerGroup):
                 return
@@ -278,7 +280,7 @@ class ConsumerGroupService:
 
 
 def _are_many(topics: Collection[str], image: MetadataImage) -> bool:
-    """Whether it takes long to assign these topics."""
+    """Return whether these topics take long to assign."""
     if len(topics) > MANY_TOPICS:
         return True
     found = (image.topics.get(name) for name in topics)

@@ -1,8 +1,23 @@
 """The steps by which requests change a consumer group (KIP-848), for heartbeats and for classic members' JoinGroups.
 
-Made for one request, under the group's lock. It reads the group, and collects the records that will change it. Pure but
-for what it logs. Kafka: GroupMetadataManager of 4.3. The target assignment is made at once with the group's epoch, as
-in all releases before 4.3, which has group.consumer.assignment.interval.ms for that.
+Made for one request, under the group's lock. An update reads the group, and collects the records that will change it.
+Pure, apart from log lines. Kafka: GroupMetadataManager of 4.3. The target assignment is made at once with the group's
+epoch, as in all releases before 4.3, which has group.consumer.assignment.interval.ms for that.
+
+Three epochs follow each other: the group's, the target assignment's, and each member's. Member A owns partitions 0 and
+1 of a topic at epoch 1, when B joins and later asks again:
+
+    request       group  target         A                            B
+    (before)      1      1: A 0,1       epoch 1, owns 0,1
+    B joins       2      2: A 0, B 1    epoch 1, owns 0,1            epoch 2, owns nothing: UNRELEASED_PARTITIONS
+    A heartbeats  2      2              epoch 1, owns 0, gives up 1  (UNREVOKED_PARTITIONS for A)
+    A says: 0     2      2              epoch 2, owns 0: STABLE      (partition 1 is free now)
+    B heartbeats  2      2              epoch 2                      epoch 2, owns 1: STABLE
+
+`update_epoch` raises the group's epoch, `update_target` makes the assignment, `reconcile` takes the member's step. A
+member that has to give something up stays at its old epoch, so that its commits are still valid; a member that waits
+goes on to the new one. All of it is records until `ConsumerGroupChanges` has appended them: if the log refuses them,
+the group is as it was.
 """
 
 from __future__ import annotations
@@ -49,22 +64,23 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 logger = logging.getLogger(__name__)
 
 REGEX_REFRESH_MIN_INTERVAL_MS: Final = 10_000
+"""The shortest time between two resolutions of a group's expressions, however often topics are created."""
 
 
 class RegexChange(Enum):
-    """What has become of a member's regular expression."""
+    """How a request changes the member's regular expression."""
 
-    NONE = "as before"
-    CHANGED = "another one, which is not resolved yet"
-    CHANGED_AND_RESOLVED = "another one, whose topics are known; or none any more"
+    NONE = "unchanged"
+    CHANGED = "another expression, which is not resolved yet"
+    CHANGED_AND_RESOLVED = "another expression, whose topics are known; or none any more"
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateContext:
-    """What the steps need beside the group.
+    """The inputs of an update beside the group.
 
-    assignors: by name, the first is the default. now_ms: wall clock. newest_topics_version: of the metadata, when a
-    topic came last. check_regex: raises INVALID_REGULAR_EXPRESSION.
+    assignors: by name, the first is the default. now_ms: wall clock. newest_topics_version: the metadata version in
+    which a topic was created last. check_regex: raises ApiError: INVALID_REGULAR_EXPRESSION.
     """
 
     topics: ClusterTopics
@@ -76,7 +92,10 @@ class UpdateContext:
 
 
 class ConsumerGroupUpdate:
-    """One change of a group in the making."""
+    """One change of a group.
+
+    records, timers: in the order in which they will take effect. regexes: the expressions to resolve.
+    """
 
     def __init__(self, group: ConsumerGroup, context: UpdateContext) -> None:
         self.group = group
@@ -90,7 +109,7 @@ class ConsumerGroupUpdate:
         self._subscription_type: GroupSubscriptionType | None = None
 
     def outcome(self, answer: T) -> ConsumerOutcome[T]:
-        """What has been collected, with the answer."""
+        """Return the collected changes, with the answer to the request."""
         return ConsumerOutcome(
             answer, self.group, self.records, self.timers, self.regexes, self._checked_image, self._is_rebalance
         )
@@ -98,7 +117,7 @@ class ConsumerGroupUpdate:
     # -- members
 
     def check_size(self, member_id: str) -> None:
-        """GROUP_MAX_SIZE_REACHED: it would be one member too many."""
+        """Raises ApiError: GROUP_MAX_SIZE_REACHED when this would be one member too many."""
         most = self.context.config.max_size
         if len(self.group.members) >= most and member_id not in self.group.members:
             raise ApiError(
@@ -107,7 +126,7 @@ class ConsumerGroupUpdate:
             )
 
     def replace_static_member(self, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
-        """A static member comes back under a new id: it takes the place, and the target, of the old one."""
+        """Let a static member that is back under a new id take the place, and the target, of the old one."""
         new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         self.remove_member(old.member_id)
         self.records += [
@@ -118,7 +137,7 @@ class ConsumerGroupUpdate:
         return new
 
     def remove_member(self, member_id: str) -> None:
-        """Everything of the member goes. Whoever replays these records minds their order."""
+        """Remove all records of the member, in the order that a replay needs."""
         key = MemberKey(self.group.group_id, member_id)
         self.records += [
             tombstone(ConsumerGroupKind.CURRENT_MEMBER_ASSIGNMENT, key),
@@ -127,7 +146,7 @@ class ConsumerGroupUpdate:
         ]
 
     def fence_members(self, members: Iterable[ConsumerGroupMember]) -> None:
-        """These are out: the group goes on without them in a new epoch."""
+        """Remove these members; the group goes on without them in a new epoch."""
         after = self.group.topics.copy()
         for member in members:
             self.remove_member(member.member_id)
@@ -137,7 +156,7 @@ class ConsumerGroupUpdate:
         self._bump_epoch(self.context.topics.hash_of(after.names()))
 
     def change_member(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
-        """Note what the member says now; whether it names other topics."""
+        """Record the member's new metadata; return whether it names other topics."""
         if new is old or new == old:
             return False
         self.records.append(new.metadata_record(self.group.group_id))
@@ -146,9 +165,9 @@ class ConsumerGroupUpdate:
     # -- regular expressions
 
     def change_regex(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> RegexChange:
-        """Note the member's regular expression, and have the group's resolved if it is time.
+        """Record the member's regular expression, and have the group's expressions resolved if it is time.
 
-        INVALID_REGULAR_EXPRESSION: it is none.
+        Raises ApiError: INVALID_REGULAR_EXPRESSION when the new one is malformed.
         """
         topics = self.group.topics
         before, now = old.subscribed_topic_regex or "", new.subscribed_topic_regex or ""
@@ -168,7 +187,10 @@ class ConsumerGroupUpdate:
         return change
 
     def _refresh_regexes(self, old: ConsumerGroupMember, new: ConsumerGroupMember, is_wanted: bool) -> None:
-        """All of a group are resolved together: when one is not yet, when topics came into being, and now and then."""
+        """Have all expressions resolved, if one is not, if topics were created, or if the last time is long ago.
+
+        The expressions of a group are resolved together.
+        """
         topics, now_ms = self.group.topics, self.context.now_ms
         last = next(iter(topics.resolved.values()), None)
         if last is not None and now_ms <= last.timestamp_ms + REGEX_REFRESH_MIN_INTERVAL_MS:
@@ -189,7 +211,7 @@ class ConsumerGroupUpdate:
             self.regexes = regexes
 
     def resolve_regexes(self, resolved: Mapping[str, ResolvedRegularExpression]) -> None:
-        """Take in what expressions match; those that nobody uses any more are passed over."""
+        """Record the topics that expressions match. Expressions that no member uses any more are skipped."""
         group = self.group
         after = group.topics.copy()
         is_new = False
@@ -197,8 +219,8 @@ class ConsumerGroupUpdate:
             if not group.topics.members_by_regex[regex]:
                 continue
             before = group.topics.resolved.get(regex)
-            # Also if it matches nothing: who has come to use it may still be meant to have what it read before. (In
-            # Kafka 4.3 nobody would read that any more.)
+            # An expression without a match counts, too: a member that has changed to it may still have a target for the
+            # topics that it read before. (In Kafka 4.3 no member would read those any more.)
             is_new = is_new or before is None or found.topics != before.topics
             after.resolve(regex, found)
             self.records.append(self._regex_record(regex, found))
@@ -212,11 +234,11 @@ class ConsumerGroupUpdate:
 
     @property
     def are_topics_outdated(self) -> bool:
-        """Whether the group's topics have not been compared with the present metadata yet."""
+        """Whether the group's topics have not been compared with the present metadata image yet."""
         return self.group.checked_image is not self.context.topics.image
 
     def update_epoch(self, is_changed: bool, old: ConsumerGroupMember, new: ConsumerGroupMember) -> None:
-        """A new epoch if the group must be assigned anew: it is changed, or its topics look otherwise than before."""
+        """Begin a new epoch if the group must be assigned anew: it has changed, or the metadata of its topics has."""
         after = self._topics_with(old, new)
         metadata_hash = self.context.topics.hash_of(after.names())
         self._subscription_type = after.subscription_type(self._member_count_with(new))
@@ -251,7 +273,11 @@ class ConsumerGroupUpdate:
     # -- assignments
 
     def update_target(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> tuple[int, Assignment]:
-        """The epoch of the target assignment, made anew if it is behind the group's; and the member's part of it."""
+        """Return the epoch of the target assignment, and the member's part of it.
+
+        The assignment is made anew if its epoch is behind the group's. Raises ApiError: UNKNOWN_SERVER_ERROR when the
+        assignor fails.
+        """
         group = self.group
         if self.group_epoch <= group.assignment_epoch:
             return group.assignment_epoch, group.target_of(new.member_id, new.instance_id)
@@ -287,7 +313,7 @@ class ConsumerGroupUpdate:
         replaced = self._replaced_by(new)
         after = self._topics_with(old, new)
         specs: dict[str, MemberSpec] = {}
-        ids: dict[frozenset[str], frozenset[bytes]] = {}  # members of a group mostly subscribe to the same
+        ids: dict[frozenset[str], frozenset[bytes]] = {}  # most groups have one subscription for all members
         members = {**group.members, new.member_id: new}
         for member_id in hash_order(members):
             if member_id == replaced:
@@ -302,7 +328,7 @@ class ConsumerGroupUpdate:
         return GroupSpec(specs, kind, group.target.owners)
 
     def _replaced_by(self, member: ConsumerGroupMember) -> str | None:
-        """The id that a static member had before it came back as `member`."""
+        """Return the id that the static member had before it came back as `member`, or None."""
         before = self.group.static_members.get(member.instance_id or "")
         return None if before == member.member_id else before
 
@@ -314,7 +340,10 @@ class ConsumerGroupUpdate:
         subscription_changed: bool,
         owned: Mapping[bytes, AbstractSet[int]] | None,
     ) -> ConsumerGroupMember:
-        """One step of the member towards its target; the timer of what it has to give up."""
+        """Take the member one step towards its target; set the deadline for partitions that it has to give up.
+
+        Raises ApiError: FENCED_MEMBER_EPOCH when a later release left the member in an unknown state.
+        """
         group = self.group
         if not subscription_changed and member.is_reconciled_to(target[0]):
             return member

@@ -1,8 +1,10 @@
-"""Appends to `__consumer_offsets`, in two steps: into the local log under the group's lock, so that a group's records
-lie in the order of its changes, and then, without the lock, waiting for the replicas.
+"""Appends to `__consumer_offsets` in two steps: to the local log, and then a wait for the replicas.
 
-Called by the services of this package on any thread; owns no lock and keeps nothing. Waiting costs no thread: whoever
-waits is in the produce purgatory (`ReplicaManager.when_replicated`).
+The first step runs under the group's lock, so that a group's records lie in the order of its changes. The second one
+runs without it.
+
+Called by the services of this package on any thread; owns no lock and keeps nothing. Waiting costs no thread: an append
+waits in the produce purgatory (`ReplicaAppender.when_replicated`).
 
 Kafka: GroupMetadataManager.appendForGroup, storeGroup, storeOffsets (translation of errors); for consumer groups
 CoordinatorOperationExceptionHelper.
@@ -39,7 +41,7 @@ _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARG
 
 
 class StoredFor(Enum):
-    """What the records are: the log's errors mean something else to the client for each."""
+    """The kind of the records: each translates the log's errors differently for the client."""
 
     OFFSETS = "offsets"
     CLASSIC_GROUP = "a classic group"
@@ -58,10 +60,10 @@ _TRANSLATIONS: Final[Mapping[StoredFor, Mapping[ErrorCode, ErrorCode]]] = {
 
 
 class ReplicatedLog(Protocol):
-    """What this package appends through: ReplicaManager has it."""
+    """The local log and its replication: `ReplicaAppender` has it."""
 
     def append_locally(self, entry: PartitionAppend, required_acks: int, origin: AppendOrigin) -> None:
-        """See `ReplicaAppender.append_locally`."""
+        """Append to the local log; the result is in `entry`."""
 
     def when_replicated(
         self,
@@ -69,14 +71,14 @@ class ReplicatedLog(Protocol):
         timeout_ms: int,
         on_complete: Callable[[Sequence[PartitionAppend]], None],
     ) -> None:
-        """See `ReplicaAppender.when_replicated`."""
+        """Call `on_complete` once when the entries are replicated, or the time is over."""
 
 
 class StoredAppend:
-    """Records on their way: in the local log, unless `error` says why not.
+    """An append: its records are in the local log, unless `error` says why not.
 
-    error: NONE, or what the client is told. position: of the batch in the log. is_settled: there is nothing to
-    wait for, and `when_replicated` would call back at once, with `error`.
+    error: NONE, or the error for the client. position: the offset of the batch in the log, -1 if it was refused.
+    is_settled: there is nothing to wait for; `when_replicated` calls back at once, with `error`.
     """
 
     __slots__ = ("_entry", "_log", "_stored_for", "error", "is_settled", "position")
@@ -103,7 +105,7 @@ class StoredAppend:
             self.is_settled = True
 
     def when_replicated(self, on_stored: Callable[[ErrorCode], None]) -> None:
-        """Call `on_stored` once with what became of it, now or later on another thread. The caller holds no lock."""
+        """Call `on_stored` once with the result, now or later on another thread. The caller holds no lock."""
         if self.is_settled:
             on_stored(self.error)
             return
@@ -116,7 +118,7 @@ class StoredAppend:
 
 
 class GroupLog:
-    """The partitions of `__consumer_offsets` as their coordinator writes them."""
+    """The partitions of `__consumer_offsets`, for appends."""
 
     def __init__(self, replicas: ReplicatedLog, config: GroupCoordinatorConfig, clock: Clock) -> None:
         self._append_locally = replicas.append_locally
@@ -126,7 +128,7 @@ class GroupLog:
         self._timeout_ms = config.commit_timeout_ms
         self._now_ms = clock.milliseconds
         self.waits_for_replicas = config.commit_required_acks == -1
-        """Whether a write counts only when the in-sync replicas have it."""
+        """Whether an append counts only when the in-sync replicas have it."""
 
     def append(
         self,
@@ -136,9 +138,9 @@ class GroupLog:
         *,
         now_ms: int | None = None,
     ) -> StoredAppend:
-        """Append `records` as one batch to the local log, under the group's lock. Errors are in what is returned.
+        """Append `records` as one batch to the local log, under the group's lock. An error is in the result.
 
-        now_ms: the records' timestamp; None: the time it is.
+        now_ms: the records' timestamp; None: the present time.
         """
         batch = self._batch(self._now_ms() if now_ms is None else now_ms, records)
         entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, batch)
@@ -146,9 +148,9 @@ class GroupLog:
         return StoredAppend(self, entry, stored_for)
 
     def append_unwatched(self, partition: int, records: Sequence[GroupRecord]) -> ErrorCode:
-        """Append what nobody waits for: if it is lost with the leader, the next one does it again.
+        """Append records that may be lost with the leader, because the next one would write them again.
 
-        Tombstones of what expired, mostly. Kafka: requiredAcks = 0.
+        Tombstones of expired offsets, mostly. Kafka: requiredAcks = 0.
         """
         entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, self._batch(self._now_ms(), records))
         self._append_locally(entry, 0, _COORDINATOR)
@@ -163,5 +165,5 @@ class GroupLog:
         return builder.build()
 
     def wait(self, entry: PartitionAppend, completed: Callable[[Sequence[PartitionAppend]], None]) -> None:
-        """For StoredAppend."""
+        """Call `completed` when the entry is replicated; for StoredAppend."""
         self._when_replicated([entry], self._timeout_ms, completed)

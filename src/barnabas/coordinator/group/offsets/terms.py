@@ -1,4 +1,4 @@
-"""What the handlers of committed offsets ask of the coordinator, and what they get. Immutable.
+"""The requests of the handlers of committed offsets to the coordinator, and the answers. Immutable.
 
 Made by `api.handlers.offsets`, read by the offset services; results go the other way.
 """
@@ -12,13 +12,13 @@ from barnabas.coordinator.group.log.schemas import NO_TIMESTAMP
 from barnabas.protocol.errors import ErrorCode
 
 NO_OFFSET = -1
-"""What is answered for a partition of which nothing is committed."""
+"""The answer for a partition without a committed offset."""
 
 
 class CommitTerms(NamedTuple):
-    """Who commits. generation: or member epoch; -1: nobody in particular.
+    """The client that commits. generation: or member epoch; -1 of a client without membership.
 
-    retention_ms: how long the offsets shall be kept, -1 as long as the broker says (v2-4). tells_missing_groups: the
+    retention_ms: how long to keep the offsets, -1 for the broker's setting (v2-4). tells_missing_groups: the request's
     version knows an error for a group that does not exist.
     """
 
@@ -31,7 +31,7 @@ class CommitTerms(NamedTuple):
 
 
 class OffsetToCommit(NamedTuple):
-    """One partition's. leader_epoch -1: not known. timestamp_ms: when it was committed, if the client says (v1)."""
+    """The new offset of one partition. leader_epoch -1: not known. timestamp_ms: the client's commit time (v1)."""
 
     topic: str
     partition: int
@@ -42,9 +42,9 @@ class OffsetToCommit(NamedTuple):
 
 
 class OffsetFetchTerms(NamedTuple):
-    """What is asked of one group. topics None: whatever is committed. member_id None: nobody in particular asks.
+    """A request for the offsets of one group. topics None: of all partitions. member_id None: the client names none.
 
-    require_stable: what an open transaction is about to change is an error (KIP-447).
+    require_stable: the answer for an offset that an open transaction changes is an error (KIP-447).
     """
 
     group_id: str
@@ -55,7 +55,7 @@ class OffsetFetchTerms(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """One partition's. offset -1: nothing is committed, or there is an error."""
+    """The offset of one partition. offset -1: nothing is committed, or there is an error."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -65,7 +65,7 @@ class FetchedOffset(NamedTuple):
 
 
 class FetchedOffsets(NamedTuple):
-    """A group's, in the order of the question. With an error there are no topics."""
+    """The offsets of a group, in the order of the request. With an error there are no topics."""
 
     error: ErrorCode
     topics: Sequence[tuple[str, Sequence[FetchedOffset]]] = ()

@@ -1,7 +1,7 @@
-"""The topics of the cluster as a consumer group and its assignors look at them: one image of the metadata.
+"""The topics of the cluster in one metadata image, for a consumer group and its assignors.
 
-Made for each request that needs it; immutable, as the image is. A topic without an id does not exist here: members are
-told ids. Kafka: SubscribedTopicDescriberImpl, TopicIds, CoordinatorMetadataImage.
+Made for each request that needs it; immutable, as the image is. A topic without an id does not exist here: members get
+ids. Kafka: SubscribedTopicDescriberImpl, TopicIds, CoordinatorMetadataImage.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ class ClusterTopics:
         self._hashes = hashes
 
     def ids(self, names: Iterable[str]) -> frozenset[bytes]:
-        """The ids of the topics among these that exist."""
+        """Return the ids of those topics that exist."""
         topics = self.image.topics
         return frozenset(
             topics[name].topic_id for name in names if name in topics and topics[name].topic_id != ZERO_UUID
         )
 
     def name(self, topic_id: bytes) -> str | None:
-        """A topic's name; None if it does not exist."""
+        """Return a topic's name, None if it does not exist."""
         return self.image.topic_names.get(topic_id)
 
     def partition_count(self, topic_id: bytes) -> int:
-        """See TopicDescriber."""
+        """Return the number of partitions, -1 if the topic does not exist."""
         topic = self._topic(topic_id)
         return -1 if topic is None else len(topic.partitions)
 
     def racks_for_partition(self, topic_id: bytes, partition: int) -> AbstractSet[str]:
-        """See TopicDescriber."""
+        """Return the racks of the partition's replicas."""
         topic = self._topic(topic_id)
         found = None if topic is None else topic.partition(partition)
         if found is None:
@@ -51,11 +51,11 @@ class ClusterTopics:
         return frozenset(rack for rack in racks if rack is not None)
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """What these topics look like, in one number."""
+        """Return the hash of the metadata of these topics (KIP-1101)."""
         return self._hashes.group_hash(names, self.image)
 
     def by_id(self, partitions: Iterable[TopicPartition]) -> dict[bytes, frozenset[int]]:
-        """Partitions of topics that exist, by topic id."""
+        """Return the partitions by topic id, without those of topics that do not exist."""
         found: dict[bytes, set[int]] = {}
         for name, number in partitions:
             topic = self.image.topics.get(name)
@@ -64,7 +64,7 @@ class ClusterTopics:
         return {topic_id: frozenset(numbers) for topic_id, numbers in found.items()}
 
     def by_name(self, partitions: Mapping[bytes, Iterable[int]]) -> tuple[TopicPartition, ...]:
-        """The same, back: of topics that exist."""
+        """Return the partitions with topic names, without those of topics that do not exist."""
         return tuple(
             TopicPartition(name, number)
             for topic_id, numbers in partitions.items()

@@ -1,4 +1,4 @@
-"""What the topics of a consumer group look like, in one number: if it changes, the group is assigned anew (KIP-1101).
+"""A hash of the metadata of a consumer group's topics: when it changes, the group is assigned anew (KIP-1101).
 
 Used by `ClusterTopics` under groups' locks. `TopicHashes` remembers the hash of each topic in a dict that is changed by
 single steps: two threads that compute the same hash do no harm. The number is Kafka's, bit by bit, for it is stored.
@@ -29,7 +29,7 @@ class TopicHashes:
         self._known: dict[tuple[str, bytes, int, _Racks], int] = {}
 
     def group_hash(self, names: Iterable[str], image: MetadataImage) -> int:
-        """Of all the topics that exist, in the order of their names; 0 if none does. A signed number of 64 bits."""
+        """Return the hash of those topics that exist, 0 if none does: a signed number of 64 bits."""
         topics = image.topics
         hashes = [self._topic_hash(topics[name], image) for name in sorted(names) if name in topics]
         if not hashes:
@@ -48,7 +48,7 @@ class TopicHashes:
 
 
 def _racks(topic: TopicMetadata, image: MetadataImage) -> _Racks:
-    """The racks of each partition's replicas, sorted; empty where no broker has one."""
+    """Return the racks of each partition's replicas, sorted; empty if no broker has a rack."""
     rack_of = {broker.id: broker.rack for broker in image.brokers.values() if broker.rack is not None}
     if not rack_of:
         return ()
@@ -59,7 +59,7 @@ def _racks(topic: TopicMetadata, image: MetadataImage) -> _Racks:
 
 
 def _topic_bytes(name: str, topic_id: bytes, partitions: int, racks: _Racks) -> bytes:
-    """What is hashed: numbers with their lowest byte first, text as UTF-16 and then its length."""
+    """Return the bytes to hash: numbers with their lowest byte first, text as UTF-16 and then its length."""
     out = [_MAGIC, topic_id[7::-1], topic_id[:7:-1], _text(name), struct.pack("<i", partitions)]
     for partition in range(partitions):
         out.append(struct.pack("<i", partition))

@@ -1,9 +1,9 @@
 """Regular expressions of consumers' subscriptions: checked and matched by RE2, which takes linear time (KIP-848).
 
-Imported when the first member subscribes by one: a start does without. `check_regular_expression` is called by
-heartbeats, the rest by `topics.regex_resolver`; stateless. Apache Kafka uses re2j, whose syntax this is (but for
-`\\C`, which only the original has), and whose words for errors these are. Kafka: throwIfRegularExpressionIsInvalid of
-org.apache.kafka.coordinator.group.Utils, TopicRegexResolver.
+Imported when the first member subscribes by an expression, so that a start need not load RE2.
+`check_regular_expression` is called by heartbeats, the rest by `topics.regex_resolver`; stateless. Apache Kafka uses
+re2j; this is its syntax (without `\\C`, which only RE2 has), with its words for errors. Kafka:
+throwIfRegularExpressionIsInvalid of org.apache.kafka.coordinator.group.Utils, TopicRegexResolver.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re2
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 MAX_PROGRAM_BYTES: Final = 2 * 1024 * 1024
-"""What a compiled expression may take. It also bounds the time: about 30 ms, whatever a client thinks up."""
+"""The most memory of a compiled expression. It also bounds the time to compile: about 30 ms for the worst ones."""
 _RE2J_WORDS: Final = {
     "bad repetition operator": "invalid nested repetition operator",
     "invalid named capture group": "invalid named capture",
@@ -31,7 +31,10 @@ _RE2J_WORDS: Final = {
 
 
 class TopicRegex:
-    """A compiled expression, which must match the whole name of a topic. ApiError: it is none."""
+    """A compiled expression, which must match the whole name of a topic.
+
+    Raises ApiError: INVALID_REGULAR_EXPRESSION when the pattern is malformed.
+    """
 
     def __init__(self, pattern: str) -> None:
         if _matches_single_bytes(pattern):
@@ -45,21 +48,21 @@ class TopicRegex:
             description = error.args[0].decode(errors="replace").partition(": ")[0]
             raise _invalid(pattern, _RE2J_WORDS.get(description, description)) from error
         finally:
-            # The package keeps the last 128 expressions; those of clients may be large, and are ours to keep.
+            # The package caches the last 128 expressions; those of clients may be large, and the caller keeps them.
             re2.purge()
 
     def matches(self, name: bytes) -> bool:
-        """Whether it matches the whole name (UTF-8)."""
+        """Return whether the expression matches the whole name (UTF-8)."""
         return self._regex.fullmatch(name) is not None
 
 
 def check_regular_expression(pattern: str) -> None:
-    """ApiError INVALID_REGULAR_EXPRESSION: it is none."""
+    """Raises ApiError: INVALID_REGULAR_EXPRESSION when the pattern is malformed."""
     TopicRegex(pattern)
 
 
 def matching_topics(patterns: Iterable[str], topics: Iterable[str]) -> dict[str, set[str]]:
-    """The topics that each expression matches. What is no expression (another release let it in) matches nothing."""
+    """Return the topics that each expression matches. A malformed one, from another release, matches no topic."""
     result: dict[str, set[str]] = {}
     names = [(name, name.encode()) for name in topics]
     for pattern in patterns:
@@ -80,7 +83,7 @@ def _invalid(pattern: str, description: str) -> ApiError:
 
 
 def _matches_single_bytes(pattern: str) -> bool:
-    r"""Whether it uses `\C`, outside of `\Q...\E`."""
+    r"""Return whether the pattern has `\C` outside of `\Q...\E`."""
     position = pattern.find("\\")
     while position >= 0:
         escaped = pattern[position + 1 : position + 2]

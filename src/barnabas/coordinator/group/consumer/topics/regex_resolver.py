@@ -1,8 +1,8 @@
 """Finds the topics that the regular expressions of consumer groups match, off the path of requests (KIP-848).
 
-Made by `broker/`; asked by the consumer group service, holding a group's lock or not; works on a scheduler's thread and
-tells the outcome there, holding nothing. At most one resolution a group is under way. `_lock` guards which.
-Kafka: org.apache.kafka.coordinator.group.modern.consumer.TopicRegexResolver, and its executor.
+Made by `broker/`. Called by the consumer group service, with or without a group's lock. A resolution runs on a
+scheduler thread, and reports there without a lock. A group has at most one resolution at a time; `_lock` guards the set
+of those groups. Kafka: org.apache.kafka.coordinator.group.modern.consumer.TopicRegexResolver, and its executor.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from barnabas.runtime.scheduler import Scheduler
 logger = logging.getLogger(__name__)
 
 Describable = Callable[[Collection[str]], AbstractSet[str]]
-"""Those of some topics that the member who asked may describe: others do not exist for him."""
+"""Returns those topics that the member's principal may describe. Other topics do not exist for the member."""
 
 
 class TopicRegexResolver:
-    """See the module. image: the metadata of now."""
+    """image: returns the present metadata image."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler, image: Callable[[], MetadataImage]) -> None:
         self._clock = clock
@@ -34,7 +34,7 @@ class TopicRegexResolver:
         self._resolving: set[str] = set()
 
     def is_resolving(self, group_id: str) -> bool:
-        """Whether a resolution of the group's expressions is under way."""
+        """Return whether a resolution of the group's expressions is under way."""
         with self._lock:
             return group_id in self._resolving
 
@@ -45,7 +45,10 @@ class TopicRegexResolver:
         may_describe: Describable,
         on_resolved: Callable[[dict[str, ResolvedRegularExpression]], None],
     ) -> bool:
-        """Find what they match, and tell. False: that is under way already, and nothing is done."""
+        """Find the topics that the expressions match, and report them.
+
+        Return False, and do nothing, if a resolution for the group is under way.
+        """
         with self._lock:
             if group_id in self._resolving:
                 return False
@@ -64,11 +67,11 @@ class TopicRegexResolver:
         try:
             resolved = self._resolve(group_id, regexes, may_describe)
         except ImportError as error:
-            # A broker that had it took these in; they keep matching what they matched.
+            # A broker with the re2 package accepted these expressions; they keep the topics that they matched there.
             logger.error("[GroupId %s] Couldn't update regular expressions: %s", group_id, error)  # noqa: TRY400
             return
         finally:
-            # Before it is told: whoever hears of it may find that he has to ask again.
+            # Before the report: the service may ask for another resolution when it gets the result.
             with self._lock:
                 self._resolving.discard(group_id)
         on_resolved(resolved)

@@ -1,6 +1,6 @@
-"""Which topics the members of a consumer group read: by name, or because they match a regular expression (KIP-848).
+"""The topics that the members of a consumer group read, by name or by regular expression (KIP-848).
 
-Owned by a `ConsumerGroup`, guarded by the group's lock. Pure. A topic is in `counts` for as long as somebody reads it.
+Owned by a `ConsumerGroup`, guarded by the group's lock. Pure. A topic is counted for as long as a member reads it.
 Kafka: SubscriptionCount, ResolvedRegularExpression, and the parts of ModernGroup and ConsumerGroup that count them.
 """
 
@@ -16,7 +16,7 @@ from barnabas.coordinator.group.consumer.member import ConsumerGroupMember
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegularExpression:
-    """The topics that a regular expression matched: at which version of the metadata, and when (wall clock, ms)."""
+    """The topics that a regular expression matched, the metadata version, and the time (wall clock, ms)."""
 
     topics: frozenset[str]
     version: int
@@ -27,7 +27,7 @@ class SubscribedTopics:
     """Counts subscribers.
 
     by_name: topic -> members that name it. by_regex: topic -> resolved expressions that match it. members_by_regex:
-    expression -> members that use it. resolved: expression -> what it matched.
+    expression -> members that use it. resolved: expression -> the topics that it matched.
     """
 
     __slots__ = ("by_name", "by_regex", "members_by_regex", "resolved")
@@ -39,7 +39,7 @@ class SubscribedTopics:
         self.resolved: dict[str, ResolvedRegularExpression] = {}
 
     def copy(self) -> SubscribedTopics:
-        """The same, to be changed on trial."""
+        """Return a copy, for trial changes."""
         other = SubscribedTopics()
         other.by_name = self.by_name.copy()
         other.by_regex = self.by_regex.copy()
@@ -48,7 +48,7 @@ class SubscribedTopics:
         return other
 
     def replace_member(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
-        """Count `new` instead of `old`; None: there was or will be none."""
+        """Count `new` instead of `old`; None: there was, or will be, no such member."""
         if old is not None:
             _decrement(self.by_name, old.subscribed_topic_names)
             if old.subscribed_topic_regex:
@@ -59,7 +59,7 @@ class SubscribedTopics:
                 self.members_by_regex[new.subscribed_topic_regex] += 1
 
     def resolve(self, regex: str, resolved: ResolvedRegularExpression | None) -> None:
-        """Note what an expression matches now; None: forget it."""
+        """Note the topics that an expression matches now; None: forget the expression."""
         before = self.resolved.pop(regex, None)
         if before is not None:
             _decrement(self.by_regex, before.topics)
@@ -68,31 +68,31 @@ class SubscribedTopics:
             self.by_regex.update(resolved.topics)
 
     def forget_unused(self) -> list[str]:
-        """Forget resolved expressions that no member uses any more; which those were."""
+        """Forget the resolved expressions that no member uses any more, and return them."""
         unused = [regex for regex in self.resolved if regex not in self.members_by_regex]
         for regex in unused:
             self.resolve(regex, None)
         return unused
 
     def names(self) -> set[str]:
-        """Every topic that somebody reads, whether it exists or not."""
+        """Return every topic that a member reads, whether it exists or not."""
         return {*self.by_name, *self.by_regex}
 
     def contains(self, topic: str) -> bool:
-        """Whether somebody reads the topic."""
+        """Return whether a member reads the topic."""
         return topic in self.by_name or topic in self.by_regex
 
     def names_of(self, member: ConsumerGroupMember) -> frozenset[str]:
-        """What one member reads; an expression that is not resolved yet matches nothing."""
+        """Return the topics that one member reads; an expression that is not resolved yet matches none."""
         resolved = self.resolved.get(member.subscribed_topic_regex or "")
         return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics
 
     def subscription_type(self, members: int) -> GroupSubscriptionType:
-        """Whether all `members` read the same."""
+        """Return whether all members (their number is `members`) read the same topics."""
         if not self.members_by_regex:
             same = all(count == members for count in self.by_name.values()) and not self.by_regex
         else:
-            # one expression that everybody uses, and no names beside it
+            # one expression that all members use, and no names beside it
             first = next(iter(self.members_by_regex.values()))
             same = first == members and not self.by_name and all(count == 1 for count in self.by_regex.values())
         return GroupSubscriptionType.HOMOGENEOUS if same else GroupSubscriptionType.HETEROGENEOUS

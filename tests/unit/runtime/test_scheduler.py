@@ -176,7 +176,7 @@ def test_it_is_resized_while_tasks_run(scheduler: ThreadScheduler) -> None:
     assert names(3) <= {f"scheduler-{number}" for number in range(4)}
     scheduler.resize(1)
     assert len(names(1)) == 1
-    with pytest.raises(ValueError, match="needs a thread"):
+    with pytest.raises(ValueError, match="needs at least one thread"):
         scheduler.resize(0)
     scheduler.shutdown()
     scheduler.resize(5)

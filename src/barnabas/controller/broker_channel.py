@@ -1,7 +1,7 @@
 """How the controller reaches a broker: a Protocol.
 
 The channel factory that `broker` gives the controller makes one per live broker (NetworkBrokerChannel). The
-controller's thread calls it; answers come on the channel's own thread. Tests put other ones in its place.
+controller's thread calls it; answers come on the channel's own thread. Tests use other implementations.
 
 Kafka: kafka.controller.ControllerChannelManager.
 """
@@ -26,19 +26,22 @@ OnStopReplicaResponse = Callable[[StopReplicaResponse], None]
 
 
 class BrokerChannel(Protocol):
-    """One broker's ear. The calls return at once; `on_response` is called later, on any thread, or never (closed)."""
+    """A queue of requests to one broker. The calls return at once.
+
+    `on_response` is called later, on any thread, or never if the channel is closed before.
+    """
 
     def start(self) -> None:
         """Begin to send."""
 
     def leader_and_isr(self, request: LeaderAndIsrRequest, on_response: OnLeaderAndIsrResponse) -> None:
-        """Tell who leads partitions the broker hosts."""
+        """Send the leaders of partitions that the broker hosts."""
 
     def update_metadata(self, request: UpdateMetadataRequest, on_response: OnUpdateMetadataResponse) -> None:
-        """Tell the cluster's metadata."""
+        """Send the metadata of the cluster."""
 
     def stop_replica(self, request: StopReplicaRequest, on_response: OnStopReplicaResponse) -> None:
         """Have replicas stopped, some of them deleted."""
 
     def close(self) -> None:
-        """Send no more; what is queued is dropped."""
+        """Send no more, and drop the queued requests."""

@@ -1,4 +1,4 @@
-"""Collects what brokers have to be told of a set of state changes, and sends it: one request of a kind to a broker.
+"""Collects the requests that follow from a set of state changes, and sends them: one of a kind to each broker.
 
 Owned by the controller's thread, so no lock. Requests are those of inter.broker.protocol.version 3.9: LeaderAndIsr 7,
 UpdateMetadata 8, StopReplica 4, sent in this order.
@@ -45,7 +45,7 @@ _SECURITY_PROTOCOL_IDS: Mapping[str, int] = {name: index for index, name in enum
 
 
 class BatchNotEmpty(Exception):
-    """State changes collected before were never sent: the controller is in an illegal state and resigns."""
+    """State changes of an earlier batch were never sent. The controller is in an illegal state and resigns."""
 
 
 class _LeaderAndIsrEntry(NamedTuple):
@@ -60,7 +60,10 @@ class _StopReplicaEntry(NamedTuple):
 
 
 class BrokerRequestBatch:
-    """Between `new_batch` and `send`. `put_event` gets the answers, as controller events, on the channels' threads."""
+    """The requests collected between `new_batch` and `send`.
+
+    put_event: gets the answers as controller events, on the threads of the channels.
+    """
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class BrokerRequestBatch:
         self._update_metadata: dict[TopicPartition, UpdateMetadataRequest.UpdateMetadataPartitionState] = {}
 
     def new_batch(self) -> None:
-        """Begin. BatchNotEmpty if the last batch was not sent."""
+        """Begin a batch. Raises BatchNotEmpty: the last batch was not sent."""
         if self._leader_and_isr or self._stop_replica or self._update_metadata_brokers:
             raise BatchNotEmpty(
                 "Controller to broker state change requests batch is not empty while creating a new one"
@@ -103,7 +106,10 @@ class BrokerRequestBatch:
         *,
         is_new: bool,
     ) -> None:
-        """Tell replicas who leads; every live broker gets the metadata. Once new, a replica stays new in this batch."""
+        """Add the leader of a partition for its replicas, and its metadata for every live broker.
+
+        A replica that was added as new stays new in this batch.
+        """
         for broker_id in broker_ids:
             if broker_id >= 0:
                 entries = self._leader_and_isr.setdefault(broker_id, {})
@@ -112,7 +118,7 @@ class BrokerRequestBatch:
         self.add_update_metadata(self._context.live_brokers, [partition])
 
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Have replicas stop. A deletion asked for before stays one."""
+        """Add the stop of replicas. A replica that is to be deleted stays so, whatever `delete` says now."""
         epoch = self._context.leader_epoch_to_stop(partition)
         for broker_id in broker_ids:
             if broker_id >= 0:
@@ -121,9 +127,9 @@ class BrokerRequestBatch:
                 entries[partition] = _StopReplicaEntry(epoch, delete or already_delete)
 
     def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Send brokers the metadata of partitions, and the live brokers in any case.
+        """Add the metadata of partitions, with the live brokers in any case.
 
-        All brokers of a batch get all partitions of it. A partition being deleted is sent with leader -2.
+        All brokers of a batch get all partitions of it. A partition that is being deleted has the leader -2.
         """
         self._update_metadata_brokers.update(broker_id for broker_id in broker_ids if broker_id >= 0)
         for partition in partitions:
@@ -149,7 +155,7 @@ class BrokerRequestBatch:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Send what was collected to those brokers that are up."""
+        """Send the requests to those brokers that are up."""
         self._send_leader_and_isr()
         self._send_update_metadata()
         self._send_stop_replica()

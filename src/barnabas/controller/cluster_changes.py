@@ -1,7 +1,7 @@
-"""What the controller does when brokers, topics or partitions come, change or go.
+"""The controller's reaction to brokers, topics and partitions that appear, change or disappear.
 
 A part of the controller, on its thread, so no lock; called only while this broker is the controller.
-Kafka: the corresponding process... and on... methods of kafka.controller.KafkaController.
+Kafka: KafkaController.processBrokerChange, processTopicChange, processPartitionModifications, processTopicDeletion.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ state_logger = logging.getLogger("state.change.logger")
 
 
 class ClusterChanges:
-    """Reacts to the cluster. State machines, `deletions`, `reassignments`, context are shared with the controller."""
+    """Handlers of the events about brokers and topics, with the parts for deletions and reassignments."""
 
     def __init__(self, environment: ControllerEnvironment, machines: StateMachines) -> None:
         self._config = environment.config
@@ -53,13 +53,13 @@ class ClusterChanges:
         self._channels.startup(context.live_brokers.values())
 
     def topics_ineligible_for_deletion(self) -> set[str]:
-        """Topics that can't be deleted yet: a replica is offline, or a partition is being reassigned."""
+        """Return the topics that cannot be deleted yet: a replica is offline, or a partition is being reassigned."""
         _, offline = self._context.online_and_offline_replicas()
         reassigned = {partition.topic for partition in self._context.partitions_being_reassigned}
         return reassigned | {replica.partition.topic for replica in offline}
 
     def send_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Tell brokers who is live, and about partitions."""
+        """Send brokers the live brokers and the metadata of partitions."""
         self._batch.new_batch()
         self._batch.add_update_metadata(broker_ids, partitions)
         self._batch.send()
@@ -70,7 +70,7 @@ class ClusterChanges:
     # -- brokers ---------------------------------------------------------------------------------------------------
 
     def on_broker_change(self, _event: events.Signal) -> None:
-        """Brokers came, went, or were restarted faster than we looked (another epoch)."""
+        """Handle brokers that appeared, disappeared, or were restarted between two looks (another broker epoch)."""
         current = self._zk.brokers_and_epochs()
         known = self._context.broker_epochs
         new = {broker_id: current[broker_id] for broker_id in current if broker_id not in known}
@@ -106,7 +106,7 @@ class ClusterChanges:
             self._on_broker_failure(sorted(dead))
 
     def _on_broker_startup(self, broker_ids: Collection[int]) -> None:
-        """Tell all of the new brokers, the new ones everything, then elect where these can help."""
+        """Announce new brokers to all, send the new ones everything, then elect leaders where the new ones can lead."""
         for broker_id in broker_ids:
             self._context.replicas_on_offline_dirs.pop(broker_id, None)
         existing = [broker_id for broker_id in self._context.live_brokers if broker_id not in broker_ids]
@@ -127,7 +127,7 @@ class ClusterChanges:
         self._watches.unwatch_brokers(broker_ids)
 
     def on_broker_modifications(self, event: events.BrokerModifications) -> None:
-        """A broker's endpoints or features changed."""
+        """Announce the changed endpoints or features of a broker."""
         new, old = self._zk.broker(event.broker_id), self._context.live_brokers.get(event.broker_id)
         if new is None or old is None or (new.endpoints, new.features) == (old.endpoints, old.features):
             return
@@ -136,7 +136,7 @@ class ClusterChanges:
         self._send_to_all_brokers(())
 
     def on_log_dir_event_notification(self, _event: events.Signal) -> None:
-        """Brokers lost log directories: LeaderAndIsr makes them say which replicas."""
+        """Handle failed log directories: send LeaderAndIsr, whose answer names the offline replicas."""
         names = self._zk.log_dir_event_notifications()
         try:
             broker_ids = set(self._zk.brokers_of_log_dir_events(names))
@@ -154,14 +154,14 @@ class ClusterChanges:
         outcomes = self._partitions.trigger_online_partition_state_change()
         self._replicas.handle_state_changes(staying, ReplicaState.OFFLINE)
         self.deletions.fail_replica_deletion(to_be_deleted)
-        # nothing was sent that would have carried the new live brokers
+        # no request was sent that would have carried the new live brokers
         if not staying and not any(isinstance(outcome, LeaderAndIsr) for outcome in outcomes.values()):
             self._send_to_all_brokers(())
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
     def on_topic_change(self, _event: events.Signal) -> None:
-        """Topics were created; or removed behind our back."""
+        """Handle topics that were created, or removed from the store by another program."""
         topics = self._zk.topics.all_topics()
         new, deleted = topics - self._context.all_topics, self._context.all_topics - topics
         self._context.all_topics = topics
@@ -175,7 +175,7 @@ class ClusterChanges:
             self._on_new_partition_creation(added)
 
     def on_partition_modifications(self, event: events.PartitionModifications) -> None:
-        """Partitions were added to a topic; to one being deleted, that is undone."""
+        """Handle partitions that were added to a topic. For a topic that is being deleted they are removed again."""
         found = self._zk.topics.assignments([event.topic])
         assignment = found[0].assignment if found else {}
         added = {tp: replicas for tp, replicas in assignment.items() if not self._context.replicas(tp)}
@@ -208,7 +208,10 @@ class ClusterChanges:
         self._replicas.handle_state_changes(replicas, ReplicaState.ONLINE)
 
     def _add_assignments(self, found: Collection[TopicIdReplicaAssignment]) -> list[TopicPartition]:
-        """Learn ids and assignments of topics, giving ids to those that have none; their partitions, in order."""
+        """Note the ids and assignments of topics, and return their partitions in order.
+
+        Topics without an id get one.
+        """
         without_id = [topic for topic in found if topic.topic_id is None]
         identified = [topic for topic in found if topic.topic_id is not None]
         identified += self._zk.topics.set_topic_ids(without_id, self._context.epoch_version)
@@ -224,7 +227,7 @@ class ClusterChanges:
         return sorted(partitions)
 
     def on_topic_deletion(self, _event: events.Signal) -> None:
-        """Somebody wants topics deleted."""
+        """Handle requests in the store to delete topics."""
         wanted = self._zk.topics.deletions()
         unknown = wanted - self._context.all_topics
         if unknown:
@@ -243,7 +246,7 @@ class ClusterChanges:
     # -- answers of brokers ----------------------------------------------------------------------------------------
 
     def on_leader_and_isr_response(self, event: events.LeaderAndIsrResponseReceived) -> None:
-        """Learn which replicas are in a failed log directory."""
+        """Note which replicas are in a failed log directory."""
         self._channels.answered(event.broker_id)
         if event.response.error_code != ErrorCode.NONE:
             state_logger.error(
@@ -270,7 +273,7 @@ class ClusterChanges:
             self._on_replicas_become_offline([PartitionAndReplica(tp, event.broker_id) for tp in sorted(now - before)])
 
     def on_update_metadata_response(self, event: events.UpdateMetadataResponseReceived) -> None:
-        """Nothing to do but to say so if it failed."""
+        """Log an error; the next change of metadata is sent anyway."""
         self._channels.answered(event.broker_id)
         if event.response.error_code != ErrorCode.NONE:
             state_logger.error(
@@ -280,7 +283,7 @@ class ClusterChanges:
             )
 
     def on_stop_replica_response(self, event: events.StopReplicaResponseReceived) -> None:
-        """Replicas were deleted, or not."""
+        """Note which replicas were deleted, and which could not be."""
         errors = {
             TopicPartition(error.topic_name, error.partition_index): error.error_code
             for error in event.response.partition_errors

@@ -1,11 +1,19 @@
 """The controller: stands for election, and while elected decides for the whole cluster, one event at a time.
 
-Made by `broker`, asked by request handlers (any thread) through `elect_leaders`, `controlled_shutdown`,
-`alter_partitions`; everything else happens on its thread, `controller-event`, which owns the context and the state
-machines. Shared with other threads are only `active_controller_id` and `epoch` (whole numbers, set by assignment), and
-what `controller_metrics` reads.
+Made by `broker`. Request handlers call `elect_leaders`, `controlled_shutdown`, `alter_partitions` and so on, on any
+thread; each call queues an event. Everything else happens on the thread `controller-event`, which owns the context and
+the state machines, so no lock. Other threads read only `active_controller_id` and `epoch` (whole numbers, replaced by
+assignment) and what `controller_metrics` copies.
 
-A single node runs it too, and is its own only broker: a topic is created, led and deleted the same way there.
+How a topic of a single node gets its leader:
+
+    CreateTopics handler    writes /brokers/topics/orders
+    store-watch             Signal.TOPIC_CHANGE into the queue
+    controller-event        partitions NEW, then ONLINE: leader and ISR into the store
+                            LeaderAndIsr, UpdateMetadata through the channel to this broker
+    request handler         LeadershipOrders.apply_leader_and_isr: the partition is led
+
+A single node takes the same way as a cluster, with itself as the only broker.
 
 Kafka: kafka.controller.KafkaController.
 """
@@ -48,17 +56,17 @@ class Controller:
     """One broker's candidate for controller.
 
     Arguments:
-    - `config`: what it acts on, its broker id among it;
+    - `config`: its settings, the broker id among them;
     - `zk_client`: the store. The broker must be registered there before `startup`;
     - `register_broker`: registers this broker again after its session expired (BrokerRegistration.register);
-    - `channel_factory`: makes the channel to a live broker, started and closed here. Called on the controller's thread;
-    - `scheduler`: for the rebalancing of leaders;
-    - `on_ready`: called once on the controller's thread when this broker was elected and has acted on all that its new
-      controller told it: it leads what it led before. Never called while another broker is the controller;
+    - `channel_factory`: makes the channel to a live broker, on the controller's thread; it is started and closed here;
+    - `scheduler`: runs the rebalancing of leaders;
+    - `on_ready`: called once, on the controller's thread, when this broker was elected and has answered all requests of
+      its controller, so that it leads what it led before. Never called while another broker is the controller;
     - `clock`: for the metrics;
     - `threaded`: False lets a test run events by `run_pending`.
 
-    A store that fails makes events fail, and is reported by the store itself.
+    When the store fails, events fail; the store itself reports the failure.
     """
 
     def __init__(
@@ -111,17 +119,17 @@ class Controller:
 
     @property
     def event_queue_size(self) -> int:
-        """Events that wait to be handled."""
+        """The number of events that wait to be handled."""
         return self._events.size
 
     def startup(self) -> None:
-        """Stand for election. Topics of an earlier run are led as soon as it is won."""
+        """Stand for election. The topics of an earlier run are led as soon as this broker wins."""
         self._environment.zk_client.access.store.add_session_listener(self._on_session_state)
         self._events.put(events.Signal.STARTUP)
         self._events.start()
 
     def shutdown(self) -> None:
-        """Stop deciding. /controller vanishes with the session, or at once if another broker should take over."""
+        """Stop handling events, and resign. The store removes /controller when its session ends."""
         self._events.close()
         self._elected.resign()
         self.active_controller_id = NO_CONTROLLER
@@ -132,26 +140,35 @@ class Controller:
         election_type: ElectionType,
         callback: events.ElectLeadersCallback,
     ) -> None:
-        """Elect leaders for ElectLeaders; `callback` gets the result by partition on the controller's thread."""
+        """Queue an election for ElectLeaders. `callback` gets the results by partition, on the controller's thread."""
         trigger = events.ElectionTrigger.ADMIN_CLIENT
         self._events.put(events.ReplicaLeaderElection(frozenset(partitions), election_type, trigger, callback))
 
     def controlled_shutdown(
         self, broker_id: int, broker_epoch: int, callback: events.ControlledShutdownCallback
     ) -> None:
-        """Lead a broker's partitions elsewhere; `callback` gets those it still leads, or an ApiError."""
+        """Queue a controlled shutdown, which moves leaderships to other brokers.
+
+        `callback` gets the partitions that the broker still leads, or an ApiError, on the controller's thread.
+        """
         self._events.put(events.ControlledShutdown(broker_id, broker_epoch, callback))
 
     def alter_partitions(
         self, request: AlterPartitionRequest, version: int, callback: events.AlterPartitionCallback
     ) -> None:
-        """Change in-sync replicas for AlterPartition; `callback` gets the answer on the controller's thread."""
+        """Queue a change of in-sync replicas for AlterPartition.
+
+        `callback` gets the answer, on the controller's thread.
+        """
         self._events.put(events.AlterPartitionReceived(request, version, callback))
 
     def allocate_producer_ids(
         self, broker_id: int, broker_epoch: int, callback: events.AllocateProducerIdsCallback
     ) -> None:
-        """A block of producer ids for a broker; `callback` gets it on the controller's thread, or an ApiError."""
+        """Queue a request for a block of producer ids.
+
+        `callback` gets the block or an ApiError, on the controller's thread.
+        """
         self._events.put(events.AllocateProducerIds(broker_id, broker_epoch, callback))
 
     def alter_partition_reassignments(
@@ -161,26 +178,29 @@ class Controller:
         *,
         allow_replication_factor_change: bool = True,
     ) -> None:
-        """Move partitions to other replicas (None: stop moving); `callback` gets each one's error on the controller's
+        """Queue the reassignment of partitions (None as replicas: cancel the one in progress).
 
-        thread, or an ApiError.
+        `callback` gets the error of each partition, or an ApiError, on the controller's thread.
         """
         self._events.put(events.ApiPartitionReassignment(reassignments, allow_replication_factor_change, callback))
 
     def list_partition_reassignments(
         self, partitions: Collection[TopicPartition] | None, callback: events.ListReassignmentsCallback
     ) -> None:
-        """Which partitions (None: of all) are being moved, and how; on the controller's thread, or an ApiError."""
+        """Queue a request for the reassignments in progress, of these partitions or of all (None).
+
+        `callback` gets them or an ApiError, on the controller's thread.
+        """
         asked = None if partitions is None else frozenset(partitions)
         self._events.put(events.ListPartitionReassignments(asked, callback))
 
     def enable_unclean_leader_election(self, topic: str | None = None) -> None:
-        """Unclean elections are allowed now (for a topic, or by default): elect where leaders are missing."""
+        """Queue elections where leaders are missing: unclean ones are allowed now, for a topic or by default (None)."""
         if self.is_active:
             self._events.put(events.UncleanLeaderElectionEnable(topic))
 
     def run_pending(self) -> int:
-        """Handle queued events on the calling thread (tests)."""
+        """Handle queued events on the calling thread, and return how many (tests)."""
         return self._events.run_pending()
 
     def _on_session_state(self, state: SessionState) -> None:
@@ -209,14 +229,14 @@ class Controller:
             self._trigger_controller_move()
             self._preempt(event)
         except Exception:
-            self._preempt(event, _FAILED)  # nobody waits for ever; who was answered before is not answered twice
+            self._preempt(event, _FAILED)  # every request is answered, also after a failure
             raise
         if self._on_ready is not None and self.is_active and self._environment.channels.is_idle(self._broker_id):
             on_ready, self._on_ready = self._on_ready, None
             on_ready()
 
     def _preempt(self, event: events.ControllerEvent, why: ApiError = _NOT_CONTROLLER) -> None:
-        """Answer those who wait for an event that won't be handled, or whose handling failed."""
+        """Answer the request behind an event that will not be handled, or whose handling failed."""
         if isinstance(event, events.ControlledShutdown):
             event.callback(_MOVED if why is _NOT_CONTROLLER else why)
         elif isinstance(event, events.ReplicaLeaderElection) and event.callback is not None:
@@ -271,7 +291,7 @@ class Controller:
             self._maybe_resign()
             logger.debug("Broker %d was elected as controller instead of us", self.active_controller_id)
         except Exception:
-            # half a controller is worse than none: whoever is elected next starts from the store
+            # Half a controller is worse than none: the broker that is elected next starts from the store.
             logger.exception(
                 "Error while electing or becoming controller on broker %d. Trigger controller movement immediately",
                 self._broker_id,

@@ -27,7 +27,7 @@ class ControllerChannelManager:
             self.add_broker(broker)
 
     def shutdown(self) -> None:
-        """Close all channels; what they had queued is dropped."""
+        """Close all channels, and drop the requests in their queues."""
         for broker_id in list(self._channels):
             self.remove_broker(broker_id)
 
@@ -40,25 +40,25 @@ class ControllerChannelManager:
             channel.start()
 
     def remove_broker(self, broker_id: int) -> None:
-        """Close a channel."""
+        """Close the channel to a broker."""
         channel = self._channels.pop(broker_id, None)
         self._unanswered.pop(broker_id, None)
         if channel is not None:
             channel.close()
 
     def channel(self, broker_id: int) -> BrokerChannel | None:
-        """The channel to a broker."""
+        """Return the channel to a broker, or None."""
         return self._channels.get(broker_id)
 
     def sent(self, broker_id: int) -> None:
-        """A request was sent whose answer comes back as an event (LeaderAndIsr, UpdateMetadata)."""
+        """Count a request whose answer comes back as an event (LeaderAndIsr, UpdateMetadata)."""
         self._unanswered[broker_id] += 1
 
     def answered(self, broker_id: int) -> None:
-        """Such an answer came. One to a channel of before is not counted."""
+        """Count such an answer. An answer that came through an earlier channel is not counted."""
         if self._unanswered.get(broker_id, 0) > 0:
             self._unanswered[broker_id] -= 1
 
     def is_idle(self, broker_id: int) -> bool:
-        """Whether a broker has answered everything it was sent."""
+        """Return whether a broker has answered every counted request."""
         return self._unanswered.get(broker_id, 0) == 0

@@ -1,6 +1,7 @@
 """The settings the controller acts on.
 
-Made once by `broker`, read on the controller's thread; frozen, so no lock.
+Made once by `broker`, read on the controller's thread; frozen, so no lock. Kafka: the part of KafkaConfig that
+KafkaController reads.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from barnabas.config.setting import Settings, setting
 
 
 def never() -> bool:
-    """The default of `unclean.leader.election.enable`."""
+    """Return False, the default of `unclean.leader.election.enable`."""
     return False
 
 

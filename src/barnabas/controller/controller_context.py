@@ -1,4 +1,4 @@
-"""What the controller knows: live brokers, topics, assignments, leaders, states, topics on their way out.
+"""The controller's knowledge: live brokers, topics, assignments, leaders, states, topics to be deleted.
 
 Owned by the controller's thread (`controller-event`); no other thread reads or writes it, so no lock.
 Kafka: kafka.controller.ControllerContext.
@@ -18,7 +18,7 @@ from barnabas.zk.replica_assignment import NO_ASSIGNMENT, ReplicaAssignment
 
 
 class StateChangeFailed(Exception):
-    """A partition or a replica can't go where it was asked to. Kafka: StateChangeFailedException."""
+    """A partition or a replica cannot move to the requested state. Kafka: StateChangeFailedException."""
 
 
 class PartitionAndReplica(NamedTuple):
@@ -29,12 +29,12 @@ class PartitionAndReplica(NamedTuple):
 
 
 class ControllerContext:
-    """A plain holder with look-ups. `epoch` and `epoch_version` are those of /controller_epoch since the election."""
+    """The fields, with look-ups. `epoch` and `epoch_version` are those of /controller_epoch since the election."""
 
     def __init__(self) -> None:
         self.epoch = 0
         self.epoch_version = 0
-        self.live_brokers: dict[int, BrokerInfo] = {}  # those shutting down too
+        self.live_brokers: dict[int, BrokerInfo] = {}  # those that are shutting down included
         self.broker_epochs: dict[int, int] = {}
         self.shutting_down_broker_ids: set[int] = set()
         self.all_topics: set[str] = set()
@@ -51,7 +51,7 @@ class ControllerContext:
         self.topics_ineligible_for_deletion: set[str] = set()
 
     def reset(self) -> None:
-        """Forget everything: this broker isn't the controller any more."""
+        """Forget everything: this broker is not the controller any more."""
         self.__init__()  # type: ignore[misc]
 
     # -- brokers ---------------------------------------------------------------------------------------------------
@@ -63,37 +63,37 @@ class ControllerContext:
         self.add_live_brokers(brokers)
 
     def add_live_brokers(self, brokers: Mapping[int, tuple[BrokerInfo, int]]) -> None:
-        """Brokers came up."""
+        """Add brokers that came up (registration and epoch by id)."""
         for broker_id, (info, epoch) in brokers.items():
             self.live_brokers[broker_id] = info
             self.broker_epochs[broker_id] = epoch
 
     def remove_live_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Brokers went away."""
+        """Remove brokers that went away."""
         for broker_id in broker_ids:
             self.live_brokers.pop(broker_id, None)
             self.broker_epochs.pop(broker_id, None)
 
     @property
     def live_broker_ids(self) -> set[int]:
-        """Brokers that are up and not shutting down."""
+        """The brokers that are up and not shutting down."""
         return set(self.live_brokers) - self.shutting_down_broker_ids
 
     def is_live_broker(self, broker_id: int) -> bool:
-        """Whether a broker is up and not shutting down."""
+        """Return whether a broker is up and not shutting down."""
         return broker_id in self.live_brokers and broker_id not in self.shutting_down_broker_ids
 
     def is_replica_online(
         self, broker_id: int, partition: TopicPartition, *, include_shutting_down_brokers: bool = False
     ) -> bool:
-        """Whether a replica's broker is up and its log directory works."""
+        """Return whether the broker of a replica is up and the replica's log directory works."""
         up = broker_id in self.live_brokers if include_shutting_down_brokers else self.is_live_broker(broker_id)
         return up and partition not in self.replicas_on_offline_dirs.get(broker_id, ())
 
     # -- topics and assignments ------------------------------------------------------------------------------------
 
     def add_topic_id(self, topic: str, topic_id: bytes) -> None:
-        """Learn a topic's id. StateChangeFailed if it had another one, or if the id is another topic's."""
+        """Note the id of a topic. Raises StateChangeFailed: the topic has another id, or another topic has this one."""
         known_id, known_name = self.topic_ids.get(topic), self.topic_names.get(topic_id)
         if known_id not in (None, topic_id):
             raise StateChangeFailed(
@@ -109,23 +109,23 @@ class ControllerContext:
         self.topic_names[topic_id] = topic
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
-        """A partition's assignment, empty if it isn't known."""
+        """Return the assignment of a partition, an empty one for an unknown partition."""
         return self.assignments.get(partition.topic, {}).get(partition.partition, NO_ASSIGNMENT)
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
-        """The brokers a partition is assigned to."""
+        """Return the brokers that a partition is assigned to."""
         return self.assignment(partition).replicas
 
     def update_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Replace a partition's assignment."""
+        """Replace the assignment of a partition."""
         self.assignments.setdefault(partition.topic, {})[partition.partition] = assignment
 
     def assignment_of_topic(self, topic: str) -> dict[TopicPartition, ReplicaAssignment]:
-        """The assignment of all partitions of a topic."""
+        """Return the assignments of all partitions of a topic."""
         return {TopicPartition(topic, p): assignment for p, assignment in self.assignments.get(topic, {}).items()}
 
     def partitions_of_topic(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic."""
+        """Return the partitions of a topic."""
         return [TopicPartition(topic, partition) for partition in self.assignments.get(topic, {})]
 
     @property
@@ -134,23 +134,23 @@ class ControllerContext:
         return [TopicPartition(topic, p) for topic, partitions in self.assignments.items() for p in partitions]
 
     def replicas_of_topic(self, topic: str) -> list[PartitionAndReplica]:
-        """All replicas of a topic."""
+        """Return all replicas of a topic."""
         return self.replicas_of_partitions(self.partitions_of_topic(topic))
 
     def replicas_of_partitions(self, partitions: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
-        """All replicas of some partitions."""
+        """Return all replicas of these partitions."""
         return [PartitionAndReplica(tp, replica) for tp in partitions for replica in self.replicas(tp)]
 
     def partitions_on_broker(self, broker_id: int) -> list[TopicPartition]:
-        """The partitions assigned to a broker."""
+        """Return the partitions that are assigned to a broker."""
         return [tp for tp in self.all_partitions if broker_id in self.replicas(tp)]
 
     def replicas_on_brokers(self, broker_ids: Collection[int]) -> list[PartitionAndReplica]:
-        """All replicas on some brokers."""
+        """Return all replicas on these brokers."""
         return [pr for pr in self.replicas_of_partitions(self.all_partitions) if pr.replica in broker_ids]
 
     def online_and_offline_replicas(self) -> tuple[list[PartitionAndReplica], list[PartitionAndReplica]]:
-        """All replicas, those online first."""
+        """Return the replicas that are online, and those that are not."""
         online: list[PartitionAndReplica] = []
         offline: list[PartitionAndReplica] = []
         for replica in self.replicas_of_partitions(self.all_partitions):
@@ -158,7 +158,7 @@ class ControllerContext:
         return online, offline
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a topic: it was deleted."""
+        """Forget a topic that was deleted."""
         self.topics_to_be_deleted.discard(topic)
         self.topics_with_deletion_started.discard(topic)
         self.topics_ineligible_for_deletion.discard(topic)
@@ -177,7 +177,10 @@ class ControllerContext:
     # -- leadership ------------------------------------------------------------------------------------------------
 
     def leader_epoch_to_stop(self, partition: TopicPartition) -> int:
-        """The epoch a StopReplica carries: -2 if the topic is to be deleted (no broker may object), -1 if unknown."""
+        """Return the epoch for a StopReplica.
+
+        It is -2 if the topic is to be deleted, which no broker may fence, and -1 if the epoch is unknown.
+        """
         if self.is_topic_queued_for_deletion(partition.topic):
             return EPOCH_DURING_DELETE
         known = self.leadership.get(partition)
@@ -185,12 +188,12 @@ class ControllerContext:
 
     @property
     def partitions_with_leaders(self) -> list[TopicPartition]:
-        """Partitions whose leadership is known, of topics that aren't being deleted."""
+        """Return the partitions whose leadership is known, of topics that are not to be deleted."""
         return [tp for tp in self.leadership if not self.is_topic_queued_for_deletion(tp.topic)]
 
     @property
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Those of them whose leader is down."""
+        """Return the partitions with a known leadership whose leader is down."""
         return [
             tp
             for tp in self.partitions_with_leaders
@@ -198,7 +201,7 @@ class ControllerContext:
         ]
 
     def partitions_led_by(self, broker_id: int) -> list[TopicPartition]:
-        """The replicated partitions a broker leads."""
+        """Return the partitions with several replicas that a broker leads."""
         return [
             tp
             for tp in self.partitions_with_leaders
@@ -210,27 +213,27 @@ class ControllerContext:
     def partitions_in_states(
         self, states: Collection[PartitionState], topic: str | None = None
     ) -> list[TopicPartition]:
-        """Partitions (of a topic) in one of the states."""
+        """Return the partitions (of a topic) in one of these states."""
         if topic is not None:
             return [tp for tp in self.partitions_of_topic(topic) if self.partition_states.get(tp) in states]
         return [tp for tp, state in self.partition_states.items() if state in states]
 
     def replicas_in_state(self, topic: str, state: ReplicaState) -> list[PartitionAndReplica]:
-        """The replicas of a topic in a state."""
+        """Return the replicas of a topic in a state."""
         return [pr for pr in self.replicas_of_topic(topic) if self.replica_states.get(pr) is state]
 
     def are_all_replicas_in_state(self, topic: str, state: ReplicaState) -> bool:
-        """Whether all replicas of a topic are in a state; true without replicas."""
+        """Return whether all replicas of a topic are in a state; True without replicas."""
         return all(self.replica_states.get(pr) is state for pr in self.replicas_of_topic(topic))
 
     def is_any_replica_in_state(self, topic: str, state: ReplicaState) -> bool:
-        """Whether a replica of a topic is in a state."""
+        """Return whether any replica of a topic is in a state."""
         return any(self.replica_states.get(pr) is state for pr in self.replicas_of_topic(topic))
 
     def is_topic_queued_for_deletion(self, topic: str) -> bool:
-        """Whether a topic is to be deleted."""
+        """Return whether a topic is to be deleted."""
         return topic in self.topics_to_be_deleted
 
     def is_topic_deletion_in_progress(self, topic: str) -> bool:
-        """Whether the deletion of a topic has begun."""
+        """Return whether the deletion of a topic has begun."""
         return topic in self.topics_with_deletion_started

@@ -1,7 +1,7 @@
 """The controller's event queue and its thread, `controller-event`.
 
-Made by `controller`; `put` comes from any thread. `_lock` guards the queue; events are handled without it, and counted
-in `stats` on this thread. A test gives `threaded=False` and calls `run_pending`.
+Made by `controller`; any thread calls `put`. `_lock` guards the queue. Events are handled without the lock, and counted
+in `stats` on the controller's thread. A test passes `threaded=False` and calls `run_pending`.
 
 Kafka: kafka.controller.ControllerEventManager.
 """
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class ControllerEventManager:
-    """Hands events to `process` one at a time, in order; to `preempt` those that are dropped."""
+    """Passes events to `process` one at a time, in order, and events that are dropped to `preempt`."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ControllerEventManager:
 
     @property
     def size(self) -> int:
-        """Events that wait."""
+        """The number of events that wait."""
         return len(self._events)
 
     def start(self) -> None:
@@ -54,7 +54,7 @@ class ControllerEventManager:
             self._thread.start()
 
     def close(self) -> None:
-        """Let the event being handled end, preempt the others, and take no more."""
+        """Wait for the event being handled, preempt the others, and accept no more."""
         with self._lock:
             self._closed = True
             dropped = [event for event, _ in self._events]
@@ -66,7 +66,7 @@ class ControllerEventManager:
             self._thread.join()
 
     def put(self, event: ControllerEvent) -> None:
-        """Queue an event; preempted at once if the controller is closed."""
+        """Queue an event. It is preempted at once if the controller is closed."""
         with self._lock:
             if not self._closed:
                 self._events.append((event, self._now()))
@@ -84,7 +84,7 @@ class ControllerEventManager:
         self.put(event)
 
     def run_pending(self) -> int:
-        """Handle what is queued, and what that causes, on the calling thread (tests); how many events."""
+        """Handle the queued events, and those they cause, on the calling thread (tests). Return their number."""
         handled = 0
         while True:
             with self._lock:
@@ -112,7 +112,7 @@ class ControllerEventManager:
         try:
             self._process(event)
         except Exception:
-            # an event that fails must not end the controller: the next one may repair what it left
+            # A failed event must not end the controller: the next event may repair what this one left.
             logger.exception("Uncaught error processing event %s", event)
         finally:
             timer = stats.timers.get(state)

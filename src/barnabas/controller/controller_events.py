@@ -1,7 +1,7 @@
-"""What happens to the controller: each event is handled alone, in the order of arrival.
+"""The events of the controller. Each is handled alone, in the order of arrival.
 
 Made on any thread (watches, channels, request handlers), handled on `controller-event`; immutable, so no lock.
-Kafka: the sealed trait ControllerEvent in kafka.controller.KafkaController.
+Kafka: kafka.controller.ControllerEvent.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ from barnabas.zk.replica_assignment import ReplicaAssignment
 
 
 class ElectionTrigger(enum.Enum):
-    """Who asks for an election."""
+    """The reason for an election."""
 
     AUTO = "AutoTriggered"
     STORE = "ZkTriggered"
     ADMIN_CLIENT = "AdminClientTriggered"
 
 
-# the leader elected, or why none was; by partition
+# by partition: the elected leader, or the error why there is none
 ElectLeadersCallback: TypeAlias = Callable[[Mapping[TopicPartition, "int | ApiError"]], None]
-# the partitions the broker still leads, or why it can't be told
+# the partitions that the broker still leads, or an error
 ControlledShutdownCallback: TypeAlias = Callable[["set[TopicPartition] | ApiError"], None]
 AlterPartitionCallback: TypeAlias = Callable[[AlterPartitionResponse], None]
-# by partition why it is not being moved, None if it is; or why none can be
+# by partition: the error, or None for a reassignment that has begun; or one error for all
 AlterReassignmentsCallback: TypeAlias = Callable[["Mapping[TopicPartition, ApiError | None] | ApiError"], None]
 AllocateProducerIdsCallback: TypeAlias = Callable[["ProducerIdsBlock | ApiError"], None]
 ListReassignmentsCallback: TypeAlias = Callable[["Mapping[TopicPartition, ReplicaAssignment] | ApiError"], None]
 
 
 class Signal(enum.Enum):
-    """Events that carry nothing but their name."""
+    """The events without data."""
 
     STARTUP = "Startup"
     """The broker is ready to stand for election."""
     CONTROLLER_CHANGE = "ControllerChange"
-    """/controller was created or changed: we may have lost it."""
+    """/controller was created or changed: another broker may be the controller now."""
     REELECT = "Reelect"
     """/controller is gone: stand for election."""
     EXPIRE = "Expire"
-    """The session is over: whatever we were, we aren't it any more."""
+    """The session is over: this broker is not the controller any more."""
     REGISTER_BROKER_AND_REELECT = "RegisterBrokerAndReelect"
     """A new session is ready."""
     BROKER_CHANGE = "BrokerChange"
-    """A broker came or went."""
+    """A broker appeared or disappeared."""
     TOPIC_CHANGE = "TopicChange"
-    """A topic came or went."""
+    """A topic appeared or disappeared."""
     TOPIC_DELETION = "TopicDeletion"
-    """Somebody wants topics deleted."""
+    """Topics to be deleted were named in the store."""
     LOG_DIR_EVENT_NOTIFICATION = "LogDirEventNotification"
     """A broker lost a log directory."""
     ISR_CHANGE_NOTIFICATION = "IsrChangeNotification"
-    """Leaders changed in-sync replicas by themselves."""
+    """Leaders wrote in-sync replicas to the store."""
     AUTO_PREFERRED_REPLICA_LEADER_ELECTION = "AutoPreferredReplicaLeaderElection"
-    """Time to see whether leadership is out of balance."""
+    """The leaders of the brokers are to be checked for imbalance."""
 
 
 class BrokerModifications(NamedTuple):
@@ -83,7 +83,7 @@ class PartitionModifications(NamedTuple):
 
 
 class ReplicaLeaderElection(NamedTuple):
-    """Elect leaders; of the partitions named in the store when `partitions` is None."""
+    """An election for partitions, or for those named in the store (None)."""
 
     partitions: frozenset[TopicPartition] | None
     election_type: ElectionType
@@ -92,13 +92,13 @@ class ReplicaLeaderElection(NamedTuple):
 
 
 class UncleanLeaderElectionEnable(NamedTuple):
-    """Unclean elections are allowed now: for a topic, or by default."""
+    """Unclean elections are allowed now, for a topic or by default (None)."""
 
     topic: str | None
 
 
 class ControlledShutdown(NamedTuple):
-    """A broker wants to stop: lead its partitions elsewhere."""
+    """A broker is about to stop: other brokers are to lead its partitions."""
 
     broker_id: int
     broker_epoch: int
@@ -106,7 +106,7 @@ class ControlledShutdown(NamedTuple):
 
 
 class AlterPartitionReceived(NamedTuple):
-    """A leader wants to change in-sync replicas."""
+    """A leader asks for a change of in-sync replicas."""
 
     request: AlterPartitionRequest
     version: int
@@ -114,7 +114,7 @@ class AlterPartitionReceived(NamedTuple):
 
 
 class AllocateProducerIds(NamedTuple):
-    """A broker wants a block of producer ids."""
+    """A broker asks for a block of producer ids."""
 
     broker_id: int
     broker_epoch: int
@@ -122,7 +122,7 @@ class AllocateProducerIds(NamedTuple):
 
 
 class ApiPartitionReassignment(NamedTuple):
-    """Move partitions to other replicas; None as replicas: stop moving them."""
+    """Partitions are to be moved to other replicas; None as replicas cancels."""
 
     reassignments: Mapping[TopicPartition, Sequence[int] | None]
     allow_replication_factor_change: bool
@@ -130,14 +130,14 @@ class ApiPartitionReassignment(NamedTuple):
 
 
 class ListPartitionReassignments(NamedTuple):
-    """Which of these partitions are being moved (None: of all)?"""
+    """A request for the reassignments of these partitions, or of all (None)."""
 
     partitions: frozenset[TopicPartition] | None
     callback: ListReassignmentsCallback
 
 
 class PartitionReassignmentIsrChange(NamedTuple):
-    """The in-sync replicas of a partition that is being moved changed."""
+    """The in-sync replicas changed of a partition that is being reassigned."""
 
     partition: TopicPartition
 
@@ -157,7 +157,7 @@ class UpdateMetadataResponseReceived(NamedTuple):
 
 
 class StopReplicaResponseReceived(NamedTuple):
-    """A broker answered a StopReplica that deletes `deleting`."""
+    """A broker answered a StopReplica that deletes the replicas `deleting`."""
 
     broker_id: int
     response: StopReplicaResponse

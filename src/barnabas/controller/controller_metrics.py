@@ -1,10 +1,10 @@
 """The controller's metrics by Kafka's names.
 
-Registered by `broker` on the main thread, once; the gauges are computed on whichever thread asks, from copies of what
-the controller's thread keeps, so that they cost it nothing: a copy of a dict is whole, whatever thread changes it.
-Kafka counts as it goes (ControllerContext) and publishes after each event. Who is not the controller shows zeros.
+Registered by `broker` on the main thread, once. A gauge is computed on the thread that reads it, from copies of the
+controller's context, so that the controller's thread does no work for it: copying a dict is one step, whatever thread
+changes the dict. A broker that is not the controller shows zeros. Kafka counts while it handles events instead.
 
-Kafka: the gauges of kafka.controller.KafkaController, ControllerStats, ControllerEventManager.
+Kafka: KafkaController, ControllerStats, ControllerEventManager.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from barnabas.metrics.metrics_registry import MetricsRegistry
 
 GROUP: Final = "kafka.controller"
 ZOOKEEPER_MODE: Final = 4
-"""Of ZkMigrationState: no migration has begun."""
+"""The ZkMigrationState that says that no migration has begun."""
 
 
 def register_controller_metrics(registry: MetricsRegistry, controller: Controller) -> None:
-    """Register everything the controller has to tell, but for its channels."""
+    """Register every metric of the controller, without those of its channels."""
     stats = controller.stats
     registry.gauge(GROUP, "KafkaController", "ActiveControllerCount", lambda: int(controller.is_active))
     registry.gauge(GROUP, "KafkaController", "ControllerState", lambda: int(stats.state))
@@ -45,14 +45,17 @@ def _while_active(controller: Controller, count: Callable[[ControllerContext], i
 
 
 def offline_partitions(context: ControllerContext) -> int:
-    """Partitions without a live leader, but for topics whose deletion has begun."""
+    """Count the partitions without a live leader, without those of topics whose deletion has begun."""
     deleting = context.topics_with_deletion_started
     states = context.partition_states.copy()
     return sum(state is PartitionState.OFFLINE and tp.topic not in deleting for tp, state in states.items())
 
 
 def preferred_replica_imbalance(context: ControllerContext) -> int:
-    """Partitions led by another replica than their first one; one that is only being added doesn't count."""
+    """Count the partitions whose leader is not the preferred one.
+
+    A preferred replica that is being added is excused.
+    """
     return sum(
         not _is_led_as_preferred(context, tp.topic, tp.partition, state.leader_and_isr.leader)
         for tp, state in context.leadership.copy().items()

@@ -1,7 +1,6 @@
-"""What the controller is doing, by the event it handles: a table, for its metrics.
+"""The state of the controller by the event that it handles: a table, for its metrics.
 
-Used by `controller_event_manager` on the controller's thread; pure. Kafka: kafka.controller.ControllerState, and the
-`state` of each ControllerEvent.
+Used by `controller_event_manager` on the controller's thread; pure. Kafka: kafka.controller.ControllerState.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from barnabas.controller import controller_events as events
 
 
 class ControllerState(enum.IntEnum):
-    """Kafka's numbers; the metric ControllerState shows them."""
+    """The states, with Kafka's numbers, which the metric ControllerState shows."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1
@@ -84,7 +83,7 @@ _STATES: Final[Mapping[object, ControllerState]] = {
 
 
 def state_while_handling(event: events.ControllerEvent) -> ControllerState:
-    """What the controller is doing while it handles an event."""
+    """Return the state of the controller while it handles an event."""
     if isinstance(event, events.UncleanLeaderElectionEnable):
         is_of_all = event.topic is None
         return (

@@ -1,7 +1,7 @@
-"""What the controller counts: how long events lie in the queue, how often and how long it does what, unclean elections.
+"""The controller's counts: times of events in the queue, rates and times by state, unclean elections.
 
-Made by `controller`, updated on its thread only, read by any.
-Kafka: kafka.controller.ControllerStats, and the metrics of ControllerEventManager.
+Made by `controller`, updated on its thread only, read by any thread.
+Kafka: kafka.controller.ControllerStats, ControllerEventManager.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.metrics.meter import Meter
 
 
 class ControllerStats:
-    """`state`: what the controller is doing now. `event_queue_time_ms`: Kafka's EventQueueTimeMs, in milliseconds."""
+    """The counts. `state`: the state of the controller now. `event_queue_time_ms`: Kafka's EventQueueTimeMs."""
 
     def __init__(self) -> None:
         self.state = ControllerState.IDLE

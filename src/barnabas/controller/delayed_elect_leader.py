@@ -1,8 +1,8 @@
-"""Waiting until a broker's metadata shows the leaders that were elected: the purgatory of ElectLeaders.
+"""The purgatory of ElectLeaders: waits until the metadata of this broker show the leaders that were elected.
 
-Called by the handler of ElectLeaders; woken by the metadata cache through `metadata_changed`, which `broker`
-subscribes. Elections are answered on the controller's thread; completions run there, on the thread that changed the
-metadata, or on the expiration executor. A DelayedElectLeader is changed under its own lock only.
+Called by the handler of ElectLeaders. The metadata cache calls `metadata_changed`, which `broker` subscribes. The
+controller answers an election on its thread; completions run there, on the thread that changed the metadata, or on the
+expiration executor. A DelayedElectLeader changes under its own lock only.
 
 Kafka: kafka.server.DelayedElectLeader, ReplicaManager.electLeaders.
 """
@@ -26,9 +26,9 @@ ElectionAnswer = Callable[[Mapping[TopicPartition, ApiError | None]], None]
 
 
 class DelayedElectLeader(DelayedOperation):
-    """Completes when every partition is led by whom the controller elected (case A).
+    """A wait that completes when the metadata show the elected leader of every partition (case A).
 
-    On time-out those that are not are answered with REQUEST_TIMED_OUT.
+    On time-out the other partitions answer REQUEST_TIMED_OUT.
     """
 
     __slots__ = ("_answer", "_expected", "_failed", "_metadata")
@@ -53,7 +53,7 @@ class DelayedElectLeader(DelayedOperation):
         return all(_is_led_by(image, tp, leader) for tp, leader in self._expected.items()) and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer with the errors of the election, and with what the time was too short for."""
+        """Answer with the errors of the election, and REQUEST_TIMED_OUT for partitions that still wait."""
         image = self._metadata.image
         results: dict[TopicPartition, ApiError | None] = {
             tp: None if _is_led_by(image, tp, leader) else ApiError(ErrorCode.REQUEST_TIMED_OUT)
@@ -63,7 +63,7 @@ class DelayedElectLeader(DelayedOperation):
 
 
 class LeaderElections:
-    """Has the controller elect, and lets the request wait for the outcome to arrive here."""
+    """Elections by the controller, for requests that wait until the outcome has reached this broker."""
 
     def __init__(self, controller: Controller, metadata: MetadataCache, timer: Timer, clock: Clock) -> None:
         self._controller = controller
@@ -78,7 +78,7 @@ class LeaderElections:
         timeout_ms: int,
         answer: ElectionAnswer,
     ) -> None:
-        """Elect leaders; `answer` gets the error by partition, None where the leader is the one elected."""
+        """Elect leaders. `answer` gets the error by partition, or None where the elected replica leads."""
         deadline_ms = self._now_ms() + timeout_ms
 
         def elected(results: Mapping[TopicPartition, int | ApiError]) -> None:
@@ -94,7 +94,7 @@ class LeaderElections:
         self._controller.elect_leaders(partitions, election_type, elected)
 
     def metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Wake those who wait for partitions whose topic differs between the images."""
+        """Retry the requests that wait for partitions of topics that differ between the images."""
         for key in self.purgatory.watched_keys():
             if isinstance(key, TopicPartition) and old.topics.get(key.topic) is not new.topics.get(key.topic):
                 self.purgatory.check_and_complete(key)

@@ -1,4 +1,4 @@
-"""Who becomes leader: pure functions of assignment, in-sync replicas and live replicas.
+"""The choice of a leader: pure functions of assignment, in-sync replicas and live replicas.
 
 Used by `partition_state_machine` on the controller's thread; pure.
 Kafka: kafka.controller.Election, PartitionLeaderElectionAlgorithms.
@@ -16,7 +16,7 @@ from barnabas.zk.replica_assignment import ReplicaAssignment
 
 
 class ElectionStrategy(enum.Enum):
-    """Why a leader is wanted, hence who may be it."""
+    """The reason for an election, which decides the replicas that may lead."""
 
     OFFLINE = "OfflinePartitionLeaderElectionStrategy(false)"
     OFFLINE_ALLOW_UNCLEAN = "OfflinePartitionLeaderElectionStrategy(true)"
@@ -26,7 +26,7 @@ class ElectionStrategy(enum.Enum):
 
 
 class ElectionResult(NamedTuple):
-    """The leadership elected, None if nobody can lead, and the replicas to tell of it."""
+    """The elected leadership, None if no replica can lead, and the replicas to send it to."""
 
     partition: TopicPartition
     leader_and_isr: LeaderAndIsr | None
@@ -39,7 +39,7 @@ class ElectionResult(NamedTuple):
 def offline_leader(
     assignment: Sequence[int], isr: Collection[int], live: Collection[int], *, allow_unclean: bool
 ) -> int | None:
-    """The first live replica in sync; else, if unclean elections are allowed, the first live one."""
+    """Return the first live replica in sync; else, if unclean elections are allowed, the first live one; else None."""
     in_sync = next((replica for replica in assignment if replica in live and replica in isr), None)
     if in_sync is None and allow_unclean:
         return next((replica for replica in assignment if replica in live), None)
@@ -47,19 +47,19 @@ def offline_leader(
 
 
 def reassign_leader(target_replicas: Sequence[int], isr: Collection[int], live: Collection[int]) -> int | None:
-    """The first of the target replicas that is live and in sync."""
+    """Return the first of the target replicas that is live and in sync, or None."""
     return next((replica for replica in target_replicas if replica in live and replica in isr), None)
 
 
 def preferred_replica_leader(assignment: Sequence[int], isr: Collection[int], live: Collection[int]) -> int | None:
-    """The first replica, if it is live and in sync."""
+    """Return the first replica if it is live and in sync, else None."""
     return next((replica for replica in assignment[:1] if replica in live and replica in isr), None)
 
 
 def controlled_shutdown_leader(
     assignment: Sequence[int], isr: Collection[int], live: Collection[int], shutting_down: Collection[int]
 ) -> int | None:
-    """The first replica that is live, in sync and not shutting down."""
+    """Return the first replica that is live, in sync and not shutting down, or None."""
     candidates = (replica for replica in assignment if replica not in shutting_down)
     return next((replica for replica in candidates if replica in live and replica in isr), None)
 
@@ -118,7 +118,7 @@ def elect_for_controlled_shutdown(
     is_online_or_shutting_down: Callable[[int], bool],
     shutting_down: Collection[int],
 ) -> ElectionResult:
-    """Elect another leader than a broker that is shutting down, and take those brokers out of the in-sync replicas."""
+    """Elect a leader that is not shutting down, and remove brokers that are from the in-sync replicas."""
     live = tuple(replica for replica in assignment if is_online_or_shutting_down(replica))
     leader = controlled_shutdown_leader(assignment, current.isr, live, shutting_down)
     if leader is None:

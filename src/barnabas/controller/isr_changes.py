@@ -1,7 +1,7 @@
-"""Changes of in-sync replicas: those leaders ask for (AlterPartition, KIP-497), and those they wrote themselves.
+"""Changes of in-sync replicas that leaders ask for (AlterPartition, KIP-497) or have written themselves.
 
 A part of the controller, on its thread, so no lock; called only while this broker is the controller.
-Kafka: processAlterPartition and processIsrChangeNotification in kafka.controller.KafkaController.
+Kafka: KafkaController.processAlterPartition, processIsrChangeNotification.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _FIRST_VERSION_WITH_BROKER_EPOCHS = 3
 
 
 class IsrChanges:
-    """Checks what a leader wants against what the controller knows, writes it, tells the brokers.
+    """Checks a leader's request against the controller's context, writes the change, sends it to the brokers.
 
-    `on_isr_changed` hears of each partition whose in-sync replicas changed, when everybody else was told.
+    on_isr_changed: called for each partition whose in-sync replicas changed, when the brokers have been sent it.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class IsrChanges:
         self._on_isr_changed = on_isr_changed
 
     def on_alter_partition(self, event: AlterPartitionReceived) -> None:
-        """Answer the leader in any case."""
+        """Handle AlterPartition. The leader gets an answer in any case."""
         try:
             response = self._alter(event.request, event.version)
         except Exception:
@@ -57,7 +57,7 @@ class IsrChanges:
                     self._on_isr_changed(TopicPartition(topic.topic_name, partition.partition_index))
 
     def on_isr_change_notification(self, _event: Signal) -> None:
-        """Read again what leaders wrote, and tell every broker."""
+        """Read again the partition states that leaders wrote, and send them to every broker."""
         names = self._zk.isr_change_notifications()
         try:
             known = self._zk.partitions_of_isr_changes(names) & self._context.leadership.keys()
@@ -121,13 +121,13 @@ class IsrChanges:
         return results
 
     def _judge(self, partition: TopicPartition, new: LeaderAndIsr, version: int) -> LeaderAndIsr | ErrorCode | None:
-        """None if `new` may be written; else the error, or the current leadership if that is what is wanted."""
+        """Return None if `new` may be written; else an error, or the current leadership if `new` is the same."""
         known = self._context.leadership.get(partition)
         if known is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         current = known.leader_and_isr
         if new.partition_epoch > current.partition_epoch or new.leader_epoch > current.leader_epoch:
-            return ErrorCode.NOT_CONTROLLER  # the leader knows more than we do
+            return ErrorCode.NOT_CONTROLLER  # the leader has a newer state than this controller
         if new.leader_epoch < current.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if _same_but_for_partition_epoch(new, current):

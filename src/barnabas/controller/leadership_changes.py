@@ -1,7 +1,7 @@
-"""Leadership changes somebody asks for: elections of preferred or unclean leaders, rebalancing, controlled shutdown.
+"""Changes of leadership on request: preferred and unclean elections, rebalancing, controlled shutdown.
 
 A part of the controller, on its thread, so no lock.
-Kafka: the corresponding process... methods of kafka.controller.KafkaController.
+Kafka: KafkaController.onReplicaElection, checkAndTriggerAutoLeaderRebalance, doControlledShutdown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeadershipChanges:
-    """Elections on demand. `election_done` takes note that an election asked for in the store is over."""
+    """Elections on request. election_done: called when an election that the store asked for is over."""
 
     def __init__(
         self, environment: ControllerEnvironment, machines: StateMachines, election_done: Callable[[], None]
@@ -43,7 +43,7 @@ class LeadershipChanges:
     def elect(
         self, wanted: Collection[TopicPartition], election_type: ElectionType, trigger: ElectionTrigger
     ) -> dict[TopicPartition, int | ApiError]:
-        """Elect leaders where it is needed; the leader by partition, or why there was no election."""
+        """Elect leaders where needed. Return by partition the leader, or the error why there was no election."""
         results: dict[TopicPartition, int | ApiError] = {}
         electable: list[TopicPartition] = []
         known = set(self._context.all_partitions)
@@ -70,7 +70,7 @@ class LeadershipChanges:
     def run_election(
         self, partitions: Collection[TopicPartition], election_type: ElectionType, trigger: ElectionTrigger
     ) -> ElectionOutcomes:
-        """Run an election. Unclean only when an administrator asked for it. Kafka: onReplicaElection."""
+        """Run an election. It is unclean only if an administrator asked for that. Kafka: onReplicaElection."""
         logger.info(
             "Starting replica leader election (%s) for partitions %s triggered by %s",
             election_type.name,
@@ -102,7 +102,7 @@ class LeadershipChanges:
     def rebalance(self) -> None:
         """Elect the preferred leaders of each broker that leads too few of those it should.
 
-        Not while partitions are being reassigned: their leaders move anyway. Kafka: checkAndTriggerAutoLeaderRebalance.
+        Nothing is done while partitions are being reassigned, since their leaders move anyway.
         """
         if self._context.partitions_being_reassigned:
             return
@@ -131,9 +131,10 @@ class LeadershipChanges:
     # -- controlled shutdown ---------------------------------------------------------------------------------------
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> set[TopicPartition]:
-        """Lead a broker's partitions elsewhere; those it still leads. -1 as epoch isn't checked.
+        """Move the leaderships of a broker to other brokers, and return the partitions that it still leads.
 
-        ApiError: STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE. Partitions with one replica stay where they are.
+        Partitions with one replica stay where they are. The epoch -1 is not checked. Raises ApiError:
+        BROKER_NOT_AVAILABLE when the broker is not registered, STALE_BROKER_EPOCH when it has registered again since.
         """
         current_epoch = self._context.broker_epochs.get(broker_id)
         if current_epoch is None:

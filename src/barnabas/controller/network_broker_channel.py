@@ -1,10 +1,10 @@
-"""The channel from the controller to a broker over the network: a queue, and a thread that sends what is in it.
+"""The channel from the controller to a broker over the network: a queue, and a thread that sends its requests.
 
-Made by the channel factory that `broker` gives the controller, one per live broker; the controller's thread queues and
-closes. The thread, `Controller-<id>-to-broker-<id>-send-thread`, owns the connection: it sends one request at a time,
-in order, and calls `on_response` with its answer. What can't be sent is tried again every 100 ms for as long as the
-channel exists, which is as long as the broker is registered: no order is ever skipped. `_queue` is the hand-over; the
-lock in it is the only one. `queue_size` and `on_taken` are for the metrics.
+Made by the channel factory that `broker` gives the controller, one per live broker. The controller's thread queues and
+closes. The thread `Controller-<id>-to-broker-<id>-send-thread` owns the connection: it sends one request at a time, in
+order, and calls `on_response` with the answer. A request that cannot be sent is retried every 100 ms while the channel
+exists, which is as long as the broker is registered: no request is ever skipped. The two threads share only `_queue`.
+`queue_size` and `on_taken` are for the metrics.
 
 Kafka: kafka.controller.RequestSendThread, ControllerChannelManager.addNewBroker.
 """
@@ -37,11 +37,11 @@ BACKOFF_SECONDS = 0.1
 
 
 def _ignore(_queue_time_ns: int) -> None:
-    """Where nobody counts."""
+    """Do nothing: the default of `on_taken`."""
 
 
 def _do_nothing() -> None:
-    """Where nobody wants to know."""
+    """Do nothing: the default of `on_closed`."""
 
 
 class _QueueItem(NamedTuple):
@@ -51,11 +51,10 @@ class _QueueItem(NamedTuple):
 
 
 class NetworkBrokerChannel:
-    """See BrokerChannel for its calls.
+    """A BrokerChannel over a NetworkClient, which the channel closes.
 
-    Arguments: the controller's broker id; the broker at the other end; the client, which the channel closes;
-    `socket_timeout_ms` (controller.socket.timeout.ms) for an attempt to connect; `on_taken` hears how
-    long each request lay in the queue (ns), on the channel's thread; `on_closed` is called by whoever closes it.
+    socket_timeout_ms: limit of an attempt to connect (controller.socket.timeout.ms). on_taken: called on the channel's
+    thread with the time each request lay in the queue (ns). on_closed: called by the thread that calls `close`.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class NetworkBrokerChannel:
 
     @property
     def queue_size(self) -> int:
-        """Requests that wait, without the one being sent."""
+        """The number of requests that wait, without the one being sent."""
         return self._queue.qsize()
 
     def start(self) -> None:
@@ -101,11 +100,11 @@ class NetworkBrokerChannel:
         self._put(request, on_response)
 
     def close(self) -> None:
-        """See BrokerChannel; waits for the thread, which gives up what it is sending."""
+        """Close the channel, and wait for its thread, which gives up the request it is sending."""
         self._on_closed()
         self._closed.set()
         self._client.wakeup()
-        self._queue.put(None)  # last: the thread, which goes on until it finds this, closes the client
+        self._queue.put(None)  # the last entry: the thread runs until it finds this, then closes the client
         if self._thread.ident is None:
             self._client.close()
         elif threading.current_thread() is not self._thread:
@@ -135,11 +134,11 @@ class NetworkBrokerChannel:
         try:
             item.on_response(response)
         except Exception:
-            # a fault in a callback of the controller; the next request must still reach the broker
+            # A defect in a callback of the controller: the next request must reach the broker all the same.
             logger.exception("Controller %d could not act on an answer of %s", self._controller_id, self._node)
 
     def _send_until_answered(self, request: Message) -> Message | None:
-        """The answer; None once the channel is closed."""
+        """Send a request until it is answered. Return the answer, or None once the channel is closed."""
         while self._is_running():
             try:
                 await_ready(self._client, self._node, self._socket_timeout_ms, self._is_running)
@@ -155,7 +154,7 @@ class NetworkBrokerChannel:
                 self._back_off(f"Controller %d fails to send {what} to broker %s. Reconnecting to broker: %s", error)
                 continue
             except Exception:
-                # Kafka retries whatever went wrong: an order that is skipped would leave the broker behind for good
+                # Every error is retried, as in Kafka: a request that is skipped would leave the broker behind for good.
                 logger.exception("Controller %d fails to send a request to broker %s", self._controller_id, self._node)
                 self._back_off("Controller %d reconnects to broker %s%s", "")
                 continue

@@ -1,19 +1,30 @@
-"""Moves partitions to other brokers, as somebody asked, step by step until the new replicas are in sync.
+"""Moves partitions to other brokers on request, step by step until the new replicas are in sync.
 
-A part of the controller, on its thread, so no lock; called only while this broker is the controller. A reassignment
-under way is kept in the topic's znode (adding and removing replicas), from which the next controller goes on. With RS
-the replicas, ORS the original ones, TRS the target, AR = TRS - ORS, RR = ORS - TRS:
+A part of the controller, on its thread, so no lock; called only while this broker is the controller. The topic's znode
+keeps a reassignment in progress (adding and removing replicas), and the next controller continues it from there. With
+RS the replicas, ORS the original ones, TRS the target, AR = TRS - ORS, RR = ORS - TRS:
 
-- U, always first: RS = TRS + ORS, AR, RR into the store, then into the context; replicas that an earlier reassignment
-  was adding, and this one doesn't want, are stopped and deleted.
-- A, while TRS is not within the in-sync replicas: the next leader epoch to all of RS; AR become NewReplica. Each change
-  of the in-sync replicas asks again.
-- B, when it is: AR become OnlineReplica; RS = TRS in the context; the next leader epoch to TRS, or a new leader if the
-  old one is not in it; RR are stopped and deleted; RS = TRS into the store, last, because it alone remembers ORS; the
-  metadata to every broker; a deletion that waited goes on.
+- Phase U, always first: write RS = TRS + ORS, AR and RR to the store, then to the context. Stop and delete replicas
+  that an earlier reassignment was adding and this one does not add.
+- Phase A, while a replica of TRS is not in sync: send the next leader epoch to all of RS; AR become NewReplica. Each
+  change of the in-sync replicas checks again.
+- Phase B, when all of TRS are in sync: AR become OnlineReplica; RS = TRS in the context; send the next leader epoch to
+  TRS, with a new leader if the old one is not in TRS; stop and delete RR; write RS = TRS to the store, last, because
+  only the store remembers ORS; send the metadata to every broker; continue a deletion that waited.
 
-Kafka: onPartitionReassignment in kafka.controller.KafkaController, whose comment tells the story with an example. The
-reassignments of /admin/reassign_partitions (before Kafka 2.4's API) are not read.
+An example, from replicas 1, 2, 3 to 4, 5, 6 with leader 1:
+
+    store: RS                 AR       RR       leader, ISR           step
+    1, 2, 3                                     1, {1, 2, 3}          before
+    4, 5, 6, 1, 2, 3          4, 5, 6  1, 2, 3  1, {1, 2, 3}          U
+    4, 5, 6, 1, 2, 3          4, 5, 6  1, 2, 3  1, {1, 2, 3, 4, 5, 6} A, until this ISR
+    4, 5, 6, 1, 2, 3          4, 5, 6  1, 2, 3  4, {1, 2, 3, 4, 5, 6} B: a leader in TRS
+    4, 5, 6, 1, 2, 3          4, 5, 6  1, 2, 3  4, {4, 5, 6}          B: RR out of the ISR, stopped, deleted
+    4, 5, 6                                     4, {4, 5, 6}          B: the store last
+
+Reassignments of /admin/reassign_partitions (before Kafka 2.4's API) are not read.
+
+Kafka: KafkaController.onPartitionReassignment.
 """
 
 from __future__ import annotations
@@ -63,7 +74,10 @@ class PartitionReassignments:
     def alter(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, allow_replication_factor_change: bool = True
     ) -> dict[TopicPartition, ApiError | None]:
-        """Begin to move partitions to the replicas given, None cancels; by partition why not, or None."""
+        """Begin to move partitions to the given replicas (None cancels).
+
+        Return the error of each partition, or None.
+        """
         results: dict[TopicPartition, ApiError | None] = {}
         begun: dict[TopicPartition, ReplicaAssignment] = {}
         for partition, target in wanted.items():
@@ -80,7 +94,7 @@ class PartitionReassignments:
         return results | {partition: self._begin(partition, new) for partition, new in begun.items()}
 
     def under_way(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, ReplicaAssignment]:
-        """Those of `partitions` (None: of all) that are being reassigned."""
+        """Return the reassignments in progress of these partitions, or of all (None)."""
         asked = sorted(self._context.partitions_being_reassigned) if partitions is None else partitions
         found = {partition: self._context.assignment(partition) for partition in asked}
         return {partition: assignment for partition, assignment in found.items() if assignment.is_being_reassigned}
@@ -88,7 +102,10 @@ class PartitionReassignments:
     def _error_of(
         self, current: ReplicaAssignment, target: Sequence[int], allow_replication_factor_change: bool
     ) -> ApiError | None:
-        """Kafka: validateReplicas; the replication factor: ReplicationControlManager of 4.1 (KIP-860)."""
+        """Return the error in the target replicas, or None.
+
+        Kafka: validateReplicas; for the replication factor ReplicationControlManager of 4.1 (KIP-860).
+        """
         text = ""
         if not target:
             text = "Empty replica list specified in partition reassignment."
@@ -125,7 +142,7 @@ class PartitionReassignments:
         except ControllerMovedError:
             raise
         except Exception:
-            # the other partitions of the request can still be moved
+            # the other partitions of the request can be moved all the same
             logger.exception("Error completing reassignment of partition %s", partition)
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return None
@@ -133,14 +150,14 @@ class PartitionReassignments:
     # -- what goes on ----------------------------------------------------------------------------------------------
 
     def resume(self, brokers: Collection[int] | None = None) -> None:
-        """Go on with what an earlier controller left, or with what waits for brokers that have come up."""
+        """Continue the reassignments that an earlier controller left, or that wait for these brokers, which came up."""
         for partition in sorted(self._context.partitions_being_reassigned):
             assignment = self._context.assignment(partition)
             if brokers is None or any(replica in brokers for replica in assignment.target_replicas):
                 self._advance(partition, assignment)
 
     def on_isr_changed(self, partition: TopicPartition) -> None:
-        """In-sync replicas of a partition changed: its reassignment may be complete."""
+        """Check the reassignment of a partition whose in-sync replicas changed: it may be complete."""
         if partition not in self._context.partitions_being_reassigned:
             return
         assignment = self._context.assignment(partition)
@@ -153,7 +170,7 @@ class PartitionReassignments:
             self._advance(partition, assignment)
 
     def _advance(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Phase U, then A or B."""
+        """Run phase U, then A or B."""
         self._deletions.mark_topics_ineligible({partition.topic}, "topic reassignment in progress")
         self._record(partition, assignment)
         if self._is_complete(partition, assignment):
@@ -164,7 +181,7 @@ class PartitionReassignments:
                 self._replicas.handle_state_changes([PartitionAndReplica(partition, replica)], ReplicaState.NEW)
 
     def _record(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Phase U."""
+        """Run phase U."""
         current = self._context.assignment(partition)
         if current != assignment:
             self._write(partition, assignment)
@@ -175,14 +192,17 @@ class PartitionReassignments:
         self._context.partitions_being_reassigned.add(partition)
 
     def _is_complete(self, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-        """Reads the store, which also sets the watch on the partition's state."""
+        """Return whether all target replicas are in sync.
+
+        Reading the store also sets the watch on the partition's state.
+        """
         states = self._zk.topics.partition_states([partition])
         if not assignment.is_being_reassigned:
             return True
         return partition in states and set(assignment.target_replicas) <= set(states[partition].leader_and_isr.isr)
 
     def _complete(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Phase B."""
+        """Run phase B."""
         added = [PartitionAndReplica(partition, replica) for replica in assignment.adding_replicas]
         self._replicas.handle_state_changes(added, ReplicaState.ONLINE)
         completed = ReplicaAssignment(assignment.target_replicas)
@@ -209,7 +229,7 @@ class PartitionReassignments:
         self._partitions.handle_state_changes([partition], PartitionState.ONLINE, ElectionStrategy.REASSIGN)
 
     def _stop(self, partition: TopicPartition, removed: Iterable[int]) -> None:
-        """Out of the in-sync replicas, off the brokers, off their disks. A deletion that fails is not tried again."""
+        """Remove replicas from the ISR, stop them and delete them. A deletion that fails is not retried."""
         replicas = [PartitionAndReplica(partition, replica) for replica in removed]
         for state in (
             ReplicaState.OFFLINE,
@@ -222,7 +242,7 @@ class PartitionReassignments:
     def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         topics = self._zk.topics
         while True:
-            # from the store: a growth that this thread has not heard of yet must not be undone
+            # From the store: partitions that were added since, of which this thread does not know yet, must stay.
             found = topics.assignments([partition.topic])
             if not found:
                 raise StateChangeFailed(f"Cannot write the assignment of {partition}: its topic is gone")
@@ -241,9 +261,10 @@ class PartitionReassignments:
     # -- the next leader epoch ---------------------------------------------------------------------------------------
 
     def _send_next_epoch(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """The same leader in the next epoch, so that it takes over the list of replicas.
+        """Send the same leader in the next epoch, so that it takes the new list of replicas.
 
-        Those added are told that they are new: they may choose a log directory. Kafka: updateLeaderEpochAndSendRequest.
+        Added replicas are marked as new, so that they may choose a log directory.
+        Kafka: updateLeaderEpochAndSendRequest.
         """
         state = self._next_epoch(partition)
         self._batch.new_batch()
@@ -285,5 +306,5 @@ class PartitionReassignments:
 
 
 def _listed(replicas: Sequence[int]) -> str:
-    """As Scala shows a sequence."""
+    """Return broker ids as Scala prints a sequence."""
     return f"ArrayBuffer({', '.join(map(str, replicas))})"

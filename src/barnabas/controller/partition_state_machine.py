@@ -1,7 +1,7 @@
 """Moves partitions through their states: elects leaders, writes that to the store, collects what to tell brokers.
 
-Owned by the controller's thread, so no lock. What is allowed and what it takes is the table in `partition_states`; who
-is elected is in `election`; this does the reading, writing and sending.
+Owned by the controller's thread, so no lock. The table in `partition_states` says which transitions are allowed and
+what they need; `election` chooses leaders; this module reads, writes and sends.
 
 Kafka: kafka.controller.ZkPartitionStateMachine.
 """
@@ -39,13 +39,13 @@ from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")
 
-# of an election: the leadership written, or why there is none
+# by partition: the leadership that was written, or the error why there is none
 ElectionOutcomes: TypeAlias = dict[TopicPartition, "LeaderAndIsr | Exception"]
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 class PartitionStateMachine:
-    """Moves partitions. `batch` is its own, as in Kafka: it is empty between calls. `unclean_elections` are counted."""
+    """Moves partitions. The `batch` is its own, as in Kafka, and empty between calls."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class PartitionStateMachine:
         self._unclean_elections = unclean_elections
 
     def startup(self) -> None:
-        """Derive the states of all partitions from what the store says, and elect where a leader is missing."""
+        """Derive the states of all partitions from the store, and elect leaders where they are missing."""
         for partition in self._context.all_partitions:
             known = self._context.leadership.get(partition)
             if known is None:
@@ -86,9 +86,9 @@ class PartitionStateMachine:
         target: PartitionState,
         strategy: ElectionStrategy | None = None,
     ) -> ElectionOutcomes:
-        """Move partitions to `target`; those that may not go there are logged and stay.
+        """Move partitions to `target`. A transition that is not allowed is logged, and the partition stays.
 
-        Returns the outcomes of elections (not of initializations). ControllerMovedError when a write was fenced; any
+        Returns the outcomes of elections (not of initializations). Raises ControllerMovedError: a write was fenced. Any
         other failure is the outcome of every partition.
         """
         if not partitions:
@@ -102,7 +102,7 @@ class PartitionStateMachine:
             logger.exception("Controller moved to another broker when moving some partitions to %s state", target.value)
             raise
         except Exception as error:
-            # Kafka: a failed election is an answer, not the end of the controller
+            # As in Kafka, a failed election is an answer and not the end of the controller.
             logger.exception("Error while moving some partitions to %s state", target.value)
             return dict.fromkeys(partitions, error)
 
@@ -142,7 +142,10 @@ class PartitionStateMachine:
     # -- new partitions --------------------------------------------------------------------------------------------
 
     def _initialize_leadership(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Let the first live replica lead, all live ones be in sync; the partitions for which that was written."""
+        """Write the first live replica as leader and all live ones as in sync.
+
+        Return the partitions that were written.
+        """
         states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         for partition in partitions:
             replicas = self._context.replicas(partition)
@@ -176,7 +179,10 @@ class PartitionStateMachine:
     # -- elections -------------------------------------------------------------------------------------------------
 
     def _elect_leaders(self, partitions: Sequence[TopicPartition], strategy: ElectionStrategy) -> ElectionOutcomes:
-        """Elect until every write succeeded or failed for good; a leader may write its partition's state meanwhile."""
+        """Elect until every write has succeeded or failed for good.
+
+        A leader may write the state of its partition meanwhile; then the election is repeated on the new state.
+        """
         outcomes: ElectionOutcomes = {}
         remaining: Sequence[TopicPartition] = partitions
         while remaining:
@@ -225,7 +231,7 @@ class PartitionStateMachine:
     def _read_leadership(
         self, partitions: Sequence[TopicPartition]
     ) -> tuple[dict[TopicPartition, LeaderAndIsr], ElectionOutcomes]:
-        """Leadership as the store has it now, and why there can't be an election for the others."""
+        """Return the leaderships that the store has now, and the errors of partitions that cannot have an election."""
         current: dict[TopicPartition, LeaderAndIsr] = {}
         failed: ElectionOutcomes = {}
         states = self._zk.topics.partition_states(partitions)
@@ -293,7 +299,7 @@ class PartitionStateMachine:
     def _topics_with_unclean_election(
         self, current: Mapping[TopicPartition, LeaderAndIsr], strategy: ElectionStrategy
     ) -> Collection[str]:
-        """Topics that may lose records rather than wait; the settings are read only where no in-sync replica lives."""
+        """Return the topics that allow unclean elections. Settings are read only where no in-sync replica is live."""
         stuck = {
             tp.topic
             for tp, leadership in current.items()

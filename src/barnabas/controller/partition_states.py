@@ -7,7 +7,7 @@ Used by `partition_state_machine` on the controller's thread; pure.
 - ONLINE: a leader was elected.
 - OFFLINE: its leader died after that.
 
-Kafka: kafka.controller.PartitionState and ZkPartitionStateMachine.doHandleStateChanges.
+Kafka: kafka.controller.PartitionState, ZkPartitionStateMachine.doHandleStateChanges.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 
 class PartitionState(enum.Enum):
-    """Where a partition is; as an event: where it is asked to go."""
+    """The state of a partition; as an event, the requested state."""
 
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"
@@ -27,14 +27,14 @@ class PartitionState(enum.Enum):
 
 
 class PartitionEffect(enum.Enum):
-    """What has to succeed before a partition is in its next state."""
+    """The work that has to succeed before a partition is in its next state."""
 
     INITIALIZE_LEADERSHIP = "lead by the first live replica, write the state, tell the live replicas"
     ELECT_LEADER = "elect by a strategy, write the state, tell the replicas"
 
 
 class PartitionTransition(NamedTuple):
-    """The next state, and what it takes."""
+    """The next state, and the work it needs."""
 
     state: PartitionState
     effects: tuple[PartitionEffect, ...] = ()
@@ -67,10 +67,10 @@ PARTITION_TRANSITIONS: Final[Mapping[tuple[PartitionState, PartitionState], Part
 
 
 def partition_transition(state: PartitionState, target: PartitionState) -> PartitionTransition | None:
-    """What moving from `state` to `target` takes; None if that isn't allowed."""
+    """Return the transition from `state` to `target`, or None if it is not allowed."""
     return PARTITION_TRANSITIONS[state, target]
 
 
 def valid_previous_partition_states(target: PartitionState) -> list[PartitionState]:
-    """From where `target` may be reached."""
+    """Return the states from which `target` may be reached."""
     return [state for state in PartitionState if PARTITION_TRANSITIONS[state, target] is not None]

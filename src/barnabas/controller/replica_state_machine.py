@@ -1,7 +1,7 @@
 """Moves replicas through their states: starts and stops them on brokers, takes them out of the in-sync replicas.
 
-Owned by the controller's thread, so no lock. What is allowed and what it takes is the table in `replica_states`; this
-does the reading, writing and sending.
+Owned by the controller's thread, so no lock. The table in `replica_states` says which transitions are allowed and what
+they need; this module reads, writes and sends.
 
 Kafka: kafka.controller.ZkReplicaStateMachine.
 """
@@ -32,7 +32,7 @@ state_logger = logging.getLogger("state.change.logger")
 
 
 class ReplicaStateMachine:
-    """Moves replicas. `batch` is its own, as in Kafka: it is empty between calls."""
+    """Moves replicas. The `batch` is its own, as in Kafka, and empty between calls."""
 
     def __init__(
         self, config: ControllerConfig, context: ControllerContext, zk_client: KafkaZkClient, batch: BrokerRequestBatch
@@ -51,18 +51,18 @@ class ReplicaStateMachine:
         }
 
     def startup(self) -> None:
-        """Derive the states of all replicas from the live brokers, and tell those brokers what they host."""
+        """Derive the states of all replicas from the live brokers, and send those brokers what they host."""
         online, offline = self._context.online_and_offline_replicas()
         self._context.replica_states.update(dict.fromkeys(online, ReplicaState.ONLINE))
-        # should their topic be to be deleted, that must not begin before their brokers are back
+        # If their topic is to be deleted, the deletion must not begin before their brokers are back.
         self._context.replica_states.update(dict.fromkeys(offline, ReplicaState.DELETION_INELIGIBLE))
         self.handle_state_changes(online, ReplicaState.ONLINE)
         self.handle_state_changes(offline, ReplicaState.OFFLINE)
 
     def handle_state_changes(self, replicas: Sequence[PartitionAndReplica], target: ReplicaState) -> None:
-        """Move replicas to `target`; those that may not go there are logged and stay.
+        """Move replicas to `target`. A transition that is not allowed is logged, and the replica stays.
 
-        ControllerMovedError when a write was fenced; any other failure is logged.
+        Raises ControllerMovedError: a write was fenced. Any other failure is logged.
         """
         if not replicas:
             return
@@ -78,7 +78,7 @@ class ReplicaStateMachine:
             logger.exception("Controller moved to another broker when moving some replicas to %s state", target.value)
             raise
         except Exception:
-            # Kafka: the next event of the broker or topic tries again
+            # As in Kafka, the next event of the broker or the topic retries.
             logger.exception("Error while moving some replicas to %s state", target.value)
 
     def _change_states(self, broker_id: int, replicas: Iterable[PartitionAndReplica], target: ReplicaState) -> None:
@@ -164,7 +164,7 @@ class ReplicaStateMachine:
     def _remove_from_isr(
         self, replica_id: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-        """Take a replica out of the in-sync replicas; the states of those partitions for which it isn't there now."""
+        """Remove a replica from the ISR of partitions. Return the states of the partitions whose ISR lacks it now."""
         results: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         remaining = list(partitions)
         while remaining:
@@ -234,7 +234,7 @@ class ReplicaStateMachine:
 
 
 def _without_replica(leadership: LeaderAndIsr, replica_id: int) -> LeaderAndIsr:
-    """The last in-sync replica stays in sync: it alone may lead again."""
+    """Return a leadership without a replica. The last in-sync replica stays in the ISR: it alone may lead again."""
     leader = NO_LEADER if leadership.leader == replica_id else leadership.leader
     if len(leadership.isr) == 1:
         return leadership.new_leader_and_isr(leader, leadership.isr)

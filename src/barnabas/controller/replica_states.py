@@ -6,9 +6,10 @@ Used by `replica_state_machine` on the controller's thread; pure.
 - NEW: assigned to a broker; it may only become a follower.
 - ONLINE: started; it may become leader or follower.
 - OFFLINE: its broker, or its log directory, is down.
-- DELETION_STARTED, DELETION_SUCCESSFUL, DELETION_INELIGIBLE: on the way out; the last when it failed and waits.
+- DELETION_STARTED, DELETION_SUCCESSFUL: being deleted, deleted.
+- DELETION_INELIGIBLE: the deletion failed and waits.
 
-Kafka: kafka.controller.ReplicaState and ZkReplicaStateMachine.doHandleStateChanges.
+Kafka: kafka.controller.ReplicaState, ZkReplicaStateMachine.doHandleStateChanges.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final, NamedTuple
 
 
 class ReplicaState(enum.Enum):
-    """Where a replica is; as an event: where it is asked to go."""
+    """The state of a replica; as an event, the requested state."""
 
     NEW = "NewReplica"
     ONLINE = "OnlineReplica"
@@ -31,7 +32,7 @@ class ReplicaState(enum.Enum):
 
 
 class ReplicaEffect(enum.Enum):
-    """What is done on the way to the next state."""
+    """The work on the way to the next state."""
 
     START_AS_FOLLOWER = "send LeaderAndIsr to it as a new replica, unless it would lead"
     ENSURE_ASSIGNED = "add it to the assignment if it is missing there"
@@ -42,7 +43,7 @@ class ReplicaEffect(enum.Enum):
 
 
 class ReplicaTransition(NamedTuple):
-    """The next state, and what it takes."""
+    """The next state, and the work it needs."""
 
     state: ReplicaState
     effects: tuple[ReplicaEffect, ...] = ()
@@ -73,10 +74,10 @@ REPLICA_TRANSITIONS: Final[Mapping[tuple[ReplicaState, ReplicaState], ReplicaTra
 
 
 def replica_transition(state: ReplicaState, target: ReplicaState) -> ReplicaTransition | None:
-    """What moving from `state` to `target` takes; None if that isn't allowed."""
+    """Return the transition from `state` to `target`, or None if it is not allowed."""
     return REPLICA_TRANSITIONS[state, target]
 
 
 def valid_previous_replica_states(target: ReplicaState) -> list[ReplicaState]:
-    """From where `target` may be reached."""
+    """Return the states from which `target` may be reached."""
     return [state for state in ReplicaState if REPLICA_TRANSITIONS[state, target] is not None]

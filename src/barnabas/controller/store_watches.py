@@ -1,9 +1,9 @@
-"""What the controller watches in the store: each watch becomes an event in its queue.
+"""The controller's watches in the store: each change becomes an event in its queue.
 
-A part of the controller; registered and unregistered on its thread, fired on the store's watch thread, which only puts
-events. Holds the topics, brokers and partitions watched, owned by the controller's thread, so no lock.
+A part of the controller. Its thread registers and unregisters watches and owns the sets of watched topics, brokers and
+partitions, so no lock. Watches fire on the store's watch thread, which only puts events.
 
-Kafka: the ...Handler classes at the end of kafka.controller.KafkaController.
+Kafka: BrokerChangeHandler, TopicChangeHandler, PartitionModificationsHandler.
 """
 
 from __future__ import annotations
@@ -47,11 +47,14 @@ class StoreWatches:
         self._partitions: set[TopicPartition] = set()
 
     def watch_controller(self) -> None:
-        """Hear of a new controller, or of none; before and after being it."""
+        """Watch /controller: a new controller, or none."""
         self._access.register_change_handler_and_check_existence(ControllerZNode.path, self._on_controller)
 
     def watch_cluster(self) -> None:
-        """Hear of brokers, topics, deletions, in-sync replicas and so on. Their first reading arms them."""
+        """Watch brokers, topics, deletions, in-sync replicas and log directories.
+
+        The first reading arms these watches.
+        """
         access, put = self._access, self._put
         access.register_child_change_handler(BrokerIdsZNode.path, lambda: put(Signal.BROKER_CHANGE))
         access.register_child_change_handler(TopicsZNode.path, lambda: put(Signal.TOPIC_CHANGE))
@@ -65,26 +68,26 @@ class StoreWatches:
         self.watch_preferred_replica_election()
 
     def watch_preferred_replica_election(self) -> bool:
-        """Hear of the next election asked for in the store; whether there is one already."""
+        """Watch for the next election in the store. Return whether there is one already."""
         return self._access.register_change_handler_and_check_existence(
             PreferredReplicaElectionZNode.path, self._on_preferred_replica_election
         )
 
     def watch_topics(self, topics: Iterable[str]) -> None:
-        """Hear of partitions added to topics. Reading their assignments arms it."""
+        """Watch for partitions that are added to topics. Reading their assignments arms the watches."""
         for topic in topics:
             self._topics.add(topic)
             self._access.register_change_handler(TopicZNode.path(topic), self._topic_handler(topic))
 
     def unwatch_topic(self, topic: str) -> None:
-        """Hear no more of a topic and its partitions."""
+        """Stop watching a topic and its partitions."""
         self._topics.discard(topic)
         for partition in [watched for watched in self._partitions if watched.topic == topic]:
             self.unwatch_partition_state(partition)
         self._access.unregister_change_handler(TopicZNode.path(topic))
 
     def watch_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Hear of changes in brokers' registrations."""
+        """Watch for changes in the registrations of brokers."""
         for broker_id in broker_ids:
             self._brokers.add(broker_id)
             self._access.register_change_handler_and_check_existence(
@@ -92,13 +95,13 @@ class StoreWatches:
             )
 
     def unwatch_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Hear no more of brokers."""
+        """Stop watching brokers."""
         for broker_id in broker_ids:
             self._brokers.discard(broker_id)
             self._access.unregister_change_handler(BrokerIdZNode.path(broker_id))
 
     def watch_partition_state(self, partition: TopicPartition) -> None:
-        """Hear of changes to the in-sync replicas of a partition being reassigned. Reading its state arms it."""
+        """Watch the in-sync replicas of a partition that is being reassigned. Reading its state arms the watch."""
         if partition not in self._partitions:
             self._partitions.add(partition)
             self._access.register_change_handler(
@@ -106,12 +109,12 @@ class StoreWatches:
             )
 
     def unwatch_partition_state(self, partition: TopicPartition) -> None:
-        """Hear no more of it."""
+        """Stop watching the state of a partition."""
         self._partitions.discard(partition)
         self._access.unregister_change_handler(TopicPartitionStateZNode.path(partition))
 
     def unwatch_cluster(self) -> None:
-        """Hear only of the controller any more."""
+        """Stop watching everything but /controller."""
         self._access.unregister_change_handler(PreferredReplicaElectionZNode.path)
         for path in (
             LogDirEventNotificationZNode.path,

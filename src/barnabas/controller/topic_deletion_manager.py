@@ -1,9 +1,9 @@
 """Deletes topics: stops and deletes their replicas on the brokers, then removes them from the store.
 
-Owned by the controller's thread, so no lock. A topic waits (is ineligible) while a broker with one of its replicas is
-down, or one of its partitions is being reassigned; it is tried again when that ends.
+Owned by the controller's thread, so no lock. The deletion of a topic waits (the topic is ineligible) while a broker
+with one of its replicas is down, or one of its partitions is being reassigned; it is retried when that ends.
 
-Kafka: kafka.controller.TopicDeletionManager, whose comments tell the whole story.
+Kafka: kafka.controller.TopicDeletionManager.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TopicDeletionManager:
         self._send_metadata_update = send_metadata_update
 
     def init(self, topics_to_be_deleted: Collection[str], topics_ineligible_for_deletion: Collection[str]) -> None:
-        """Take over what an earlier controller left; or drop it, if topics can't be deleted."""
+        """Take over the deletions that an earlier controller left, or drop them if topics must not be deleted."""
         if self._enabled:
             self._context.topics_to_be_deleted.update(topics_to_be_deleted)
             ineligible = self._context.topics_to_be_deleted & set(topics_ineligible_for_deletion)
@@ -48,7 +48,7 @@ class TopicDeletionManager:
             self._zk.topics.remove_deletions(topics_to_be_deleted, self._context.epoch_version)
 
     def try_topic_deletion(self) -> None:
-        """Go on with what was left."""
+        """Continue the deletions that were taken over."""
         if self._enabled:
             self._resume_deletions()
 
@@ -59,7 +59,7 @@ class TopicDeletionManager:
             self._resume_deletions()
 
     def resume_deletion_for_topics(self, topics: Iterable[str]) -> None:
-        """Something that held up the deletion of topics is over: a broker came up, a reassignment ended."""
+        """Retry the deletion of topics: a broker came up, or a reassignment ended."""
         if self._enabled:
             resumed = self._context.topics_to_be_deleted & set(topics)
             if resumed:
@@ -67,7 +67,7 @@ class TopicDeletionManager:
                 self._resume_deletions()
 
     def fail_replica_deletion(self, replicas: Iterable[PartitionAndReplica]) -> None:
-        """Replicas couldn't be deleted: their topics wait until further notice."""
+        """Note replicas that could not be deleted. Their topics wait until `resume_deletion_for_topics`."""
         failed = [r for r in replicas if self.is_topic_queued_for_deletion(r.partition.topic)]
         if failed:
             self._replicas.handle_state_changes(failed, ReplicaState.DELETION_INELIGIBLE)
@@ -75,20 +75,20 @@ class TopicDeletionManager:
             self._resume_deletions()
 
     def complete_replica_deletion(self, replicas: Iterable[PartitionAndReplica]) -> None:
-        """Replicas are deleted; when all of a topic are, so is the topic."""
+        """Note replicas that are deleted. A topic is deleted when all of its replicas are."""
         deleted = [r for r in replicas if self.is_topic_queued_for_deletion(r.partition.topic)]
         self._replicas.handle_state_changes(deleted, ReplicaState.DELETION_SUCCESSFUL)
         self._resume_deletions()
 
     def mark_topics_ineligible(self, topics: Iterable[str], reason: str) -> None:
-        """Hold up the deletion of those of `topics` that are to be deleted."""
+        """Make those of `topics` wait that are to be deleted."""
         halted = self._context.topics_to_be_deleted & set(topics)
         if self._enabled and halted:
             self._context.topics_ineligible_for_deletion.update(halted)
             logger.info("Halted deletion of topics %s due to %s", ",".join(sorted(halted)), reason)
 
     def is_topic_queued_for_deletion(self, topic: str) -> bool:
-        """Whether a topic is to be deleted."""
+        """Return whether a topic is to be deleted."""
         return self._enabled and self._context.is_topic_queued_for_deletion(topic)
 
     def _resume_deletions(self) -> None:
@@ -112,7 +112,7 @@ class TopicDeletionManager:
             self._on_topic_deletion(to_delete)
 
     def _on_topic_deletion(self, topics: Collection[str]) -> None:
-        """Take the partitions offline, tell every broker (leader -2), then have the replicas deleted."""
+        """Take the partitions offline, send every broker the leader -2, then have the replicas deleted."""
         unseen = [topic for topic in topics if not self._context.is_topic_deletion_in_progress(topic)]
         partitions = [tp for topic in unseen for tp in self._context.partitions_of_topic(topic)]
         self._partitions.handle_state_changes(partitions, PartitionState.OFFLINE)
@@ -134,7 +134,7 @@ class TopicDeletionManager:
                 elif replica not in done:
                     to_delete.append(replica)
         self._replicas.handle_state_changes(dead, ReplicaState.DELETION_INELIGIBLE)
-        # first stop the followers from fetching, then delete
+        # OFFLINE first: it stops the followers from fetching what is about to be deleted
         self._replicas.handle_state_changes(to_delete, ReplicaState.OFFLINE)
         self._replicas.handle_state_changes(to_delete, ReplicaState.DELETION_STARTED)
         if ineligible:

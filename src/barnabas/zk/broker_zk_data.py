@@ -20,25 +20,25 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class ControllerZNode:
-    """Ephemeral: which broker is the controller."""
+    """The id of the controller. The znode is ephemeral."""
 
     path = "/controller"
 
     @staticmethod
     def encode(broker_id: int, timestamp_ms: int) -> bytes:
-        """Version 2; the KRaft epoch stays -1 in ZooKeeper mode."""
+        """Return version 2. The KRaft epoch stays -1 in ZooKeeper mode."""
         return encode_json(
             {"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1}
         )
 
     @staticmethod
     def decode(data: bytes) -> int:
-        """The controller's broker id."""
+        """Return the controller's broker id."""
         return int(decode_json(data, "the controller's registration")["brokerid"])
 
 
 class ControllerEpochZNode:
-    """How many controllers there have been; its version fences the writes of former ones."""
+    """The number of elections so far. The version of the znode fences the writes of earlier controllers."""
 
     path = "/controller_epoch"
     initial_epoch = 0
@@ -46,12 +46,12 @@ class ControllerEpochZNode:
 
     @staticmethod
     def encode(epoch: int) -> bytes:
-        """A decimal number."""
+        """Return a decimal number."""
         return str(epoch).encode()
 
     @staticmethod
     def decode(data: bytes) -> int:
-        """The epoch."""
+        """Return the epoch."""
         return int(data)
 
 
@@ -73,16 +73,16 @@ class BrokerIdsZNode:
 
 
 class BrokerIdZNode:
-    """Ephemeral: a live broker's registration. Its czxid is the broker epoch."""
+    """The registration of a live broker. The znode is ephemeral; its czxid is the broker epoch."""
 
     @staticmethod
     def path(broker_id: int) -> str:
-        """Where broker `broker_id` is registered."""
+        """Return the path of a broker's registration."""
         return f"{BrokerIdsZNode.path}/{broker_id}"
 
     @staticmethod
     def encode(broker: BrokerInfo, timestamp_ms: int) -> bytes:
-        """Version 5. Host and port are those of the first PLAINTEXT endpoint, for clients of long ago."""
+        """Return version 5. Host and port are those of the first PLAINTEXT endpoint, for very old clients."""
         plaintext = next((end for end in broker.endpoints if end.security_protocol == "PLAINTEXT"), None)
         features = {name: {"min_version": low, "max_version": high} for name, (low, high) in broker.features.items()}
         value: dict[str, object] = {
@@ -105,7 +105,7 @@ class BrokerIdZNode:
 
     @staticmethod
     def decode(broker_id: int, data: bytes) -> BrokerInfo:
-        """Versions 1 to 5."""
+        """Read versions 1 to 5. Raises ZnodeFormatError: the version is older, or an endpoint is malformed."""
         what = f"ZooKeeper registration for broker {broker_id}"
         value = decode_json(data, what)
         version = int(value["version"])
@@ -146,7 +146,7 @@ class LogDirEventNotificationZNode:
 
     @staticmethod
     def decode(data: bytes) -> int:
-        """The broker."""
+        """Return the broker's id."""
         return int(decode_json(data, "a notice of a failed log directory")["broker"])
 
 
@@ -157,23 +157,23 @@ class ClusterIdZNode:
 
     @staticmethod
     def encode(cluster_id: str) -> bytes:
-        """Version 1 (a string here, in Kafka too)."""
+        """Return version 1 (a string here, as in Kafka)."""
         return encode_json({"version": "1", "id": cluster_id})
 
     @staticmethod
     def decode(data: bytes) -> str:
-        """The id."""
+        """Return the id."""
         return str(decode_json(data, "the cluster id json")["id"])
 
 
 class BrokerSequenceIdZNode:
-    """Its version generates broker ids."""
+    """The generator of broker ids: the version of the znode is the last one."""
 
     path = "/brokers/seqid"
 
 
 class ProducerIdsBlock(NamedTuple):
-    """Producer ids handed to a broker: `first_producer_id` and the following, `size` of them."""
+    """The producer ids of a broker: `size` ids from `first_producer_id` on."""
 
     assigned_broker_id: int
     first_producer_id: int
@@ -192,7 +192,7 @@ class ProducerIdBlockZNode:
 
     @staticmethod
     def encode(block: ProducerIdsBlock) -> bytes:
-        """Version 1; the ids are strings."""
+        """Return version 1. The ids are strings."""
         return encode_json(
             {
                 "version": 1,
@@ -204,14 +204,14 @@ class ProducerIdBlockZNode:
 
     @staticmethod
     def decode(data: bytes) -> ProducerIdsBlock:
-        """The block."""
+        """Return the block."""
         value = decode_json(data, "the producerId block json")
         start, end = int(value["block_start"]), int(value["block_end"])
         return ProducerIdsBlock(int(value["broker"]), start, end - start + 1)
 
 
 class FinalizedFeatures(NamedTuple):
-    """Features every broker of the cluster supports, at these levels. Status 1 is enabled, 0 disabled."""
+    """The features that every broker of the cluster supports, with their levels. Status 1 is enabled, 0 disabled."""
 
     features: Mapping[str, int] = _NONE
     status: int = 1
@@ -225,7 +225,7 @@ class FeatureZNode:
 
     @staticmethod
     def encode(finalized: FinalizedFeatures) -> bytes:
-        """Version 2 (3.3 and later); version 1 also had minimum levels."""
+        """Return version 2 (3.3 and later). Version 1 also had minimum levels."""
         features = {
             name: {"max_version_level": level} | ({"min_version_level": level} if finalized.version == 1 else {})
             for name, level in finalized.features.items()
@@ -234,7 +234,7 @@ class FeatureZNode:
 
     @staticmethod
     def decode(data: bytes) -> FinalizedFeatures:
-        """Versions 1 and 2."""
+        """Read versions 1 and 2. Raises ZnodeFormatError: another version, or an unknown status."""
         value = decode_json(data, "feature information")
         version, status = value.get("version"), value.get("status")
         if version not in (1, 2):

@@ -14,7 +14,7 @@ from barnabas.zk.znode_json import ZnodeFormatError, decode_json, encode_json
 
 
 class ConfigEntityType:
-    """What can have settings in the store. Kafka: org.apache.kafka.server.config.ConfigType."""
+    """The types of entities that can have settings in the store. Kafka: org.apache.kafka.server.config.ConfigType."""
 
     TOPIC = "topics"
     CLIENT = "clients"
@@ -25,11 +25,11 @@ class ConfigEntityType:
 
 
 class ConfigEntityTypeZNode:
-    """All entities of a type that have settings."""
+    """The parent of all entities of a type that have settings."""
 
     @staticmethod
     def path(entity_type: str) -> str:
-        """Their parent."""
+        """Return its path."""
         return f"/config/{entity_type}"
 
 
@@ -38,7 +38,7 @@ class ConfigEntityZNode:
 
     @staticmethod
     def path(entity_type: str, entity_name: str) -> str:
-        """Where they are kept."""
+        """Return their path."""
         return f"{ConfigEntityTypeZNode.path(entity_type)}/{entity_name}"
 
     @staticmethod
@@ -48,7 +48,7 @@ class ConfigEntityZNode:
 
     @staticmethod
     def decode(data: bytes) -> dict[str, str]:
-        """The settings; none for an empty znode."""
+        """Return the settings; none for an empty znode."""
         if not data:
             return {}
         config = decode_json(data, "settings").get("config")
@@ -62,19 +62,22 @@ class ConfigEntityChangeNotificationZNode:
 
 
 class ConfigEntityChangeNotificationSequenceZNode:
-    """One notice: read the settings of this entity again."""
+    """A notice that the settings of an entity are to be read again."""
 
     prefix = "config_change_"
     create_path = f"{ConfigEntityChangeNotificationZNode.path}/{prefix}"
 
     @staticmethod
     def encode(entity_path: str) -> bytes:
-        """Version 2; `entity_path` is such as `topics/orders`."""
+        """Return version 2. An entity path is, for example, `topics/orders`."""
         return encode_json({"version": 2, "entity_path": entity_path})
 
     @staticmethod
     def decode(data: bytes) -> str:
-        """The entity path. Version 1 named the type and the entity apart."""
+        """Return the entity path. Version 1 has type and entity in two fields.
+
+        Raises ZnodeFormatError: another version, or no entity path.
+        """
         value = decode_json(data, "a notice of changed settings")
         version = value.get("version")
         if version == 1:

@@ -23,18 +23,18 @@ _Notification = ConfigEntityChangeNotificationSequenceZNode
 
 
 class ConfigZnodes:
-    """Kafka's calls on settings. `entity_type` is one of ConfigType; `entity_name` as in the path, sanitized."""
+    """Kafka's calls on settings. `entity_type` is one of ConfigEntityType; `entity_name` as in the path, sanitized."""
 
     def __init__(self, access: ZnodeAccess) -> None:
         self._access = access
 
     def entity(self, entity_type: str, entity_name: str) -> dict[str, str]:
-        """An entity's settings, empty if it has none."""
+        """Return the settings of an entity, empty if it has none."""
         node = self._access.get(ConfigEntityZNode.path(entity_type, entity_name))
         return {} if node is None else ConfigEntityZNode.decode(node.data)
 
     def topics(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The settings of topics; empty for those that have none."""
+        """Return the settings of topics; empty for those that have none."""
         names = list(topics)
         nodes = self._access.get_many([ConfigEntityZNode.path(ConfigEntityType.TOPIC, topic) for topic in names])
         return {
@@ -43,16 +43,19 @@ class ConfigZnodes:
         }
 
     def entities(self, entity_type: str) -> list[str]:
-        """The names of the entities of a type that have settings."""
+        """Return the names of the entities of a type that have settings."""
         return self._access.children(ConfigEntityTypeZNode.path(entity_type))
 
     def set_or_create(self, entity_type: str, entity_name: str, config: Mapping[str, str]) -> None:
-        """Replace an entity's settings, without a notice."""
+        """Replace the settings of an entity, without a notice."""
         for outcome in self._access.store.batch(self._writes(entity_type, entity_name, config)):
             self._raise_unless_expected(outcome)
 
     def change(self, entity_type: str, entity_name: str, config: Mapping[str, str]) -> None:
-        """Replace an entity's settings and tell every broker, in one batch. Kafka: AdminZkClient.changeEntityConfig."""
+        """Replace the settings of an entity and notify every broker, in one batch.
+
+        Kafka: AdminZkClient.changeEntityConfig.
+        """
         notice = self._notice(entity_type, entity_name)
         *writes, noticed = self._access.store.batch([*self._writes(entity_type, entity_name, config), notice])
         for outcome in writes:
@@ -60,9 +63,10 @@ class ConfigZnodes:
         value_of(noticed, Created)
 
     def remove(self, entity_type: str, entity_name: str, znodes: Iterable[str]) -> list[bool]:
-        """Delete znodes below /config, in this order, and tell every broker that the entity has no settings any more.
+        """Delete znodes below /config, in this order, and notify every broker that the entity has no settings any more.
 
-        Whether each one is gone: one that has children stays. Kafka: AdminZkClient.tryCleanQuotaNodes.
+        Returns whether each znode is gone: one that has children stays. Raises StoreError: another failure.
+        Kafka: AdminZkClient.tryCleanQuotaNodes.
         """
         deletions = [Delete(f"/config/{znode}") for znode in znodes]
         *outcomes, noticed = self._access.store.batch([*deletions, self._notice(entity_type, entity_name)])
@@ -73,12 +77,12 @@ class ConfigZnodes:
         return [not isinstance(outcome, NotEmptyError) for outcome in outcomes]
 
     def notifications(self) -> list[str]:
-        """The names of the notices, oldest first. Sets the watch on /config/changes."""
+        """Return the names of the notices, oldest first. Sets the watch on /config/changes."""
         names = self._access.children(ConfigEntityChangeNotificationZNode.path)
         return [name for name in names if name.startswith(_Notification.prefix)]
 
     def notified_entity(self, name: str) -> tuple[str, int] | None:
-        """Which entity a notice is about (`topics/orders`) and when it was made (ms); None if it is gone."""
+        """Return the entity of a notice (`topics/orders`) and its creation time (ms), or None if the notice is gone."""
         node = self._access.get(f"{ConfigEntityChangeNotificationZNode.path}/{name}")
         return None if node is None else (_Notification.decode(node.data), node.stat.ctime_ms)
 
@@ -96,7 +100,7 @@ class ConfigZnodes:
     @staticmethod
     def _writes(entity_type: str, entity_name: str, config: Mapping[str, str]) -> list[Create | SetData]:
         path, data = ConfigEntityZNode.path(entity_type, entity_name), ConfigEntityZNode.encode(config)
-        # one of the two does it: the creation fails when it is there (a user's client has a path of its own below)
+        # Exactly one of the two succeeds: the creation fails when the znode exists. (A client of a user lies deeper.)
         return [*creations_with_parents(path, data), SetData(path, data)]
 
     @staticmethod

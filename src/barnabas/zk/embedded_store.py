@@ -1,12 +1,12 @@
 """The metadata store of a single node: sqlite3 in the data dir, served by one thread, watches called by another.
 
-Made and closed by `broker`; one session is handed to `KafkaZkClient`. Thread `store` owns the database: batches of all
-sessions come to it through a queue, and each is one durable transaction. Thread `store-watch` calls watches and session
-listeners, in the order of the changes, never on a caller's thread; they may use the store. `_lock` guards whether the
-store is open and the table of sessions.
+Made and closed by `broker`; one session is given to `KafkaZkClient`. The thread `store` owns the database: batches of
+all sessions come to it through a queue, and each is one durable transaction. The thread `store-watch` calls watches and
+session listeners, in the order of the changes and never on a caller's thread, so that they may use the store. `_lock`
+guards the open state and the table of sessions.
 
-The database is `metadata.sqlite` (and its `-wal`) in the given directory. It is no ZooKeeper emulation: only the calls
-KafkaZkClient makes.
+The database is `metadata.sqlite` (and its `-wal`) in the given directory. It is no emulation of ZooKeeper: it has only
+the calls that KafkaZkClient makes.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class _EndSession(NamedTuple):
 class EmbeddedStore:
     """The store and its two threads. `directory` None keeps everything in memory (tests).
 
-    A batch for which the disk has no room is rolled back and fails with StoreFullError, and the store goes on.
-    `on_failure` is called once, on the store thread, when the database fails otherwise (a dead disk): a broker without
-    its metadata must stop. Every later batch fails with StoreUnavailableError.
+    A batch for which the disk has no room is rolled back and fails with StoreFullError; the store stays usable. When
+    the database fails otherwise (a dead disk), `on_failure` is called once, on the store thread, since a broker without
+    metadata must stop. Every later batch fails with StoreUnavailableError.
     """
 
     def __init__(
@@ -65,8 +65,10 @@ class EmbeddedStore:
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._table: ZnodeTable | None = None
         self._failed = False
-        self._store_thread = threading.Thread(target=self._run_store, name="store", daemon=True)
-        self._watch_thread = threading.Thread(target=self._run_watches, name="store-watch", daemon=True)
+        self._threads = (
+            threading.Thread(target=self._run_store, name="store", daemon=True),
+            threading.Thread(target=self._run_watches, name="store-watch", daemon=True),
+        )
 
     def start(self) -> None:
         """Open the database, drop the ephemeral znodes of earlier processes, start the threads.
@@ -76,21 +78,22 @@ class EmbeddedStore:
         connection = open_database(self._directory)
         self._table = ZnodeTable(connection, self._clock)
         self._table.delete_ephemerals()
-        self._next_session_id = (self._clock.milliseconds() << 8) + 1  # as ZooKeeper's: differs from process to process
+        # As in ZooKeeper, differs from process to process.
+        self._next_session_id = (self._clock.milliseconds() << 8) + 1
         with self._lock:
             self._open = True
-        self._store_thread.start()
-        self._watch_thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def new_session(self) -> EmbeddedSession:
-        """Open a session. It lives until it is closed, or the store is."""
+        """Open a session, which lives until it or the store is closed."""
         session = EmbeddedSession(self, self._new_session_id())
         with self._lock:
             self._sessions[session.session_id] = session
         return session
 
     def close(self) -> None:
-        """End all sessions, let the threads finish what is queued, close the database. Harmless when repeated."""
+        """End all sessions, let the threads finish their queues, close the database. A second call does nothing."""
         with self._lock:
             if not self._open:
                 return
@@ -99,22 +102,26 @@ class EmbeddedStore:
             session.close()
         with self._lock:
             self._open = False
+        store_thread, watch_thread = self._threads
         self._work.put(None)
-        self._store_thread.join()
+        store_thread.join()
         self._events.put(None)
-        if threading.current_thread() is not self._watch_thread:
-            self._watch_thread.join()
+        if threading.current_thread() is not watch_thread:
+            watch_thread.join()
 
     # -- for EmbeddedSession ---------------------------------------------------------------------------------------
 
     def submit(self, session: EmbeddedSession, operations: Sequence[Operation]) -> Future[list[Outcome]]:
-        """Queue a batch. See Store.submit."""
+        """Queue a batch of a session's operations."""
         future: Future[list[Outcome]] = Future()
         self._put(_Batch(session, operations, future), future)
         return future
 
     def end_session(self, session: EmbeddedSession, *, reopen: bool) -> Future[None]:
-        """Queue the end of a session; with `reopen` its handle gets a new one, as a ZooKeeper client's does."""
+        """Queue the end of a session.
+
+        With `reopen` its handle gets a new session, as that of a ZooKeeper client does.
+        """
         future: Future[None] = Future()
         self._put(_EndSession(session, reopen, future), future)
         return future
@@ -151,7 +158,7 @@ class EmbeddedStore:
                 else:
                     self._fail(error, work)
             except Exception as error:
-                # a fault of ours or a caller's nonsense: the batch was rolled back, the thread must live
+                # A defect, or arguments without sense: the batch was rolled back, and the thread must live.
                 logger.exception("A batch of the metadata store failed")
                 work.future.set_exception(error)
         table.close()
@@ -205,12 +212,12 @@ class EmbeddedStore:
             try:
                 event()
             except Exception:
-                # one watcher's fault must not keep the others from hearing of changes
+                # A defect in one watcher must not keep changes from the others.
                 logger.exception("A watch of the metadata store failed")
 
 
 class EmbeddedSession(Store):
-    """One session with an EmbeddedStore. See Store."""
+    """One session with an EmbeddedStore."""
 
     def __init__(self, store: EmbeddedStore, session_id: int) -> None:
         self._store = store
@@ -220,11 +227,11 @@ class EmbeddedSession(Store):
 
     @property
     def session_id(self) -> int:
-        """See Store."""
+        """The id of the session behind this handle, which changes at an expiry."""
         return self.session_id_now
 
     def submit(self, operations: Sequence[Operation]) -> Future[list[Outcome]]:
-        """See Store."""
+        """Queue a batch; the future fails with StoreUnavailableError when session or store are closed."""
         if self._closed.locked():
             future: Future[list[Outcome]] = Future()
             future.set_exception(StoreUnavailableError("", "the session with the metadata store is closed"))
@@ -232,15 +239,15 @@ class EmbeddedSession(Store):
         return self._store.submit(self, operations)
 
     def add_session_listener(self, listener: SessionListener) -> None:
-        """See Store. An embedded session expires only when `expire` is called."""
+        """Call `listener` when the session expires and when it is open again, which only `expire` causes here."""
         self.listeners = (*self.listeners, listener)
 
     def expire(self) -> None:
-        """End the session behind this handle and give it a new one: what a lost ZooKeeper session looks like."""
+        """End the session behind this handle and open a new one, as after a lost connection to ZooKeeper."""
         self._store.end_session(self, reopen=True).result()
 
     def close(self) -> None:
-        """See Store."""
+        """End the session; its ephemeral znodes go. A second call does nothing."""
         if self._closed.acquire(blocking=False):
             try:
                 self._store.end_session(self, reopen=False).result()

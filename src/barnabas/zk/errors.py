@@ -1,14 +1,14 @@
-"""What a Store answers when an operation fails, in ZooKeeper's terms.
+"""The errors of a Store, in ZooKeeper's terms.
 
-Raised by the blocking calls of `zk.store.Store`, returned in place of a result by its batches, on whatever thread
-called. Immutable once raised, so no lock. ZooKeeper: org.apache.zookeeper.KeeperException.
+Raised by the blocking calls of `zk.store.Store` on the calling thread, and returned in place of a result by its
+batches. Immutable once raised, so no lock. Kafka: org.apache.zookeeper.KeeperException.
 """
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """An operation failed. `operation_index` tells which one it was, when it was part of a Multi."""
+    """An operation failed. `operation_index` is its place in a Multi."""
 
     def __init__(self, path: str = "", detail: str = "") -> None:
         super().__init__(" ".join(part for part in (path, detail) if part))
@@ -17,7 +17,7 @@ class StoreError(Exception):
 
 
 class NoNodeError(StoreError):
-    """The znode, or the parent of one to be created, doesn't exist. ZooKeeper: NONODE."""
+    """The znode, or the parent of one to be created, does not exist. ZooKeeper: NONODE."""
 
 
 class NodeExistsError(StoreError):
@@ -25,7 +25,7 @@ class NodeExistsError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """The znode's version isn't the expected one. ZooKeeper: BADVERSION."""
+    """The version of the znode is not the expected one. ZooKeeper: BADVERSION."""
 
 
 class NotEmptyError(StoreError):
@@ -37,18 +37,18 @@ class NoChildrenForEphemeralsError(StoreError):
 
 
 class BadArgumentsError(StoreError):
-    """The path isn't one. ZooKeeper: BADARGUMENTS."""
+    """The path is malformed. ZooKeeper: BADARGUMENTS."""
 
 
 class StoreUnavailableError(StoreError):
-    """The store can't be reached, was closed, or failed to write; nothing of the batch was applied, as far as we know.
+    """The store cannot be reached, is closed, or failed to write. The batch was most likely not applied.
 
     ZooKeeper: CONNECTIONLOSS.
     """
 
 
 class StoreFullError(StoreUnavailableError):
-    """There is no room for the change: nothing of the batch was applied, and the store goes on."""
+    """The disk has no room for the change: nothing of the batch was applied, and the store stays usable."""
 
 
 class StoreLockedError(StoreUnavailableError):

@@ -1,8 +1,8 @@
-"""What Kafka does with ZooKeeper, by name: brokers, the controller, the cluster's id, features, producer ids.
+"""Kafka's calls on ZooKeeper, by name: brokers, the controller, the cluster's id, features, producer ids.
 
-Made by `broker`, used by metadata and controller on any thread; blocks on the store. It keeps no state of its own
-besides handlers (see `znode_access`) and the ids of former sessions (`_lock`). Topics and settings are apart:
-`topics` (`zk.topic_znodes`), `configs` (`zk.config_znodes`) and `consumer_offsets` (`zk.consumer_offset_znodes`).
+Made by `broker`, used by metadata and controller on any thread; blocks on the store. Its state is the table of handlers
+(in `znode_access`) and the ids of earlier sessions, which `_lock` guards. Topics, settings and consumer offsets are in
+its parts `topics`, `configs` and `consumer_offsets`.
 
 Kafka: kafka.zk.KafkaZkClient.
 """
@@ -58,7 +58,7 @@ _T = TypeVar("_T")
 class KafkaZkClient:
     """Kafka's calls on a Store.
 
-    Arguments: `store`, one session, closed by whoever opened it; `clock`, for the time stamps in registrations.
+    Arguments: `store`, one session, closed by the code that opened it; `clock`, for the timestamps in registrations.
     Every method may raise StoreUnavailableError.
     """
 
@@ -75,18 +75,18 @@ class KafkaZkClient:
         store.add_session_listener(self._on_session_state)
 
     def make_sure_persistent_paths_exist(self) -> None:
-        """Create the znodes every broker expects. Kafka: createTopLevelPaths."""
+        """Create the znodes that every broker expects. Kafka: createTopLevelPaths."""
         self.access.make_sure_exist(PERSISTENT_PATHS)
 
     # -- cluster ---------------------------------------------------------------------------------------------------
 
     def cluster_id(self) -> str | None:
-        """The cluster's id, None in a new store."""
+        """Return the cluster's id, or None in a new store."""
         node = self.access.get(ClusterIdZNode.path)
         return None if node is None else ClusterIdZNode.decode(node.data)
 
     def create_or_get_cluster_id(self, proposed: str) -> str:
-        """The cluster's id: `proposed` if there is none yet."""
+        """Return the cluster's id, which becomes `proposed` if there is none yet."""
         existing = self.cluster_id()
         if existing is not None:
             return existing
@@ -99,9 +99,10 @@ class KafkaZkClient:
     # -- brokers ---------------------------------------------------------------------------------------------------
 
     def register_broker(self, broker: BrokerInfo) -> int:
-        """Create the broker's ephemeral znode; the broker epoch (its czxid).
+        """Create the broker's ephemeral znode, and return the broker epoch (its czxid).
 
-        NodeExistsError if a broker with this id is alive. What an earlier session of ours left is replaced.
+        A registration of an earlier session of this process is replaced. Raises NodeExistsError: a broker with this id
+        is alive.
         """
         path = BrokerIdZNode.path(broker.id)
         creation = Create(path, BrokerIdZNode.encode(broker, self._clock.milliseconds()), ephemeral=True)
@@ -134,7 +135,7 @@ class KafkaZkClient:
         self._store.set(BrokerIdZNode.path(broker.id), data)
 
     def brokers_and_epochs(self) -> dict[int, tuple[BrokerInfo, int]]:
-        """The live brokers and their epochs by id, in the order of ids. Sets the watch on /brokers/ids."""
+        """Return the live brokers and their epochs, in the order of ids. Sets the watch on /brokers/ids."""
         ids = sorted(int(name) for name in self.access.children(BrokerIdsZNode.path))
         nodes = self.access.get_many([BrokerIdZNode.path(broker_id) for broker_id in ids])
         return {
@@ -144,31 +145,31 @@ class KafkaZkClient:
         }
 
     def broker(self, broker_id: int) -> BrokerInfo | None:
-        """A live broker's registration."""
+        """Return the registration of a live broker, or None."""
         node = self.access.get(BrokerIdZNode.path(broker_id))
         return None if node is None else BrokerIdZNode.decode(broker_id, node.data)
 
     def generate_broker_id(self) -> int:
-        """A number no broker got before, from 1. Kafka: generateBrokerSequenceId."""
+        """Return a number that no broker has got before, from 1 on. Kafka: generateBrokerSequenceId."""
         self.access.make_sure_exist([BrokerSequenceIdZNode.path])
         return self._store.set(BrokerSequenceIdZNode.path, b"").version
 
     # -- controller ------------------------------------------------------------------------------------------------
 
     def controller_id(self) -> int | None:
-        """The controller's broker id."""
+        """Return the controller's broker id, or None."""
         node = self.access.get(ControllerZNode.path)
         return None if node is None else ControllerZNode.decode(node.data)
 
     def controller_epoch(self) -> tuple[int, int] | None:
-        """The controller epoch and the version of its znode."""
+        """Return the controller epoch and the version of its znode, or None."""
         node = self.access.get(ControllerEpochZNode.path)
         return None if node is None else (ControllerEpochZNode.decode(node.data), node.stat.version)
 
     def register_controller_and_increment_controller_epoch(self, broker_id: int) -> tuple[int, int]:
         """Become the controller: create /controller and raise /controller_epoch, both or neither.
 
-        The new epoch and its znode's version. Raises ControllerMovedError if another broker was faster.
+        Returns the new epoch and the version of its znode. Raises ControllerMovedError: another broker was faster.
         """
         epoch, version = self.controller_epoch() or self._create_controller_epoch()
         operations = (

@@ -25,7 +25,7 @@ class TopicsZNode:
 
 
 class TopicIdReplicaAssignment(NamedTuple):
-    """A topic's znode. `topic_id` is None for topics made before Kafka 2.8; `version`: of the znode, -1 if unknown."""
+    """The znode of a topic. topic_id: None for topics made before Kafka 2.8. version: of the znode, -1 if unknown."""
 
     topic: str
     topic_id: bytes | None
@@ -38,7 +38,7 @@ class TopicZNode:
 
     @staticmethod
     def path(topic: str) -> str:
-        """Where `topic` is kept."""
+        """Return the path of a topic."""
         return f"{TopicsZNode.path}/{topic}"
 
     @staticmethod
@@ -57,7 +57,7 @@ class TopicZNode:
 
     @staticmethod
     def decode(topic: str, data: bytes) -> TopicIdReplicaAssignment:
-        """Versions 1 to 3."""
+        """Read versions 1 to 3."""
         value = decode_json(data, f"the assignment of topic {topic}")
         adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
         topic_id = value.get("topic_id")
@@ -71,11 +71,11 @@ class TopicZNode:
 
 
 class TopicPartitionsZNode:
-    """A topic's partitions that have, or had, a leader."""
+    """The parent of the partitions of a topic that have, or had, a leader."""
 
     @staticmethod
     def path(topic: str) -> str:
-        """Their parent."""
+        """Return its path."""
         return f"{TopicZNode.path(topic)}/partitions"
 
 
@@ -84,7 +84,7 @@ class TopicPartitionZNode:
 
     @staticmethod
     def path(partition: TopicPartition) -> str:
-        """Where `partition` is kept."""
+        """Return the path of a partition."""
         return f"{TopicPartitionsZNode.path(partition.topic)}/{partition.partition}"
 
 
@@ -93,7 +93,7 @@ class TopicPartitionStateZNode:
 
     @staticmethod
     def path(partition: TopicPartition) -> str:
-        """Where the state of `partition` is kept."""
+        """Return the path of a partition's state."""
         return f"{TopicPartitionZNode.path(partition)}/state"
 
     @staticmethod
@@ -113,7 +113,7 @@ class TopicPartitionStateZNode:
 
     @staticmethod
     def decode(data: bytes, version: int) -> LeaderIsrAndControllerEpoch:
-        """`version` is the znode's: the partition epoch."""
+        """Read a state. `version` is that of the znode: the partition epoch."""
         value = decode_json(data, "the state of a partition")
         leadership = LeaderAndIsr(
             int(value["leader"]),
@@ -138,7 +138,7 @@ class IsrChangeNotificationZNode:
 
     @staticmethod
     def decode(data: bytes) -> set[TopicPartition]:
-        """The partitions whose state is to be read again."""
+        """Return the partitions whose state is to be read again."""
         return partitions_of(decode_json(data, "a notice of changed in-sync replicas"))
 
 
@@ -153,7 +153,7 @@ class DeleteTopicsTopicZNode:
 
     @staticmethod
     def path(topic: str) -> str:
-        """The wish to delete `topic`."""
+        """Return the path of the request to delete a topic."""
         return f"{DeleteTopicsZNode.path}/{topic}"
 
 
@@ -169,5 +169,5 @@ class PreferredReplicaElectionZNode:
 
     @staticmethod
     def decode(data: bytes) -> set[TopicPartition]:
-        """The partitions."""
+        """Return the partitions."""
         return partitions_of(decode_json(data, "a preferred replica election"))

@@ -1,4 +1,4 @@
-"""Topics and partitions in the store: assignments, topic ids, leaders, deletion, preferred elections.
+"""Topics and partitions in the store: assignments, topic ids, leaders, deletions, preferred elections.
 
 A part of `KafkaZkClient` (its attribute `topics`), used by metadata and controller on any thread; stateless, so no
 lock. Kafka: the topic half of kafka.zk.KafkaZkClient.
@@ -31,9 +31,10 @@ from barnabas.zk.znode_access import ZnodeAccess
 
 
 class UpdateLeaderAndIsrResult(NamedTuple):
-    """Of a write of several partitions' states: what was written (with its partition epoch) or why not, and which
+    """The result of a write of several partition states.
 
-    partitions have to be tried again, because someone else wrote their state in between.
+    finished: the state as written, with its partition epoch, or the error. to_retry: partitions whose state was written
+    by another broker in between.
     """
 
     finished: dict[TopicPartition, LeaderAndIsr | Exception]
@@ -41,7 +42,7 @@ class UpdateLeaderAndIsrResult(NamedTuple):
 
 
 class TopicZnodes:
-    """Kafka's calls on topics. Reads of watched paths set the watch again; see ZnodeAccess."""
+    """Kafka's calls on topics. A read of a path with a handler sets the watch again (ZnodeAccess)."""
 
     def __init__(self, access: ZnodeAccess) -> None:
         self._access = access
@@ -49,15 +50,15 @@ class TopicZnodes:
     # -- topics ----------------------------------------------------------------------------------------------------
 
     def all_topics(self) -> set[str]:
-        """The names of all topics, those being deleted too. Sets the watch on /brokers/topics."""
+        """Return the names of all topics, those being deleted included. Sets the watch on /brokers/topics."""
         return set(self._access.children(TopicsZNode.path))
 
     def exists(self, topic: str) -> bool:
-        """Whether the topic exists (or is being deleted)."""
+        """Return whether the topic exists (or is being deleted)."""
         return self._access.exists(TopicZNode.path(topic))
 
     def assignments(self, topics: Iterable[str]) -> list[TopicIdReplicaAssignment]:
-        """Ids and assignments of those of `topics` that exist. Sets the watches of their handlers."""
+        """Return the ids and assignments of those of `topics` that exist. Sets the watches of their handlers."""
         names = sorted(topics)
         nodes = self._access.get_many([TopicZNode.path(topic) for topic in names])
         return [
@@ -69,9 +70,10 @@ class TopicZnodes:
     def create(
         self, topic: str, topic_id: bytes, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]
     ) -> None:
-        """Create a topic: first its settings, then its assignment, in one batch. NodeExistsError if it exists.
+        """Create a topic: first its settings, then its assignment, in one batch.
 
-        Kafka: AdminZkClient.createTopicWithAssignment (setOrCreateEntityConfigs, createTopicAssignment).
+        Raises NodeExistsError: the topic exists, or another StoreError. Kafka: AdminZkClient.createTopicWithAssignment
+        (setOrCreateEntityConfigs, createTopicAssignment).
         """
         config_path = ConfigEntityZNode.path(ConfigEntityType.TOPIC, topic)
         config_data = ConfigEntityZNode.encode(config)
@@ -83,7 +85,7 @@ class TopicZnodes:
                 Create(TopicZNode.path(topic), TopicZNode.encode(topic_id, replicas)),
             ]
         )
-        # exactly one of the first two succeeds; the second fails with NodeExists after the first did
+        # Exactly one of the first two succeeds: the second fails with NodeExists after the first has succeeded.
         if isinstance(set_config, StoreError) and isinstance(create_config, StoreError):
             raise create_config
         value_of(created, Created)
@@ -97,9 +99,10 @@ class TopicZnodes:
         *,
         expected_version: int = ANY_VERSION,
     ) -> None:
-        """Replace a topic's assignment, if its version is still the one expected.
+        """Replace the assignment of a topic, if its version is still the expected one.
 
-        NoNodeError, BadVersionError, ControllerMovedError.
+        Raises NoNodeError: the topic does not exist. Raises BadVersionError: another write came first. Raises
+        ControllerMovedError: the write was fenced.
         """
         operation = SetData(TopicZNode.path(topic), TopicZNode.encode(topic_id, assignment), expected_version)
         value_of(self._access.fenced([operation], expected_controller_epoch_version)[0], Stat)
@@ -107,7 +110,7 @@ class TopicZnodes:
     def set_topic_ids(
         self, topics: Iterable[TopicIdReplicaAssignment], expected_controller_epoch_version: int
     ) -> list[TopicIdReplicaAssignment]:
-        """Give topics of before Kafka 2.8 their ids. Fenced."""
+        """Give topics that were made before Kafka 2.8 their ids. Fenced."""
         identified = [TopicIdReplicaAssignment(topic.topic, random_uuid(), topic.assignment) for topic in topics]
         operations = [
             SetData(TopicZNode.path(topic.topic), TopicZNode.encode(topic.topic_id, topic.assignment))
@@ -118,11 +121,11 @@ class TopicZnodes:
         return identified
 
     def partition_names(self, topic: str) -> set[str]:
-        """The partitions of a topic that have a znode, as text."""
+        """Return the partitions of a topic that have a znode, as text."""
         return set(self._access.children(TopicPartitionsZNode.path(topic)))
 
     def delete(self, topic: str, expected_controller_epoch_version: int) -> None:
-        """Remove everything a deleted topic left: its znodes, its settings, the wish to delete it. Fenced."""
+        """Remove everything of a deleted topic: its znodes, its settings, the request to delete it. Fenced."""
         self._access.delete_recursive(TopicZNode.path(topic), expected_controller_epoch_version)
         config_parent, _, name = ConfigEntityZNode.path(ConfigEntityType.TOPIC, topic).rpartition("/")
         self._access.delete_children(config_parent, [name], expected_controller_epoch_version)
@@ -131,28 +134,28 @@ class TopicZnodes:
     # -- wishes ----------------------------------------------------------------------------------------------------
 
     def request_deletion(self, topic: str) -> None:
-        """Ask the controller to delete a topic. NodeExistsError if that was asked before."""
+        """Ask the controller to delete a topic. Raises NodeExistsError: that was asked before."""
         self._access.create_recursive(DeleteTopicsTopicZNode.path(topic))
 
     def is_marked_for_deletion(self, topic: str) -> bool:
-        """Whether the topic is to be deleted."""
+        """Return whether the topic is to be deleted."""
         return self._access.exists(DeleteTopicsTopicZNode.path(topic))
 
     def deletions(self) -> set[str]:
-        """The topics to be deleted. Sets the watch on /admin/delete_topics."""
+        """Return the topics to be deleted. Sets the watch on /admin/delete_topics."""
         return set(self._access.children(DeleteTopicsZNode.path))
 
     def remove_deletions(self, topics: Collection[str], expected_controller_epoch_version: int) -> None:
-        """Take back the wish to delete topics. Fenced."""
+        """Withdraw requests to delete topics. Fenced."""
         self._access.delete_children(DeleteTopicsZNode.path, sorted(topics), expected_controller_epoch_version)
 
     def preferred_replica_election(self) -> set[TopicPartition]:
-        """The partitions somebody wants led by their preferred replicas."""
+        """Return the partitions whose preferred replicas are to be elected."""
         node = self._access.get(PreferredReplicaElectionZNode.path)
         return set() if node is None else PreferredReplicaElectionZNode.decode(node.data)
 
     def delete_preferred_replica_election(self, expected_controller_epoch_version: int) -> None:
-        """The election is done. Fenced."""
+        """Remove the request for the election, which is done. Fenced."""
         parent, _, name = PreferredReplicaElectionZNode.path.rpartition("/")
         self._access.delete_children(parent, [name], expected_controller_epoch_version)
 
@@ -161,7 +164,7 @@ class TopicZnodes:
     def partition_states(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-        """The states of those of `partitions` that have one."""
+        """Return the states of those of `partitions` that have one."""
         ordered = list(partitions)
         nodes = self._access.get_many([TopicPartitionStateZNode.path(partition) for partition in ordered])
         return {
@@ -175,7 +178,8 @@ class TopicZnodes:
     ) -> dict[TopicPartition, StoreError | None]:
         """Write the first state of partitions, with the znodes above it, in one fenced batch.
 
-        None for those written, else the error (NodeExistsError: it has a state). ControllerMovedError.
+        Returns None for partitions that were written, else the error (NodeExistsError: the partition has a state).
+        Raises ControllerMovedError: the batch was fenced.
         Kafka: createTopicPartitionStatesRaw, which takes three round trips.
         """
         parents = [
@@ -188,7 +192,7 @@ class TopicZnodes:
         ]
         outcomes = self._access.fenced([*parents, *leaves], expected_controller_epoch_version)
         for outcome in outcomes[: len(parents)]:
-            # no topic any more: the creation of the state below fails too, and is reported by partition
+            # The topic is gone: the creation of the state below fails too, and is reported by partition.
             if isinstance(outcome, StoreError) and not isinstance(outcome, (NodeExistsError, NoNodeError)):
                 raise outcome
         return {
@@ -204,7 +208,7 @@ class TopicZnodes:
     ) -> UpdateLeaderAndIsrResult:
         """Write states of partitions, each only if its version is the leadership's partition epoch. Fenced.
 
-        ControllerMovedError. Kafka: updateLeaderAndIsr.
+        Raises ControllerMovedError: the writes were fenced. Kafka: updateLeaderAndIsr.
         """
         if not leaderships:
             return UpdateLeaderAndIsrResult({}, [])
@@ -233,8 +237,9 @@ class TopicZnodes:
     ) -> dict[TopicPartition, int | StoreError]:
         """Write states as a partition's leader does: each only if its version is the state's partition epoch.
 
-        The new version, or the error (BadVersionError, NoNodeError). A write that was applied although its answer got
-        lost counts as written: what is there is what was to be there. Kafka: ReplicationUtils.updateLeaderAndIsr.
+        Returns the new version, or the error (BadVersionError, NoNodeError). A write that was applied although its
+        answer was lost counts as written, since the store has the wanted state.
+        Kafka: ReplicationUtils.updateLeaderAndIsr.
         """
         operations = [
             SetData(

@@ -1,7 +1,7 @@
-"""Which watches are set on which path, and which of them a change fires.
+"""The watches on each path, and the watches that a change fires.
 
-Owned by the thread that applies operations (`store`), never touched by another, so no lock. Pure: it calls no watch,
-it returns what is to be called. A batch that is rolled back has fired nothing: its watches are put back.
+Owned by the thread that applies operations (`store`), so no lock. Pure: it calls no watch but returns the watches to
+call. A batch that is rolled back fires nothing: its watches are put back.
 ZooKeeper: org.apache.zookeeper.server.WatchManager and DataTree.
 """
 
@@ -13,7 +13,7 @@ from barnabas.zk.store import Watch, WatchEvent, WatchEventType
 
 
 class FiredWatch(NamedTuple):
-    """A watch to call, on behalf of which session."""
+    """A watch to call, and the session that has set it."""
 
     session_id: int
     watch: Watch
@@ -24,42 +24,42 @@ _Watchers = dict[tuple[int, Watch], None]  # a dict for its order: watches fire 
 
 
 class WatchTable:
-    """One-shot watches of all sessions. Setting one twice is setting it once, as in ZooKeeper."""
+    """One-shot watches of all sessions. A watch that is set twice fires once, as in ZooKeeper."""
 
     def __init__(self) -> None:
         self._data: dict[str, _Watchers] = {}
         self._children: dict[str, _Watchers] = {}
         self._taken: list[tuple[dict[str, _Watchers], str, _Watchers]] = []
-        """What the batch being applied has taken out: table, path, watchers."""
+        """The watchers that the current batch has fired: table, path, watchers."""
 
     def watch_data(self, path: str, session_id: int, watch: Watch) -> None:
-        """Set by GetData and Exists."""
+        """Watch the data of a path, for GetData and Exists."""
         self._data.setdefault(path, {})[(session_id, watch)] = None
 
     def watch_children(self, path: str, session_id: int, watch: Watch) -> None:
-        """Set by GetChildren."""
+        """Watch the children of a path, for GetChildren."""
         self._children.setdefault(path, {})[(session_id, watch)] = None
 
     def created(self, path: str, parent: str) -> list[FiredWatch]:
-        """`path` came into being."""
+        """Return the watches that the creation of `path` fires."""
         return [
             *self._fire(WatchEventType.CREATED, path, self._data),
             *self._fire(WatchEventType.CHILDREN_CHANGED, parent, self._children),
         ]
 
     def changed(self, path: str) -> list[FiredWatch]:
-        """The data of `path` was set."""
+        """Return the watches that a change of the data of `path` fires."""
         return self._fire(WatchEventType.DATA_CHANGED, path, self._data)
 
     def deleted(self, path: str, parent: str) -> list[FiredWatch]:
-        """`path` is gone: who watched both its data and its children hears of it once."""
+        """Return the watches that the deletion of `path` fires. A watch on both data and children fires once."""
         watchers = self._take(self._data, path) | self._take(self._children, path)
         event = WatchEvent(WatchEventType.DELETED, path)
         fired = [FiredWatch(session_id, watch, event) for session_id, watch in watchers]
         return [*fired, *self._fire(WatchEventType.CHILDREN_CHANGED, parent, self._children)]
 
     def drop_session(self, session_id: int) -> None:
-        """Forget the watches of a session that is over."""
+        """Forget the watches of a session that has ended."""
         for table in (self._data, self._children):
             for path in list(table):
                 watchers = self._take(table, path)
@@ -68,11 +68,11 @@ class WatchTable:
                     table[path] = kept
 
     def committed(self) -> None:
-        """What was taken out stays out."""
+        """Forget the fired watches: the batch was committed."""
         self._taken.clear()
 
     def rolled_back(self) -> None:
-        """What was taken out is watched again, before what was set since."""
+        """Set the fired watches again, before those set since: the batch was rolled back."""
         for table, path, watchers in reversed(self._taken):
             table[path] = watchers | table.get(path, {})
         self._taken.clear()

@@ -1,4 +1,4 @@
-"""Reading and writing znodes the way Kafka does: watches by registered handlers, writes fenced by the controller epoch.
+"""Reads and writes of znodes as Kafka does them: watches by registered handlers, writes fenced by the controller epoch.
 
 Shared by `KafkaZkClient` and its parts, called from any thread. `_lock` guards the two tables of handlers; a handler is
 called on the store's watch thread, without the lock, and must only pass the event on.
@@ -44,8 +44,8 @@ ZnodeChildChangeHandler = Callable[[], None]
 class ZnodeAccess:
     """Typed reads and writes on a Store.
 
-    A read of a path that has a handler sets the watch again, so a handler hears of the next change as soon as its owner
-    has read the last one; changes in between are seen by that read.
+    A read of a path with a handler sets the watch again. The owner of a handler therefore misses no change: a change
+    before its read is in the data it reads, and a change after it calls the handler.
     """
 
     def __init__(self, store: Store) -> None:
@@ -57,27 +57,27 @@ class ZnodeAccess:
     # -- handlers --------------------------------------------------------------------------------------------------
 
     def register_change_handler(self, path: str, handler: ZnodeChangeHandler) -> None:
-        """Have `handler` told of changes of `path`, from the next read of it on."""
+        """Call `handler` at changes of `path`, from the next read of it on."""
         with self._lock:
             self._change_handlers[path] = handler
 
     def register_change_handler_and_check_existence(self, path: str, handler: ZnodeChangeHandler) -> bool:
-        """Have `handler` told of changes of `path` from now on; whether it exists."""
+        """Call `handler` at changes of `path` from now on, and return whether `path` exists."""
         self.register_change_handler(path, handler)
         return self.exists(path)
 
     def unregister_change_handler(self, path: str) -> None:
-        """Stop telling of changes of `path`; a watch that is set may still fire, and is ignored."""
+        """Stop calling the handler of `path`. A watch that is set may still fire, and is ignored."""
         with self._lock:
             self._change_handlers.pop(path, None)
 
     def register_child_change_handler(self, path: str, handler: ZnodeChildChangeHandler) -> None:
-        """Have `handler` told when children of `path` come or go, from the next reading of its children on."""
+        """Call `handler` when children of `path` appear or disappear, from the next read of its children on."""
         with self._lock:
             self._child_change_handlers[path] = handler
 
     def unregister_child_change_handler(self, path: str) -> None:
-        """Stop telling of children of `path`."""
+        """Stop calling the handler for children of `path`."""
         with self._lock:
             self._child_change_handlers.pop(path, None)
 
@@ -104,25 +104,25 @@ class ZnodeAccess:
     # -- reads -----------------------------------------------------------------------------------------------------
 
     def get(self, path: str) -> NodeData | None:
-        """A znode's data and Stat, None if there is none."""
+        """Return the data and Stat of a znode, or None."""
         return self.get_many([path])[0]
 
     def get_many(self, paths: Sequence[str]) -> list[NodeData | None]:
-        """The data of several znodes, read in one batch."""
+        """Return the data of several znodes, read in one batch."""
         outcomes = self.store.batch([GetData(path, self._change_watch(path)) for path in paths])
         return [value_or_none(outcome, NodeData) for outcome in outcomes]
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a znode."""
+        """Return whether a znode exists."""
         return self.stat(path) is not None
 
     def stat(self, path: str) -> Stat | None:
-        """A znode's Stat, None if there is none."""
+        """Return the Stat of a znode, or None."""
         outcome = self.store.batch([Exists(path, self._change_watch(path))])[0]
         return None if outcome is None else value_of(outcome, Stat)
 
     def children(self, path: str) -> list[str]:
-        """The names of a znode's children, sorted; none if there is no such znode."""
+        """Return the names of a znode's children, sorted; none if the znode does not exist."""
         outcome = self.store.batch([GetChildren(path, self._child_watch(path))])[0]
         children = value_or_none(outcome, Children)
         return [] if children is None else children.names
@@ -130,19 +130,22 @@ class ZnodeAccess:
     # -- writes ----------------------------------------------------------------------------------------------------
 
     def create_recursive(self, path: str, data: bytes = b"") -> None:
-        """Create a znode and the parents it lacks. NodeExistsError if it exists."""
+        """Create a znode and its missing parents. Raises NodeExistsError: the znode exists."""
         outcomes = self.store.batch(creations_with_parents(path, data))
         value_of(outcomes[-1], Created)
 
     def make_sure_exist(self, paths: Sequence[str]) -> None:
-        """Create what of `paths` is missing, with parents, in one batch."""
+        """Create the missing ones of `paths`, with parents, in one batch. Raises StoreError."""
         wanted = dict.fromkeys(operation for path in paths for operation in creations_with_parents(path))
         for outcome in self.store.batch(list(wanted)):
             if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
                 raise outcome
 
     def conditional_update(self, path: str, data: bytes, expected_version: int) -> int | None:
-        """Set a znode's data if its version is the expected one: the new version, else None. NoNodeError."""
+        """Set the data of a znode if its version is the expected one. Return the new version, or None.
+
+        Raises NoNodeError: the znode does not exist.
+        """
         outcome = self.store.batch([SetData(path, data, expected_version)])[0]
         if isinstance(outcome, BadVersionError):
             return None
@@ -153,7 +156,7 @@ class ZnodeAccess:
     ) -> list[Outcome]:
         """Apply a batch of writes, each only while the version of /controller_epoch is the expected one.
 
-        ANY_VERSION doesn't fence. Raises ControllerMovedError when a write was fenced; later ones were too.
+        ANY_VERSION does not fence. Raises ControllerMovedError: a write was fenced, and all later ones with it.
         """
         if expected_controller_epoch_version == ANY_VERSION:
             return self.store.batch(operations)
@@ -169,7 +172,7 @@ class ZnodeAccess:
         return unfenced
 
     def delete_children(self, path: str, names: Sequence[str], expected_controller_epoch_version: int) -> None:
-        """Delete children of a znode, fenced; those already gone don't matter."""
+        """Delete children of a znode, fenced. Missing ones are ignored. Raises ControllerMovedError or StoreError."""
         if names:
             operations = [Delete(f"{path}/{name}") for name in names]
             for outcome in self.fenced(operations, expected_controller_epoch_version):
@@ -177,7 +180,10 @@ class ZnodeAccess:
                     raise outcome
 
     def delete_recursive(self, path: str, expected_controller_epoch_version: int) -> None:
-        """Delete a znode and everything below it, children first, in one fenced batch per attempt."""
+        """Delete a znode and everything below, children first, in one fenced batch per attempt.
+
+        Raises ControllerMovedError: the batch was fenced. Raises StoreError: another failure.
+        """
         paths = self._subtree(path)
         operations = [Delete(found) for found in reversed(paths)]
         for outcome in self.fenced(operations, expected_controller_epoch_version):
@@ -185,7 +191,7 @@ class ZnodeAccess:
                 raise outcome
 
     def _subtree(self, path: str) -> list[str]:
-        """`path` and what is below it, parents first, read level by level without setting watches."""
+        """Return `path` and everything below, parents first, read level by level without setting watches."""
         found, level = [path], [path]
         while level:
             operations: list[Operation] = [GetChildren(parent) for parent in level]
@@ -200,7 +206,7 @@ class ZnodeAccess:
 
 
 def creations_with_parents(path: str, data: bytes = b"") -> list[Create]:
-    """The operations that make `path` and its parents; all but the last may find their znode there already."""
+    """Return the operations that create `path` and its parents; all but the last may find that their znode exists."""
     parts = path[1:].split("/")
     parents = [Create("/" + "/".join(parts[:depth])) for depth in range(1, len(parts))]
     return [*parents, Create(path, data)]

@@ -13,16 +13,16 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class ZnodeFormatError(Exception):
-    """A znode holds something Kafka wouldn't have written."""
+    """A znode holds something that Kafka would not have written."""
 
 
 def encode_json(value: object) -> bytes:
-    """JSON without blanks, in UTF-8, as Jackson writes it."""
+    """Return JSON without blanks, in UTF-8, as Jackson writes it."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode_json(data: bytes, what: str) -> dict[str, Any]:
-    """The JSON object in `data`. Raises ZnodeFormatError naming `what` it should have been."""
+    """Return the JSON object in `data`. Raises ZnodeFormatError, which names `what` was expected."""
     try:
         value = json.loads(data)
     except (UnicodeDecodeError, ValueError) as error:

@@ -87,7 +87,7 @@ class _Row(NamedTuple):
             ctime_ms=self.ctime,
             mtime_ms=self.mtime,
             version=self.version,
-            # ZooKeeper counts creations and shows changes: every child that isn't there any more was deleted
+            # ZooKeeper counts creations and shows changes: every child that does not exist any more was deleted.
             cversion=self.creates * 2 - self.children,
             ephemeral_owner=self.owner,
             data_length=len(self.data),
@@ -96,9 +96,9 @@ class _Row(NamedTuple):
 
 
 def open_database(directory: str | None) -> sqlite3.Connection:
-    """Open, lock and if need be create the database in `directory`; in memory when it is None.
+    """Open, lock and if need be create the database in `directory`; in memory when that is None.
 
-    Raises StoreLockedError if another process has it, StoreUnavailableError if it can't be used.
+    Raises StoreLockedError: another process has the database. Raises StoreUnavailableError: it cannot be used.
     """
     path = ":memory:" if directory is None else os.path.join(directory, DATABASE_NAME)
     try:
@@ -130,7 +130,7 @@ def open_database(directory: str | None) -> sqlite3.Connection:
 
 
 class ZnodeTable:
-    """Applies batches of operations to the tree, and says which watches they fire."""
+    """Applies batches of operations to the tree, and returns the watches that they fire."""
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
@@ -152,9 +152,9 @@ class ZnodeTable:
         }
 
     def apply(self, session_id: int, operations: Sequence[Operation]) -> tuple[list[Outcome], list[FiredWatch]]:
-        """Apply a batch in one transaction; the outcomes, and the watches to call in order.
+        """Apply a batch in one transaction. Return the outcomes, and the watches to call in order.
 
-        Raises sqlite3.Error when the database fails; nothing of the batch is applied then.
+        Raises sqlite3.Error: the database failed, and nothing of the batch was applied.
         """
         zxid = self._zxid
         self._fired = []
@@ -168,12 +168,12 @@ class ZnodeTable:
         return outcomes, self._fired
 
     def end_session(self, session_id: int) -> list[FiredWatch]:
-        """Delete the ephemeral znodes of a session and forget its watches; the watches of others to call."""
+        """Delete the ephemeral znodes of a session and forget its watches. Return the watches of others to call."""
         self._watches.drop_session(session_id)
         return self._delete_where("owner = ?", (session_id,))
 
     def delete_ephemerals(self) -> None:
-        """Delete every ephemeral znode: what sessions of earlier processes left."""
+        """Delete every ephemeral znode: they are left from sessions of earlier processes."""
         self._delete_where("owner <> 0", ())
 
     def close(self) -> None:
@@ -192,7 +192,10 @@ class ZnodeTable:
         return result
 
     def _fire(self) -> None:
-        """Collect the watches of what was changed; only now, for a Multi that fails changes nothing."""
+        """Collect the watches that the changes fire.
+
+        Called after the batch, since a Multi that fails changes nothing.
+        """
         for change in self._changes:
             self._fired += change()
         self._changes = []
@@ -304,7 +307,7 @@ class ZnodeTable:
         self._changes.append(partial(self._watches.deleted, path, parent_path))
 
     def _delete_where(self, condition: str, arguments: tuple[int, ...]) -> list[FiredWatch]:
-        # `condition` is one of two literals above; ephemerals have no children, so any order will do
+        # `condition` is one of two literals above. Ephemeral znodes have no children, so any order will do.
         zxid = self._zxid
         self._changes, self._fired = [], []
         select = f"SELECT path FROM znode WHERE {condition} ORDER BY path"  # noqa: S608
@@ -349,7 +352,7 @@ def _parent_of(path: str) -> str:
 
 
 def _check_path(path: str, *, sequential: bool = False) -> None:
-    """ZooKeeper's PathUtils.validatePath, as far as Kafka's paths could break it."""
+    """Reject a malformed path. Raises BadArgumentsError. ZooKeeper: PathUtils.validatePath."""
     if path == "/":
         return
     if not path.startswith("/"):

@@ -1,6 +1,8 @@
-"""Kafka's API keys: the number in every request header that says which API is called.
+"""Kafka's API keys: the number in every request header that names the API.
 
-Data only (Kafka: ApiKeys, 3.9 and 4.x). Which of them this broker answers is in `api.registry`.
+Data only, for 3.9 and 4.x. `broker.api_table` composes the APIs that this broker answers.
+
+Kafka: ApiKeys.
 """
 
 from __future__ import annotations

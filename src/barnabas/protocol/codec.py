@@ -1,10 +1,13 @@
-"""Compiles the functions that decode and encode a message, one per class, version and direction, when first asked for.
+"""Compiles the functions that decode and encode a message, when first asked for.
 
-Called by `Message`. The tables are read by every thread without a lock: an entry appears by one assignment of a
-finished function. `_compile_lock` keeps two threads from compiling the same one.
+There is one function per class, version and direction. Called by `Message`. The tables are read by every thread without
+a lock: an entry appears by one assignment of a finished function. `_compile_lock` keeps two threads from compiling the
+same one.
 
-The source text comes from `decoder_source` and `encoder_source`, which execute nothing: a build step could write it
-to files instead. It is registered with `linecache`, so that tracebacks show the line that failed.
+The source text comes from `decoder_source` and `encoder_source`, which execute nothing: a build step could write it to
+files instead. It is registered with `linecache`, so that tracebacks show the line that failed.
+
+Kafka: the code that MessageGenerator writes.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ _compile_lock = threading.Lock()
 
 
 class _CodecTable(dict[int, Callable[..., Any]]):
-    """Version -> function; compiles what is missing."""
+    """The functions of one message by version; a missing one is compiled."""
 
     __slots__ = ("_message",)
     _function_name = ""
@@ -75,7 +78,7 @@ class EncoderTable(_CodecTable):
 
 
 def compile_function(source: str, name: str, file_name: str, message: type[VersionedStruct]) -> Callable[..., Any]:
-    """Execute generated source with the message's class in scope; returns the function called `name` in it."""
+    """Execute generated source with the message's class in scope; return the function called `name` in it."""
     namespace: dict[str, Any] = {message.__name__: message}
     exec(compile(source, file_name, "exec"), namespace)  # noqa: S102  our own text, made from our own declarations
     linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)

@@ -1,4 +1,4 @@
-"""What the generated functions call: the few things that are too long or too rare to be written out in line.
+"""Helpers of the generated functions: what is too long or too rare to be written out in line.
 
 Called from every thread. The tables below only ever grow by single assignments of finished values, and are bounded.
 """
@@ -19,7 +19,7 @@ _CACHED_ARRAY_LENGTHS = 1 << 10
 
 
 def read_unsigned_varint(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most five bytes; returns it and the position behind it.
+    """Read an unsigned varint of at most five bytes; return it and the position behind it.
 
     Raises DecodeError when it is longer, or above what an int32 holds; IndexError at the end of the buffer.
     """
@@ -40,7 +40,10 @@ def read_unsigned_varint(buffer: bytes | bytearray | memoryview, position: int) 
 
 
 def read_string_length(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """Read the compact length of a string, which is one more than its bytes; returns it and the position behind it."""
+    """Read the compact length of a string, which is one more than its bytes; return it and the position behind it.
+
+    Raises DecodeError when the string is longer than an int16 can say; IndexError at the end of the buffer.
+    """
     length, position = read_unsigned_varint(buffer, position)
     if length > LONGEST_STRING + 1:
         raise DecodeError(f"string of {length - 1} bytes is longer than {LONGEST_STRING}")
@@ -48,9 +51,9 @@ def read_string_length(buffer: bytes | bytearray | memoryview, position: int) ->
 
 
 def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int) -> int:
-    """Step over tagged fields, none of which is known; returns the position behind them.
+    """Step over tagged fields, none of which is known; return the position behind them.
 
-    It may lie behind the end of the buffer: the caller compares once, at the end.
+    It may lie behind the end of the buffer: the caller compares once, at the end. Raises DecodeError for a bad varint.
     """
     count, position = read_unsigned_varint(buffer, position)
     for _ in range(count):
@@ -73,7 +76,7 @@ def write_unsigned_varint(value: int) -> bytes:
 
 
 class _Varints(dict[int, bytes]):
-    """Number -> its varint; remembers the small ones."""
+    """The varint of each number; remembers the small ones."""
 
     __slots__ = ()
 
@@ -90,7 +93,7 @@ VARINTS: Final = _Varints()
 
 
 class _ArrayMethods(dict[int, Callable[..., Any]]):
-    """Number of elements -> a method of the struct with that many; remembers those of short arrays."""
+    """A method of the struct with so many elements, by their number; remembers those of short arrays."""
 
     __slots__ = ("_format", "_method")
 
@@ -112,35 +115,35 @@ _array_methods: dict[tuple[str, str], _ArrayMethods] = {}
 
 
 def array_unpackers(format_character: str) -> _ArrayMethods:
-    """The table of `unpack_from` by number of elements."""
+    """Return the table of `unpack_from` by number of elements."""
     return _array_methods.setdefault((format_character, "unpack_from"), _ArrayMethods(format_character, "unpack_from"))
 
 
 def array_packers(format_character: str) -> _ArrayMethods:
-    """The table of `pack` by number of elements."""
+    """Return the table of `pack` by number of elements."""
     return _array_methods.setdefault((format_character, "pack"), _ArrayMethods(format_character, "pack"))
 
 
 def refuse_null(name: str) -> NoReturn:
-    """Raise: null where there may be none."""
+    """Raise DecodeError: null where none is allowed."""
     raise DecodeError(f"non-nullable field {name} was serialized as null")
 
 
 def refuse_length(name: str, length: int) -> NoReturn:
-    """Raise: a length or count that the rest of the frame can't hold."""
+    """Raise DecodeError: a length or count that the rest of the frame cannot hold."""
     raise DecodeError(f"field {name} has invalid length {length}")
 
 
 def refuse_tag(tag: int) -> NoReturn:
-    """Raise: a known tagged field that is shorter or longer than it says."""
+    """Raise DecodeError: a known tagged field that is shorter or longer than it says."""
     raise DecodeError(f"tagged field {tag} doesn't have the size it says")
 
 
 def refuse_version(name: str, version: int) -> NoReturn:
-    """Raise: a value that this version can't express (Kafka: UnsupportedVersionException)."""
+    """Raise EncodeError: a value that this version cannot express (Kafka: UnsupportedVersionException)."""
     raise EncodeError(f"Attempted to write a non-default {name} at version {version}")
 
 
 def refuse_long_string(name: str, length: int) -> NoReturn:
-    """Raise: a string above the limit of the protocol."""
+    """Raise EncodeError: a string above the limit of the protocol."""
     raise EncodeError(f"'{name}' field is too long to be serialized: {length} bytes of at most {LONGEST_STRING}")

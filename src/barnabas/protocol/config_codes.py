@@ -1,7 +1,8 @@
-"""The numbers in messages about settings: what has settings, where one comes from, what is done to it.
+"""The numbers in messages about settings: kinds of resources, sources of values, operations.
 
-Shared by the broker's handlers and the admin client; immutable. Kafka: ConfigResource.Type,
-DescribeConfigsResponse.ConfigSource, AlterConfigOp.OpType.
+Shared by the broker's handlers and the admin client; immutable.
+
+Kafka: ConfigResource.Type, DescribeConfigsResponse.ConfigSource, AlterConfigOp.OpType.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from enum import IntEnum
 
 
 class ConfigResourceType(IntEnum):
-    """What has settings."""
+    """The kinds of resources that have settings."""
 
     TOPIC = 2
     BROKER = 4
@@ -19,7 +20,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The sources of a value."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -30,7 +31,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What an incremental change does to a setting (KIP-339)."""
+    """The operations of an incremental change (KIP-339)."""
 
     SET = 0
     DELETE = 1

@@ -1,9 +1,10 @@
-"""What consumers tell each other through the classic group protocol: subscriptions to the leader, assignments back.
+"""The bytes that consumers exchange through the classic group protocol: subscriptions and assignments.
 
-Members' metadata in JoinGroup and SyncGroup, when the protocol type is "consumer". The bytes are the consumers'
-affair; the coordinator looks into them only to answer questions about a group. Pure.
+They are members' metadata in JoinGroup and SyncGroup, when the protocol type is "consumer". Only consumers need them;
+the coordinator reads them to answer questions about a group. Pure.
 
 A newer version is read as the newest one known here: Kafka promises to add fields at the end only.
+
 Kafka: ConsumerProtocol, ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json (versions 0 to 3).
 """
 
@@ -28,7 +29,8 @@ _NULL = -1
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a member subscribes to, and what it owned when it said so. `group_instance_id` comes beside the bytes."""
+    """The topics a member subscribes to, and the partitions it owned then. `group_instance_id` comes beside the
+    bytes."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -47,7 +49,7 @@ class Assignment:
 
 
 def encode_subscription(subscription: Subscription, version: int = LATEST_VERSION) -> bytes:
-    """The metadata of a member, topics and partitions sorted as Kafka's clients do."""
+    """Return the metadata of a member, topics and partitions sorted as Kafka's clients do."""
     out = [struct.pack(">hi", version, len(subscription.topics))]
     out += [_string(topic) for topic in sorted(subscription.topics)]
     out.append(_nullable_bytes(subscription.user_data))
@@ -73,9 +75,9 @@ def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Su
 
 
 def decode_topics(data: bytes) -> tuple[str, ...]:
-    """The topics of a member's metadata. Raises DecodeError.
+    """Read the topics of a member's metadata. Raises DecodeError.
 
-    A coordinator reads no more than version 0 has, which all later ones begin with (Kafka: computeSubscribedTopics).
+    A coordinator reads only the fields of version 0, which all later ones begin with (Kafka: computeSubscribedTopics).
     """
     reader = FieldReader(data)
     reader.version()
@@ -85,12 +87,12 @@ def decode_topics(data: bytes) -> tuple[str, ...]:
 
 
 def subscription_version(data: bytes) -> int:
-    """The version that a member's metadata is written in; its assignment is to be in the same. Raises DecodeError."""
+    """Return the version of a member's metadata; its assignment must have the same. Raises DecodeError."""
     return FieldReader(data).version()
 
 
 def encode_assignment(assignment: Assignment, version: int = LATEST_VERSION) -> bytes:
-    """The assignment of a member, partitions grouped by topic in the order of their first appearance."""
+    """Return the assignment of a member, partitions grouped by topic in the order of their first appearance."""
     return struct.pack(">h", version) + encode_partitions(assignment.partitions) + _nullable_bytes(assignment.user_data)
 
 
@@ -113,7 +115,7 @@ def _nullable_bytes(data: bytes | None) -> bytes:
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """An array of topics, each with an array of partitions, in the order of their first appearance."""
+    """Return an array of topics, each with an array of partitions, in the order of their first appearance."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -124,43 +126,44 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 class FieldReader:
-    """Reads fields one after the other. Raises DecodeError: every length is checked, for another client wrote them."""
+    """Reads fields one after the other. Raises DecodeError: every length is checked, because another client wrote
+    it."""
 
     def __init__(self, data: bytes) -> None:
         self._data = bytes(data)
         self._position = 0
 
     def version(self) -> int:
-        """The leading version, or the newest known."""
+        """Read the leading version; a newer one counts as the newest known. Raises DecodeError."""
         version = self.int16()
         if version < 0:
             raise DecodeError(f"Unsupported version of the consumer protocol: {version}")
         return min(version, LATEST_VERSION)
 
     def int16(self) -> int:
-        """Two bytes."""
+        """Read two bytes. Raises DecodeError at the end."""
         return int.from_bytes(self._take(2), "big", signed=True)
 
     def int32(self) -> int:
-        """Four bytes."""
+        """Read four bytes. Raises DecodeError at the end."""
         return int.from_bytes(self._take(4), "big", signed=True)
 
     def count(self) -> int:
-        """The length of an array."""
+        """Read the length of an array. Raises DecodeError when the rest cannot hold it."""
         count = self.int32()
         if not 0 <= count <= len(self._data) - self._position:  # whatever is counted takes a byte at least
             raise DecodeError(f"Impossible length of an array in the consumer protocol: {count}")
         return count
 
     def string(self) -> str:
-        """A string."""
+        """Read a string. Raises DecodeError."""
         text = self.nullable_string()
         if text is None:
             raise DecodeError("A string in the consumer protocol is null")
         return text
 
     def nullable_string(self) -> str | None:
-        """A string, or None."""
+        """Read a string, or None. Raises DecodeError."""
         length = self.int16()
         if length < 0:
             return None
@@ -170,12 +173,12 @@ class FieldReader:
             raise DecodeError(f"A string in the consumer protocol is not UTF-8: {error}") from error
 
     def nullable_bytes(self) -> bytes | None:
-        """Bytes, or None."""
+        """Read bytes, or None. Raises DecodeError."""
         length = self.int32()
         return None if length < 0 else self._take(length)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """What `encode_partitions` wrote."""
+        """Read what `encode_partitions` wrote. Raises DecodeError."""
         found = []
         for _ in range(self.count()):
             topic = self.string()

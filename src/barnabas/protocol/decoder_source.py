@@ -1,12 +1,25 @@
 """Writes the source of a function that decodes one message in one version.
 
-Called by `codec` under its lock; executes nothing. The text is straight-line code: adjacent fields of fixed size,
-and the length of what follows them, are read by one precompiled struct.
+Called by `codec` under its lock; executes nothing. The text is straight-line code: adjacent fields of fixed size, and
+the length of the field behind them, are read by one precompiled struct. HeartbeatRequest v0 becomes, shortened:
 
-What a hostile frame can do is bounded here. Slices never copy more than the frame holds; a count is refused when its
-elements, at their least size, don't fit the bytes left; every turn of a loop reads at least one byte or runs off the
-end; the position is checked against the frame's length at the end. A known tagged field must have the size it says,
+    n2, = unpack_h(buffer, p)                        # length of group_id
+    p += 2
+    e3 = p + n2
+    v1.group_id = buffer[p:e3].decode()
+    p = e3
+    v1.generation_id, n4 = unpack_ih(buffer, p)      # an int32, and the length of member_id
+    p += 6
+    e5 = p + n4
+    v1.member_id = buffer[p:e5].decode()
+    p = e5
+
+The damage a hostile frame can do is bounded here. Slices never copy more than the frame holds; a count is refused when
+its elements, at their least size, do not fit the bytes left; every turn of a loop reads at least one byte or runs off
+the end; the position is checked against the frame's length at the end. A known tagged field must have the size it says,
 so that no byte is decoded twice.
+
+Kafka: MessageDataGenerator.
 """
 
 from __future__ import annotations

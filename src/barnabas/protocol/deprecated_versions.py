@@ -1,7 +1,7 @@
 """Versions of requests that Kafka 3.9 calls deprecated and Kafka 4 no longer takes (KIP-896).
 
-Data only: the `deprecatedVersions` of Kafka's message definitions. Who still sends them shows in metrics and in the
-request log.
+Data only: the `deprecatedVersions` of Kafka's message definitions. Metrics and the request log show the clients that
+still send them.
 """
 
 from __future__ import annotations
@@ -36,4 +36,4 @@ FIRST_CURRENT_VERSION: Final[Mapping[ApiKey, int]] = {
     ApiKey.RENEW_DELEGATION_TOKEN: 1,
     ApiKey.SASL_HANDSHAKE: 1,
 }
-"""Versions below this are deprecated; of an API that is not here, none."""
+"""Versions below this are deprecated; an API that is not listed has none."""

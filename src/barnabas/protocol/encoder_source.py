@@ -1,11 +1,13 @@
 """Writes the source of a function that encodes one message in one version.
 
-Called by `codec` under its lock; executes nothing. Adjacent fields of fixed size, and the length of what follows
-them, are written by one precompiled struct into one bytearray; records end that bytearray and begin the next, so
-that they are never copied.
+Called by `codec` under its lock; executes nothing. Adjacent fields of fixed size, and the length of the field behind
+them, are written by one precompiled struct into one bytearray; records end that bytearray and begin the next, so that
+they are never copied.
 
-As in Kafka, a value that the version can't express is dropped when its field is ignorable or it is the default, and
-refused otherwise.
+As in Kafka, a value that the version cannot express is dropped when its field is ignorable or the value is the default,
+and refused otherwise.
+
+Kafka: MessageDataGenerator.
 """
 
 from __future__ import annotations

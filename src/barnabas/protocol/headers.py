@@ -3,10 +3,15 @@
 The Processor parses request headers; handlers' answers are framed here (`response_frame` is on the hot path); clients
 use the other direction. Pure functions on bytes; a `RequestHeader` belongs to its request.
 
-Request headers: v0 (api key, version, correlation id: only ControlledShutdown v0), v1 (and a client id), v2 (and
-tagged fields). Response headers: v0 (correlation id), v1 (and tagged fields). The client id keeps its two-byte length
-in v2, so that a server can read it before it knows whether the version is flexible. ApiVersions answers always have
-header v0: a client must be able to read them before it knows anything (KIP-511).
+- Request header v0: API key, version, correlation id; only for ControlledShutdown v0.
+- Request header v1: and a client id.
+- Request header v2: and tagged fields. The client id keeps its two-byte length, so that a server can read it before it
+  knows whether the version is flexible.
+- Response header v0: correlation id. ApiVersions answers always have it: a client must be able to read them before it
+  knows any version (KIP-511).
+- Response header v1: and tagged fields.
+
+Kafka: RequestHeader, ResponseHeader, ApiMessageType.requestHeaderVersion and responseHeaderVersion.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ _CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
 
 
 class RequestHeader:
-    """What stands before the body of a request."""
+    """The fields before the body of a request."""
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "header_version")
 
@@ -57,7 +62,7 @@ class RequestHeader:
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """Header version of a request; 1 for an API we have no messages of."""
+    """Return the header version of a request; 1 for an API without messages here."""
     flexible_from = _FLEXIBLE_FROM.get(api_key)
     if flexible_from is not None and version >= flexible_from:
         return 2
@@ -65,14 +70,15 @@ def request_header_version(api_key: int, version: int) -> int:
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """Header version of a response: 1 where flexible, except for ApiVersions."""
+    """Return the header version of a response: 1 where flexible, except for ApiVersions."""
     return 1 if api_key != _API_VERSIONS and request_header_version(api_key, version) == 2 else 0
 
 
 def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
-    """Read the header that begins a frame (behind its size prefix); returns it and the offset of the body.
+    """Read the header that begins a frame (behind its size prefix); return it and the offset of the body.
 
-    An API key without messages is read as far as header v1 allows: the caller decides. Raises DecodeError.
+    An API key without messages is read as far as header v1 allows: the caller decides. Raises DecodeError for bytes
+    that are no header.
     """
     try:
         api_key, api_version, correlation_id, length = _unpack_request_start(buffer, 0)
@@ -130,7 +136,10 @@ def encode_response_header(correlation_id: int, header_version: int) -> bytes:
 
 
 def decode_response_header(buffer: Buffer, header_version: int) -> tuple[int, int]:
-    """Read a response header; returns the correlation id and the offset of the body. Raises DecodeError."""
+    """Read a response header; return the correlation id and the offset of the body.
+
+    Raises DecodeError when the header ends early.
+    """
     try:
         (correlation_id,) = _INT32.unpack_from(buffer, 0)
         position = _INT32.size
@@ -144,11 +153,11 @@ def decode_response_header(buffer: Buffer, header_version: int) -> tuple[int, in
 
 
 def response_frame(header: RequestHeader, response: Message, version: int | None = None) -> tuple[list[Any], int]:
-    """Write a whole response frame: size prefix, header, body; returns its pieces and their total size in bytes.
+    """Write a whole response frame: size prefix, header, body; return its pieces and their total size in bytes.
 
     Prefix, header and everything up to the first records are one piece: a response without records is a single one.
-    `version` is that of the body when it isn't the request's (ApiVersions of an unknown version is answered in v0).
-    Raises EncodeError.
+    `version`: of the body when it is not the request's (ApiVersions of an unknown version is answered in v0). Raises
+    EncodeError when the version cannot express the response.
     """
     if version is None:
         version = header.api_version

@@ -106,15 +106,16 @@ HISTORY: Final[Mapping[ApiKey, str]] = {
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: "4.1 0-0",
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: "4.1 0-0",
 }
-"""Each change of an API's range, by the release that made it; `none`: its brokers do not have it (any more)."""
+"""Each change of an API's range, by the release that made it; `none`: the release's brokers do not have the API."""
 
 LISTED_BESIDES: Final[Mapping[ApiKey, tuple[str, int]]] = {ApiKey.PRODUCE: ("4.0", 0)}
-"""From that release on ApiVersions says that this API begins earlier than it does: librdkafka looks at the number to
-learn which codecs there are (KAFKA-18659, ApiKeys.PRODUCE_API_VERSIONS_RESPONSE_MIN_VERSION)."""
+"""From that release on ApiVersions says that this API begins earlier than it does: librdkafka derives the known
+codecs from the number (KAFKA-18659, ApiKeys.PRODUCE_API_VERSIONS_RESPONSE_MIN_VERSION)."""
 
 
 def served_versions(release: str) -> dict[ApiKey, VersionRange]:
-    """Lowest and highest version of every API that a broker of this release has. Raises ValueError for another one."""
+    """Return the lowest and highest version of every API of a release's broker. Raises ValueError for an unknown
+    release."""
     position = RELEASES.index(release)
     served: dict[ApiKey, VersionRange] = {}
     for api_key, history in HISTORY.items():
@@ -131,7 +132,7 @@ def served_versions(release: str) -> dict[ApiKey, VersionRange]:
 
 
 def listed_versions(release: str) -> dict[ApiKey, VersionRange]:
-    """The same as ApiVersions of that release answers it."""
+    """Return the versions that ApiVersions of that release answers. Raises ValueError for an unknown release."""
     listed = served_versions(release)
     for api_key, (since, lowest) in LISTED_BESIDES.items():
         if RELEASES.index(release) >= RELEASES.index(since):

@@ -1,7 +1,7 @@
-"""Which module holds the messages of an API, and from which version on an API is flexible.
+"""The module of each API's messages, and the first flexible version of each API.
 
 Data, one line an API, so that headers can be read without importing any family. Read by every thread; the families
-themselves are imported on first use, under the interpreter's import lock. Tests hold it equal to the classes.
+themselves are imported on first use, under the interpreter's import lock. A test compares the table with the classes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from barnabas.protocol.messages.message import Message
 
 
 class MessageEntry(NamedTuple):
-    """Where an API's messages are."""
+    """The place of an API's messages."""
 
     family: str
     """Module under `messages/`."""
     name: str
-    """What stands before `Request` and `Response` in the class names."""
+    """The beginning of the class names, before `Request` and `Response`."""
     flexible_from: int | None
     """First flexible version; None if there is none."""
 
@@ -100,12 +100,12 @@ MESSAGES: Final[dict[ApiKey, MessageEntry]] = {
 
 
 def request_class(api_key: int) -> type[Message]:
-    """The request of an API. Raises KeyError for a key without messages."""
+    """Return the request of an API. Raises KeyError for a key without messages."""
     return _load(api_key, "Request")
 
 
 def response_class(api_key: int) -> type[Message]:
-    """The response of an API. Raises KeyError for a key without messages."""
+    """Return the response of an API. Raises KeyError for a key without messages."""
     return _load(api_key, "Response")
 
 

@@ -109,12 +109,12 @@ class Struct(metaclass=StructMeta):
 
     @classmethod
     def field_schemas(cls) -> tuple[FieldSchema, ...]:
-        """Each field in wire order, its type resolved. Raises TypeError for a type the wire doesn't know."""
+        """Return each field in wire order, its type resolved. Raises TypeError for a type that is not the wire's."""
         return _fields_of(cls)
 
     @classmethod
     def make_default(cls, name: str) -> Any:
-        """Make the default value of a field that holds a struct."""
+        """Make the default value of a field that holds a struct. Raises TypeError for any other field."""
         for field_schema in _fields_of(cls):
             if field_schema.name == name and field_schema.struct is not None:
                 return field_schema.struct()
@@ -154,7 +154,8 @@ def _fields_of(struct: type[Struct]) -> tuple[FieldSchema, ...]:
 
 
 def _resolve(hint: Any) -> tuple[WireType, bool, type | None]:
-    """Type, is it an array, struct class: of a resolved annotation."""
+    """Return the type of a resolved annotation, whether it is an array, and its struct. Raises TypeError for any
+    other type."""
     alternatives = [part for part in get_args(hint) if part is not type(None)]
     if type(None) in get_args(hint) and len(alternatives) == 1:
         hint = alternatives[0]
@@ -172,7 +173,7 @@ def _resolve(hint: Any) -> tuple[WireType, bool, type | None]:
 
 
 def _shown(value: Any) -> str:
-    """A value for a log line: long bytes and records only by their size."""
+    """Return a value for a log line: long bytes and records only by their size."""
     if isinstance(value, bytes | bytearray | memoryview) and len(value) > _BYTES_SHOWN:
         return f"<{len(value)} bytes>"
     return repr(value)

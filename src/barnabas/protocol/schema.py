@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 
 class WireType(Enum):
-    """How a value lies on the wire: for a fixed size, the character(s) of a struct format and the number of bytes."""
+    """The form of a value on the wire; for a fixed size the character(s) of a struct format and the number of bytes."""
 
     BOOL = ("bool", "?", 1)
     INT8 = ("int8", "b", 1)
@@ -62,14 +62,14 @@ Records: TypeAlias = Annotated[Any, WireType.RECORDS]
 
 
 class _Mark(Enum):
-    """Values that stand for the lack of one."""
+    """Values that stand for no value."""
 
     KAFKA_DEFAULT = "the default of the type"
     UNSET = "made anew for each message"
 
 
 KAFKA_DEFAULT: Final = _Mark.KAFKA_DEFAULT
-"""`field` was told no default."""
+"""`field` was given no default."""
 UNSET: Final = _Mark.UNSET
 """The default of lists and structs."""
 LAST_POSSIBLE_VERSION: Final = 0x7FFF
@@ -93,13 +93,13 @@ class VersionRange:
         return cls(int(first), int(last or first))
 
     def covers(self, version: int) -> bool:
-        """Whether `version` lies in the range."""
+        """Return whether `version` lies in the range."""
         return self.first <= version <= self.last
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDeclaration:
-    """What `field` was told; the type comes from the annotation beside it.
+    """The arguments of `field`; the type comes from the annotation beside it.
 
     repeated: the fields of the request that this field of the response repeats. error_value: its value in an answer
     that is an error. `error_answers` reads both.
@@ -115,15 +115,15 @@ class FieldDeclaration:
     error_value: Any = KAFKA_DEFAULT
 
     def repeats(self, *names: str) -> Any:
-        """Declare a response's field that repeats a field of the request: of those called `names` the one it has.
+        """Declare that a response's field repeats the request's field of one of these names, whichever the version has.
 
-        A list answers the request's list item for item; the first field that repeats something in an item takes the
-        whole value where the request's items are plain strings or numbers.
+        A list answers the request's list item for item. Where the request's items are plain strings or numbers, the
+        first field of the response's items that repeats something takes the whole item.
         """
         return replace(self, repeated=names)
 
     def on_error(self, value: Any) -> Any:
-        """Declare a value that an error answer has here instead of the default; None is "" before it is allowed."""
+        """Declare the value in an error answer, where it is not the default. None becomes "" before null is allowed."""
         return replace(self, error_value=value)
 
 
@@ -139,15 +139,15 @@ class FieldSchema:
     default: Any
 
     def is_present(self, version: int) -> bool:
-        """Whether the field is on the wire in this version, tagged or not."""
+        """Return whether the field is on the wire in this version, tagged or not."""
         return self.declaration.versions.covers(version)
 
     def is_nullable(self, version: int) -> bool:
-        """Whether null may be written in this version."""
+        """Return whether null may be written in this version."""
         return self.declaration.nullable.covers(version)
 
     def is_tagged(self, version: int) -> bool:
-        """Whether the field is a tagged one in this version."""
+        """Return whether the field is a tagged one in this version."""
         return self.declaration.tag is not None and self.declaration.tagged.covers(version)
 
 

@@ -1,4 +1,4 @@
-"""Text of generated Python: indented lines, fresh names, and the constants they need, as one module.
+"""The text of a generated module: indented lines, fresh names, and the constants they need.
 
 Used by `decoder_source` and `encoder_source` for the length of one call; belongs to the calling thread.
 """
@@ -22,40 +22,40 @@ class SourceWriter:
 
     @property
     def line_count(self) -> int:
-        """How many lines the function has so far."""
+        """The number of the function's lines so far."""
         return len(self._lines)
 
     def name(self, prefix: str) -> str:
-        """A variable name not used before."""
+        """Return a variable name not used before."""
         self._last_number += 1
         return f"{prefix}{self._last_number}"
 
     def unpacker(self, format_characters: str) -> str:
-        """The name of `unpack_from` of a big-endian struct format."""
+        """Return the name of `unpack_from` of a big-endian struct format."""
         return self._struct_method("unpack", format_characters, "unpack_from")
 
     def packer(self, format_characters: str) -> str:
-        """The name of `pack` of a big-endian struct format."""
+        """Return the name of `pack` of a big-endian struct format."""
         return self._struct_method("pack", format_characters, "pack")
 
     def array_unpacker(self, element: WireType) -> str:
-        """The name of a table: number of elements -> `unpack_from` of that many."""
+        """Return the name of a table: number of elements -> `unpack_from` of that many."""
         return self._define(f"unpack_array_{_identifier(element.format)}", f'array_unpackers("{element.format}")')
 
     def array_packer(self, element: WireType) -> str:
-        """The name of a table: number of elements -> `pack` of that many."""
+        """Return the name of a table: number of elements -> `pack` of that many."""
         return self._define(f"pack_array_{_identifier(element.format)}", f'array_packers("{element.format}")')
 
     def constructor(self, struct: type) -> str:
-        """The name of a struct's class, bound at module level: nested names cost two look-ups each."""
+        """Return the name of a struct's class, bound at module level: nested names cost two look-ups each."""
         return self._define(struct.__qualname__.replace(".", "_"), struct.__qualname__)
 
     def default_struct(self, struct: type) -> str:
-        """The name of one instance of a struct with all its defaults."""
+        """Return the name of one instance of a struct with all its defaults."""
         return self._define(f"default_{struct.__qualname__.replace('.', '_')}", f"{struct.__qualname__}()")
 
     def module(self, title: str, imports: str) -> str:
-        """The finished text."""
+        """Return the finished text."""
         head = [f'"""{title}"""', imports, ""]
         definitions = [f"{name} = {text}" for name, text in self._definitions.items() if name != text]
         return "\n".join([*head, *definitions, "", *self._lines, ""])
@@ -69,5 +69,5 @@ class SourceWriter:
 
 
 def _identifier(format_characters: str) -> str:
-    """Format characters as part of a name: `?` can't be."""
+    """Return format characters as part of a name: `?` cannot be."""
     return format_characters.replace("?", "z")

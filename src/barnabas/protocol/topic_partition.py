@@ -1,6 +1,6 @@
-"""Names of a partition: by topic name, and by topic id.
+"""The name of a partition: an immutable tuple, used as dictionary key on every thread.
 
-Immutable tuples, used as dictionary keys on every thread.
+Kafka: TopicPartition.
 """
 
 from __future__ import annotations
@@ -17,10 +17,3 @@ class TopicPartition(NamedTuple):
     def __str__(self) -> str:
         """Kafka's form, also the name of the log directory: `topic-0`."""
         return f"{self.topic}-{self.partition}"
-
-
-class TopicIdPartition(NamedTuple):
-    """A partition by its topic's id (16 bytes), which a topic that is deleted and created again doesn't share."""
-
-    topic_id: bytes
-    partition: int

@@ -1,4 +1,4 @@
-"""What both source generators ask about a message in one version: its fields in wire order, and least sizes.
+"""Facts about a message in one version that both source generators need: fields in wire order, least sizes.
 
 Pure functions on the classes of `messages/`; called while a codec is compiled.
 """
@@ -10,23 +10,23 @@ from barnabas.protocol.schema import UNSET, FieldSchema, WireType
 
 
 def fields_of(struct: type[Struct]) -> tuple[FieldSchema, ...]:
-    """All fields of a struct, of whatever version, in the order of its constructor."""
+    """Return all fields of a struct, of all versions, in the order of its constructor."""
     return struct.field_schemas()
 
 
 def untagged_fields(struct: type[Struct], version: int) -> list[FieldSchema]:
-    """The fields that lie on the wire in order."""
+    """Return the fields that lie on the wire in order."""
     return [field for field in fields_of(struct) if field.is_present(version) and not field.is_tagged(version)]
 
 
 def tagged_fields(struct: type[Struct], version: int) -> list[FieldSchema]:
-    """The tagged fields, by rising tag."""
+    """Return the tagged fields, by rising tag."""
     tagged = [field for field in fields_of(struct) if field.is_present(version) and field.is_tagged(version)]
     return sorted(tagged, key=lambda field: field.declaration.tag or 0)
 
 
 def least_size(struct: type[Struct], version: int, *, flexible: bool) -> int:
-    """The fewest bytes that a struct can take: what bounds a count of structs by the bytes that are left."""
+    """Return the fewest bytes that a struct can take, which bounds a count of structs by the bytes left."""
     size = 1 if flexible else 0
     return size + sum(
         _least_field_size(field, version, flexible=flexible) for field in untagged_fields(struct, version)
@@ -44,7 +44,7 @@ def _least_field_size(field: FieldSchema, version: int, *, flexible: bool) -> in
 
 
 def has_records(struct: type[Struct], version: int) -> bool:
-    """Whether record batches lie in it, at any depth."""
+    """Return whether the struct contains record batches, at any depth."""
     return any(
         field.wire_type is WireType.RECORDS or (field.struct is not None and has_records(field.struct, version))
         for field in untagged_fields(struct, version)
@@ -52,7 +52,7 @@ def has_records(struct: type[Struct], version: int) -> bool:
 
 
 def default_literal(field: FieldSchema) -> str:
-    """Python text of a field's default, made anew where it is mutable."""
+    """Return the Python text of a field's default, made anew where it is mutable."""
     if field.default is not UNSET:
         return repr(field.default)
     if field.is_array:

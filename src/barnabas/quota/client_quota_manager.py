@@ -1,15 +1,17 @@
-"""What each client used of one kind of thing, against what it may use.
+"""The usage of one kind of resource by each client, and its limits.
 
 One for each quota type, made by `broker`. Quotas are changed by `metadata.client_quota_listener` on a scheduler's
 thread, usage is recorded by whichever thread answers a request. `_lock` guards the table of sensors; a sensor has a
 lock of its own. Limits are an immutable snapshot, replaced by one assignment under `_lock`.
 
-A sensor that nobody recorded to for an hour is dropped (Kafka: InactiveSensorExpirationTimeSeconds). Client ids come
-from clients, so the table is bounded besides: when it is full, sensors that have been idle for the whole window go,
-which forgets nothing, and if those are too few, the ones idle longest.
+A sensor without a recording for an hour is dropped (Kafka: InactiveSensorExpirationTimeSeconds). Client ids come from
+clients, so the table is bounded as well: when it is full, sensors that have been idle for the whole window go, which
+loses nothing, and if those are too few, the ones idle longest.
 
-Kafka: kafka.server.ClientQuotaManager. Differences: time is monotonic; and where no limit is left, nothing is
-measured any more (Kafka goes on until it is restarted).
+Two differences from Kafka: time is monotonic; and where no limit is left, nothing is measured any more (Kafka measures
+until it is restarted).
+
+Kafka: kafka.server.ClientQuotaManager.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ logger = logging.getLogger(__name__)
 INACTIVE_SENSOR_EXPIRATION_MS: Final = 3_600_000
 SENSOR_WEIGHT: Final = 256
 MAX_WEIGHT: Final = 1 << 22
-"""Weight of a sensor besides its names, and of all of one manager: some 15,000 with names of ordinary length."""
+"""The weight of a sensor besides its names, and of all sensors of a manager: some 15,000 with names of ordinary
+length."""
 
 NO_LIMITS: Final = QuotaLimits({})
 
@@ -41,13 +44,13 @@ class QuotaWindows(NamedTuple):
 
 
 class ClientQuotaManager:
-    """Bytes that clients produce, or fetch. rate_name: how the metric is called."""
+    """The quota of bytes that clients produce, or fetch. rate_name: the name of the metric."""
 
     def __init__(self, quota_type: QuotaType, windows: QuotaWindows, rate_name: str = "byte-rate") -> None:
         self.quota_type = quota_type
         self.limits = NO_LIMITS
         self.throttled_channels = 0
-        """Connections that are muted now, for the gauge `queue-size`."""
+        """The number of connections that are muted now, for the gauge `queue-size`."""
         self._windows = windows
         self._rate_name = rate_name
         self._lock = threading.Lock()
@@ -60,7 +63,7 @@ class ClientQuotaManager:
         return bool(self.limits)
 
     def update_quota(self, entity: QuotaEntity, bound: float | None) -> None:
-        """Set the limit of an entity, or take it away. What its clients used counts against the new one."""
+        """Set the limit of an entity, or remove it. What its clients used counts against the new one."""
         with self._lock:
             before = self.limits.of(entity)
             if before == bound:
@@ -74,35 +77,35 @@ class ClientQuotaManager:
     # -- usage -------------------------------------------------------------------------------------------------------
 
     def record_and_get_throttle_time_ms(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Count what a client used, and say how long its connection is to be muted; 0: not at all."""
+        """Count what a client used, and return how long its connection is to be muted; 0: not at all."""
         sensor = self.sensor_of(user, client_id, now_ms)
         sensor.record(value, now_ms)
         return sensor.wait_ms(now_ms)
 
     def record_no_throttle(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """Count what a client used; its next request may wait for it. A negative value takes back what was counted."""
+        """Count what a client used; its next request may wait for it. A negative value takes a count back."""
         self.sensor_of(user, client_id, now_ms).record(value, now_ms)
 
     def max_value_in_quota_window(self, user: str, client_id: str) -> float:
-        """The most that a client can use at once without having to wait afterwards, whatever it used before."""
+        """Return the most that a client can use at once without waiting afterwards, whatever it used before."""
         window = self._windows.quota
         return self.limits.share_of(user, client_id).bound * (window.samples - 1) * window.sample_ms / 1000
 
     def throttling_started(self, user: str, client_id: str, throttle_time_ms: int, now_ms: int) -> None:
-        """A connection is muted for that long; `throttling_ended` follows."""
+        """Note that a connection is muted for that long; `throttling_ended` follows."""
         self.sensor_of(user, client_id, now_ms).record_throttle_time(throttle_time_ms, now_ms)
         with self._lock:
             self.throttled_channels += 1
 
     def throttling_ended(self) -> None:
-        """A connection's time is over."""
+        """Note that a connection's throttle time is over."""
         with self._lock:
             self.throttled_channels -= 1
 
     # -- sensors -----------------------------------------------------------------------------------------------------
 
     def sensor_of(self, user: str, client_id: str, now_ms: int) -> QuotaSensor:
-        """The sensor that counts for a client, with the limit in force now."""
+        """Return the sensor that counts for a client, with the limit in force now."""
         share = self.limits.share_of(user, client_id)
         key = (share.user, share.client_id)
         with self._lock:
@@ -117,12 +120,12 @@ class ClientQuotaManager:
         return sensor
 
     def sensors(self) -> list[QuotaSensor]:
-        """All there are now, for their metrics."""
+        """Return the sensors that exist now, for their metrics."""
         with self._lock:
             return list(self._sensors.values())
 
     def expire_sensors(self, now_ms: int) -> None:
-        """Drop those that have been idle for long; called every now and then."""
+        """Drop sensors that have been idle for long; called every now and then."""
         with self._lock:
             self._drop_idle_since(now_ms - INACTIVE_SENSOR_EXPIRATION_MS)
 
@@ -131,7 +134,7 @@ class ClientQuotaManager:
         return RateSensor(share, windows.quota, windows.statistics, self._rate_name, now_ms)
 
     def _make_room(self, now_ms: int) -> None:
-        """Down to half, so that this is rare."""
+        """Drop sensors down to half of the limit, so that this is rare."""
         self._drop_idle_since(now_ms - self._windows.quota.duration_ms)
         if self._weight <= MAX_WEIGHT // 2:
             return

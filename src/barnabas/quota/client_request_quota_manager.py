@@ -1,7 +1,9 @@
-"""What each client used of the threads' time: percent of one thread, request handler and network thread together.
+"""The thread time that each client used: percent of one thread, request handler and network thread together.
 
-Made by `broker`, charged by `api.throttle`; threads and locks as its base class. `_exempt_lock` guards the rate of
-what nobody is charged for. Kafka: kafka.server.ClientRequestQuotaManager.
+Made by `broker`, charged by `api.throttle`; threads and locks as its base class. `_exempt_lock` guards the rate of the
+time that is charged to no client.
+
+Kafka: kafka.server.ClientRequestQuotaManager.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from barnabas.quota.quota_entity import QuotaType
 from barnabas.quota.rate import Rate
 
 PERCENT_OF_A_SECOND: Final = 100 / 1_000_000_000
-"""A nanosecond of a thread, as the share of it that a second has."""
+"""A nanosecond of a thread, as percent of a second."""
 
 
 class ClientRequestQuotaManager(ClientQuotaManager):
-    """Time is given in nanoseconds. Nobody waits for longer than one sample of the window."""
+    """The quota of thread time, in nanoseconds. No client waits for longer than one sample of the window."""
 
     def __init__(self, windows: QuotaWindows) -> None:
         super().__init__(QuotaType.REQUEST, windows, "request-time")
@@ -27,20 +29,20 @@ class ClientRequestQuotaManager(ClientQuotaManager):
         self._exempt = Rate(windows.statistics)
 
     def record_time_and_get_throttle_time_ms(self, user: str, client_id: str, time_ns: int, now_ms: int) -> int:
-        """Count the time that a client's request took, and say how long its connection is to be muted."""
+        """Count the time that a client's request took, and return how long its connection is to be muted."""
         wait_ms = self.record_and_get_throttle_time_ms(user, client_id, time_ns * PERCENT_OF_A_SECOND, now_ms)
         return min(wait_ms, self._max_throttle_time_ms)
 
     def record_network_time(self, user: str, client_id: str, time_ns: int, now_ms: int) -> None:
-        """Count what receiving the request and sending its answer took, which is known only afterwards."""
+        """Count the time of receiving the request and sending its answer, which is known only afterwards."""
         self.record_no_throttle(user, client_id, time_ns * PERCENT_OF_A_SECOND, now_ms)
 
     def record_exempt(self, time_ns: int, now_ms: int) -> None:
-        """Count time that nobody is charged for."""
+        """Count time that is charged to no client."""
         with self._exempt_lock:
             self._exempt.record(time_ns * PERCENT_OF_A_SECOND, now_ms)
 
     def exempt_request_time(self, now_ms: int) -> float:
-        """The gauge `exempt-request-time`."""
+        """Return the value of the gauge `exempt-request-time`."""
         with self._exempt_lock:
             return self._exempt.measure(now_ms)

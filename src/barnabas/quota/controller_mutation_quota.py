@@ -1,7 +1,8 @@
-"""What one request may still create and delete: partitions, against its client's credits.
+"""The partitions that one request may still create and delete, against its client's credits.
 
 Made for each CreateTopics, CreatePartitions and DeleteTopics by `ControllerMutationQuotaManager`, recorded to by
-`metadata.topic_admin` on the thread that handles the request, read again by the thread that answers it, after it.
+`metadata.topic_admin` on the thread that handles the request, read afterwards by the thread that answers it.
+
 Kafka: ControllerMutationQuota, StrictControllerMutationQuota, PermissiveControllerMutationQuota (KIP-599).
 """
 
@@ -15,23 +16,23 @@ from barnabas.quota.quota_sensor import TokenSensor
 
 
 class ControllerMutationQuota(Protocol):
-    """One request's."""
+    """The quota of one request."""
 
     def record(self, permits: int) -> None:
-        """`permits` partitions are about to be created or deleted. May raise THROTTLING_QUOTA_EXCEEDED."""
+        """Count `permits` partitions about to be created or deleted. Raises ApiError: THROTTLING_QUOTA_EXCEEDED."""
 
     def throttle_time_ms(self) -> int:
-        """How long the client's connection is to be muted, from now on."""
+        """Return how long the client's connection is to be muted, from now on."""
 
 
 class UnboundedControllerMutationQuota:
-    """Where no quota is configured."""
+    """The quota of a request where none is configured."""
 
     def record(self, permits: int) -> None:
-        """See ControllerMutationQuota."""
+        """Count nothing."""
 
     def throttle_time_ms(self) -> int:
-        """See ControllerMutationQuota."""
+        """Return 0."""
         return 0
 
 
@@ -39,7 +40,7 @@ UNBOUNDED: Final = UnboundedControllerMutationQuota()
 
 
 class _MeasuredQuota:
-    """now_ms: milliseconds of a clock that doesn't go back."""
+    """A quota against a sensor. now_ms: milliseconds of a clock that does not go back."""
 
     def __init__(self, sensor: TokenSensor, now_ms: Callable[[], int]) -> None:
         self._sensor = sensor
@@ -48,15 +49,15 @@ class _MeasuredQuota:
         self._recorded_ms = 0
 
     def throttle_time_ms(self) -> int:
-        """What is left of it: the request may have waited in a purgatory since."""
+        """Return what is left of the throttle time: the request may have waited in a purgatory since."""
         return max(0, self._throttle_time_ms - (self._now_ms() - self._recorded_ms))
 
 
 class StrictControllerMutationQuota(_MeasuredQuota):
-    """Refuses once the credits are used up; as long as there is one, any number of partitions is let through."""
+    """Refuses once the credits are used up; while one is left, any number of partitions may pass."""
 
     def record(self, permits: int) -> None:
-        """See ControllerMutationQuota."""
+        """Count `permits` partitions. Raises ApiError: THROTTLING_QUOTA_EXCEEDED when the quota is exceeded already."""
         now_ms = self._now_ms()
         wait_ms = self._sensor.record_unless_exceeded(permits, now_ms)
         if wait_ms:
@@ -65,10 +66,10 @@ class StrictControllerMutationQuota(_MeasuredQuota):
 
 
 class PermissiveControllerMutationQuota(_MeasuredQuota):
-    """Never refuses, but has the client wait: for those that don't know the error."""
+    """Never refuses, but makes the client wait: for versions that do not know the error."""
 
     def record(self, permits: int) -> None:
-        """See ControllerMutationQuota."""
+        """Count `permits` partitions."""
         now_ms = self._now_ms()
         self._sensor.record(permits, now_ms)
         wait_ms = self._sensor.wait_ms(now_ms)

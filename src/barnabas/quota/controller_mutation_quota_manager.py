@@ -1,6 +1,8 @@
-"""How many partitions each client creates and deletes, against its credits.
+"""The partitions that each client creates and deletes, against its credits.
 
-Made by `broker`; threads and locks as its base class. Kafka: kafka.server.ControllerMutationQuotaManager.
+Made by `broker`; threads and locks as its base class.
+
+Kafka: kafka.server.ControllerMutationQuotaManager.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from barnabas.quota.quota_sensor import QuotaSensor, TokenSensor
 
 
 class ControllerMutationQuotaManager(ClientQuotaManager):
-    """now_ms: milliseconds of a clock that doesn't go back."""
+    """The quota of created and deleted partitions. now_ms: milliseconds of a clock that does not go back."""
 
     def __init__(self, windows: QuotaWindows, now_ms: Callable[[], int]) -> None:
         super().__init__(QuotaType.CONTROLLER_MUTATION, windows)
         self._now_ms = now_ms
 
     def quota_for(self, user: str, client_id: str, *, strict: bool) -> ControllerMutationQuota:
-        """The quota of one request. strict: it may be refused, because its version knows that error."""
+        """Return the quota of one request. strict: the request may be refused, because its version knows that error."""
         if not self.limits:
             return UNBOUNDED
         sensor = self.sensor_of(user, client_id, self._now_ms())

@@ -1,6 +1,7 @@
-"""Whom a quota is for, and what it limits.
+"""The entity that a quota is for, and the resource that it limits.
 
-Immutable values, made by `metadata.client_quotas` from what the store holds, and looked up by `quota_limits`.
+Immutable values, made by `metadata.client_quotas` from the store, and looked up by `quota_limits`.
+
 Kafka: ClientQuotaManager.KafkaQuotaEntity, org.apache.kafka.server.quota.QuotaType, QuotaConfig (the settings' names).
 """
 
@@ -20,7 +21,7 @@ IP_CONNECTION_RATE: Final = "connection_creation_rate"
 
 
 class QuotaType(Enum):
-    """What is limited; the values are the types of Kafka's metrics."""
+    """The limited resource; the values are the types of Kafka's metrics."""
 
     PRODUCE = "Produce"
     FETCH = "Fetch"
@@ -29,7 +30,7 @@ class QuotaType(Enum):
 
 
 class QuotaEntity(NamedTuple):
-    """A user, a client id, or both: sanitized names, `DEFAULT_NAME`, or None for the one that doesn't matter."""
+    """A user, a client id, or both: sanitized names, `DEFAULT_NAME`, or None for a part that does not matter."""
 
     user: str | None
     client_id: str | None

@@ -1,6 +1,7 @@
-"""The limits of one quota type that are in force, and which of them is a client's.
+"""The limits of one quota type that are in force, and the choice of the one for a client.
 
 An immutable snapshot: `ClientQuotaManager` replaces it by one assignment, any thread reads it without a lock.
+
 Kafka: the overridden quotas of ClientQuotaManager.DefaultQuotaCallback.
 """
 
@@ -13,13 +14,13 @@ from barnabas.quota.quota_entity import QuotaEntity
 from barnabas.quota.sanitizer import DEFAULT_NAME, sanitize
 
 UNLIMITED: Final = float((1 << 63) - 1)
-"""The bound of a client that no limit is for, while others have one: it is measured all the same."""
+"""The bound of a client without a limit, while others have one: its usage is measured all the same."""
 
 
 class Share(NamedTuple):
-    """Who shares one measured value, and what it may be. Empty: all users, or all client ids, share it.
+    """The clients that share one measured value, and their limit. Empty names: all users, or all client ids, share it.
 
-    user: sanitized; client_id: as the client says it. Both name the metrics.
+    user: sanitized; client_id: as the client sends it. Both name the metrics.
     """
 
     user: str
@@ -28,10 +29,10 @@ class Share(NamedTuple):
 
 
 class QuotaLimits:
-    """Limits by entity. The most specific one counts, and the names it has are those that share it:
+    """Limits by entity. The most specific one counts, and the clients with the names it has share it:
 
     1. user and client id, 2. user and default client id, 3. user, 4. default user and client id, 5. default user and
-    default client id, 6. default user, 7. client id, 8. default client id.
+       default client id, 6. default user, 7. client id, 8. default client id.
     """
 
     __slots__ = ("_limits", "_unlimited_by_client", "_unlimited_by_user")
@@ -48,11 +49,11 @@ class QuotaLimits:
         return bool(self._limits)
 
     def of(self, entity: QuotaEntity) -> float | None:
-        """The limit set for exactly this entity."""
+        """Return the limit set for exactly this entity, or None."""
         return self._limits.get(entity)
 
     def changed(self, entity: QuotaEntity, bound: float | None) -> QuotaLimits:
-        """These limits with another one; None takes it away."""
+        """Return these limits with another one; None removes it."""
         limits = dict(self._limits)
         if bound is None:
             limits.pop(entity, None)
@@ -61,7 +62,7 @@ class QuotaLimits:
         return QuotaLimits(limits)
 
     def share_of(self, user: str, client_id: str) -> Share:
-        """Whose limit counts for a client: `user` as authenticated, `client_id` as it says; either may be empty."""
+        """Return the share of a client: `user` as authenticated, `client_id` as sent; either may be empty."""
         limits = self._limits
         sanitized_user, sanitized_client = sanitize(user), sanitize(client_id)
         bound: float | None

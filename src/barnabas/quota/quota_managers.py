@@ -1,7 +1,9 @@
-"""All client quotas of a broker, and the settings by which they are changed.
+"""All client quotas of a broker, and the settings that change them.
 
-Made by `broker` at start. `update` is called by `metadata.client_quota_listener`, one call at a time; the managers
-are charged by `api.throttle`, which is told of changes. Kafka: QuotaFactory.QuotaManagers, QuotaConfigHandler.
+Made by `broker` at start. `update` is called by `metadata.client_quota_listener`, one call at a time; the managers are
+charged by `api.throttle`, which is notified of changes.
+
+Kafka: QuotaFactory.QuotaManagers, QuotaConfigHandler.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class QuotaManagers:
         return iter((self.produce, self.fetch, self.request, self.controller_mutation))
 
     def now_ms(self) -> int:
-        """The time of all quotas: it doesn't go back."""
+        """The time of all quotas: it does not go back."""
         return self._nanoseconds() // NANOSECONDS_PER_MILLISECOND
 
     def on_change(self, changed: Callable[[], None]) -> None:
@@ -82,7 +84,7 @@ class QuotaManagers:
             self._on_change()
 
     def expire_sensors(self) -> None:
-        """Drop what nobody used for long (a task of the scheduler)."""
+        """Drop sensors that were unused for long (a task of the scheduler)."""
         now_ms = self.now_ms()
         for manager in self:
             manager.expire_sensors(now_ms)

@@ -1,6 +1,7 @@
-"""The metrics of client quotas by Kafka's names: one set for each share of a quota, while there is one.
+"""The metrics of client quotas by Kafka's names: one set for each share of a quota, while the share exists.
 
-Registered by `broker`; asked by whoever publishes metrics, on any thread. No state.
+Registered by `broker`; read by any thread that publishes metrics. No state.
+
 Kafka: the metrics of ClientQuotaManager and its two subclasses (`kafka.server:type=Produce,user=..,client-id=..`).
 """
 
@@ -16,18 +17,18 @@ GROUP = "kafka.server"
 
 
 class QuotaMetrics:
-    """A family (see MetricsRegistry): its members are the sensors of one manager."""
+    """A family of metrics (MetricsRegistry): its members are the sensors of one manager."""
 
     def __init__(self, manager: ClientQuotaManager, quotas: QuotaManagers) -> None:
         self._manager = manager
         self._quotas = quotas
 
     def samples(self) -> Iterable[Sample]:
-        """Every share's values now. A tag without a value is left out, as JMX does."""
+        """Return every share's values now. A tag without a value is left out, as JMX does."""
         return list(self._samples())
 
     def tick(self, elapsed_seconds: float) -> None:
-        """Nothing to do: these rates are computed when they are read."""
+        """Do nothing: these rates are computed when they are read."""
 
     def _samples(self) -> Iterator[Sample]:
         now_ms = self._quotas.now_ms()

@@ -1,6 +1,7 @@
-"""What one share of a quota used so far: the measured rate, or the credits left, and how long it had to wait.
+"""The usage of one share of a quota: the measured rate, or the credits left, and how long clients had to wait.
 
 Made and expired by `ClientQuotaManager`; recorded to by whichever thread answers a request. `_lock` guards the values.
+
 Kafka: the two Sensors of a client in ClientQuotaManager (ClientSensors).
 """
 
@@ -29,19 +30,19 @@ class QuotaSensor(Protocol):
         """Count `value`, whatever the quota says."""
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long the client has to wait until it is within its quota; 0 if it is."""
+        """Return how long the client has to wait until it is within its quota; 0 if it is."""
 
     def record_throttle_time(self, throttle_time_ms: int, now_ms: int) -> None:
-        """It was made to wait."""
+        """Count a time that the client had to wait."""
 
     def values(self, now_ms: int) -> Values:
-        """The metrics, by Kafka's names."""
+        """Return the metrics, by Kafka's names."""
 
 
 class RateSensor:
     """A sampled rate: bytes a second, or percent of a thread.
 
-    window: what the quota is measured over; statistics: what the mean throttle time is; rate_name: of the metric.
+    window: of the quota; statistics: the window of the mean throttle time; rate_name: of the metric.
     """
 
     __slots__ = ("_lock", "_rate", "_rate_name", "_throttle_times", "_window", "last_recorded_ms", "share")
@@ -58,13 +59,13 @@ class RateSensor:
         self._throttle_times = Average(statistics)
 
     def record(self, value: float, now_ms: int) -> None:
-        """See QuotaSensor."""
+        """Count `value`, whatever the quota says."""
         with self._lock:
             self.last_recorded_ms = now_ms
             self._rate.record(value, now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
-        """See QuotaSensor."""
+        """Return how long the client has to wait until its rate is within its quota; 0 if it is."""
         bound = self.share.bound
         with self._lock:
             rate = self._rate.measure(now_ms)
@@ -74,12 +75,12 @@ class RateSensor:
         return throttle_time_ms(rate, bound, window_ms)
 
     def record_throttle_time(self, throttle_time_ms: int, now_ms: int) -> None:
-        """See QuotaSensor."""
+        """Count a time that the client had to wait."""
         with self._lock:
             self._throttle_times.record(throttle_time_ms, now_ms)
 
     def values(self, now_ms: int) -> Values:
-        """See QuotaSensor."""
+        """Return the metrics, by Kafka's names."""
         with self._lock:
             return (
                 (self._rate_name, self._rate.measure(now_ms)),
@@ -105,17 +106,17 @@ class TokenSensor:
         self._throttle_times = Average(statistics)
 
     def record(self, value: float, now_ms: int) -> None:
-        """See QuotaSensor."""
+        """Take `value` credits, whatever is left."""
         with self._lock:
             self._record(value, now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
-        """See QuotaSensor."""
+        """Return how long the client has to wait until there are credits again; 0 if there are."""
         with self._lock:
             return self._wait_ms(now_ms)
 
     def record_unless_exceeded(self, value: float, now_ms: int) -> int:
-        """Count `value` if the quota is not exceeded already; else the time to wait, and nothing is counted."""
+        """Count `value`, unless the quota is exceeded already; return the time to wait, 0 if the value was counted."""
         with self._lock:
             wait_ms = self._wait_ms(now_ms)
             if not wait_ms:
@@ -123,12 +124,12 @@ class TokenSensor:
             return wait_ms
 
     def record_throttle_time(self, throttle_time_ms: int, now_ms: int) -> None:
-        """See QuotaSensor."""
+        """Count a time that the client had to wait."""
         with self._lock:
             self._throttle_times.record(throttle_time_ms, now_ms)
 
     def values(self, now_ms: int) -> Values:
-        """See QuotaSensor."""
+        """Return the metrics, by Kafka's names."""
         with self._lock:
             return (
                 ("mutation-rate", self._rate.measure(now_ms)),

@@ -1,6 +1,7 @@
-"""How much there is a second, and how much there is at a time, over the last samples.
+"""Units a second, and the mean of values, over the last samples.
 
 Owned by a quota sensor, under its lock; milliseconds come with each call.
+
 Kafka: org.apache.kafka.common.metrics.stats.Rate, Avg.
 """
 
@@ -18,20 +19,20 @@ class Rate:
         self._total = SampledTotal(window)
 
     def record(self, value: float, now_ms: int) -> None:
-        """Count `value` units; less than nothing takes back what was counted."""
+        """Count `value` units; a negative value takes a count back."""
         self._total.record(value, now_ms)
 
     def measure(self, now_ms: int) -> float:
-        """Units a second now."""
+        """Return the units a second now."""
         total, _ = self._total.measure(now_ms)
         return total / (self.window_ms(now_ms) / 1000)
 
     def window_ms(self, now_ms: int) -> int:
-        """The time that the rate is taken over, at least 1.
+        """Return the time that the rate is computed over, at least 1.
 
-        It is never less than all complete samples of the window and what has passed of the newest one: were it the
-        time since the first event, a rate would be enormous as long as there is little to take it from. It is more
-        when the oldest sample began before the window.
+        The time is never less than all complete samples of the window plus the elapsed part of the newest: with the
+        time since the first event, a rate would be enormous at first. It is more when the oldest sample began before
+        the window.
         """
         window = self._total.window
         elapsed_ms = now_ms - self._total.oldest_start_ms(now_ms)
@@ -54,6 +55,6 @@ class Average:
         self._total.record(value, now_ms)
 
     def measure(self, now_ms: int) -> float:
-        """The mean now; not a number if there is no value."""
+        """Return the mean now; not a number if there is no value."""
         total, events = self._total.measure(now_ms)
         return total / events if events else float("nan")

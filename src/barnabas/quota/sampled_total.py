@@ -1,7 +1,7 @@
 """A sum over a sliding window that is made of samples, each of which covers a part of it.
 
-Used by `Rate` and `Average`, under their owner's lock; no thread of its own, no clock: every call says what time it is
-(milliseconds of a clock that doesn't go back).
+Used by `Rate` and `Average`, under their owner's lock; no thread of its own and no clock: every call states the time
+(milliseconds of a clock that does not go back).
 
 Kafka: org.apache.kafka.common.metrics.stats.SampledStat and WindowedSum, sample for sample.
 """
@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 
 class SampleWindow(NamedTuple):
-    """How long is looked back: `samples` of `sample_ms` each, the newest of them not complete yet."""
+    """The length of a window: `samples` of `sample_ms` each, the newest of them incomplete."""
 
     samples: int
     sample_ms: int
 
     @property
     def duration_ms(self) -> int:
-        """The whole window."""
+        """The length of the whole window."""
         return self.samples * self.sample_ms
 
 
@@ -36,7 +36,7 @@ class _Sample:
 
 
 class SampledTotal:
-    """Values and events of the last `window`. Later samples come into being only when something is recorded."""
+    """Values and events of the last `window`. Later samples begin only when something is recorded."""
 
     __slots__ = ("_current", "_samples", "window")
 
@@ -58,12 +58,12 @@ class SampledTotal:
         sample.last_event_ms = now_ms
 
     def measure(self, now_ms: int) -> tuple[float, int]:
-        """Sum and number of what was recorded within the window."""
+        """Return the sum and number of the values recorded within the window."""
         self._purge(now_ms)
         return sum(sample.total for sample in self._samples), sum(sample.events for sample in self._samples)
 
     def oldest_start_ms(self, now_ms: int) -> int:
-        """When the oldest sample began that still counts. To ask for it begins the first one."""
+        """Return when the oldest sample began that still counts. The first call begins the first sample."""
         self._purge(now_ms)
         if not self._samples:
             self._samples.append(_Sample(now_ms))

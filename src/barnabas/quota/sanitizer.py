@@ -1,6 +1,7 @@
 """Names of users and clients as they appear in paths of the store and in names of metrics: percent-encoded.
 
 Called by the quota managers and by `metadata.client_quotas`, on any thread; pure functions.
+
 Kafka: org.apache.kafka.common.utils.Sanitizer.
 """
 
@@ -11,7 +12,7 @@ from typing import Final
 from urllib.parse import quote, unquote_plus
 
 DEFAULT_NAME: Final = "<default>"
-"""What stands for everybody without an entry of his own; no sanitized name is that."""
+"""The name for every client without an entry of its own; no sanitized name equals it."""
 
 _is_safe: Final = re.compile(r"[a-zA-Z0-9._-]*").fullmatch
 
@@ -22,5 +23,5 @@ def sanitize(name: str) -> str:
 
 
 def desanitize(name: str) -> str:
-    """The name behind a sanitized one."""
+    """Return the name behind a sanitized one."""
     return unquote_plus(name)

@@ -1,8 +1,9 @@
-"""How long a client has to wait until what it used is within its quota again. Pure functions.
+"""How long a client has to wait until its usage is within its quota again. Pure functions.
 
-Called by the quota managers. Kafka: org.apache.kafka.server.quota.QuotaUtils and
-ControllerMutationQuotaManager.throttleTimeMs. What Kafka leaves open: a quota of nothing at all makes its client wait
-for the whole window (there Infinity becomes -1 ms, which is no wait).
+Called by the quota managers. Beside Kafka's: a quota of 0 makes its client wait for the whole window (in Kafka Infinity
+becomes -1 ms, which is no wait).
+
+Kafka: org.apache.kafka.server.quota.QuotaUtils, ControllerMutationQuotaManager.throttleTimeMs.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ import math
 from typing import Final
 
 LONGEST_MS: Final = (1 << 31) - 1
-"""What the field of an answer can say."""
+"""The largest value of the field in answers."""
 
 
 def throttle_time_ms(rate: float, bound: float, window_ms: int) -> int:
-    """The wait X after which the rate, taken over a window longer by X, is the bound: rate * W / (W + X) = bound."""
+    """Return the wait X after which the rate, over a window longer by X, is the bound: rate * W / (W + X) = bound."""
     if bound <= 0:
         return min(window_ms, LONGEST_MS)
     return _rounded((rate - bound) / bound * window_ms)
 
 
 def token_throttle_time_ms(tokens: float, bound: float, window_ms: int) -> int:
-    """The wait until `tokens`, which are less than none, have come back at `bound` a second."""
+    """Return the wait until `tokens`, which are below zero, have come back at `bound` a second."""
     if bound <= 0:
         return min(window_ms, LONGEST_MS)
     return _rounded(-tokens / bound * 1000)
 
 
 def _rounded(milliseconds: float) -> int:
-    """Java's Math.round, within what an answer can say."""
+    """Round as Java's Math.round, within the field of answers."""
     return LONGEST_MS if milliseconds >= LONGEST_MS else math.floor(milliseconds + 0.5)

@@ -1,7 +1,9 @@
 """Credits that come back at a steady rate, up to a burst.
 
-Owned by a quota sensor, under its lock; milliseconds come with each call. Against a sampled rate it has the advantage
-that one burst is paid for by waiting as long as its credits take to come back, not until its sample leaves the window.
+Owned by a quota sensor, under its lock; milliseconds come with each call. Unlike with a sampled rate, a burst costs the
+wait until its credits have come back, not until its sample leaves the window. With 10 credits a second and a window of
+11 s, a burst of 130 leaves -20: the client waits 2 s.
+
 Kafka: org.apache.kafka.common.metrics.stats.TokenBucket.
 """
 
@@ -21,12 +23,12 @@ class TokenBucket:
         self._updated_ms = now_ms
 
     def record(self, value: float, bound: float, now_ms: int) -> None:
-        """Take `value` credits; there may be less than none afterwards."""
+        """Take `value` credits; the rest may be below zero."""
         self._refill(bound, now_ms)
         self._tokens = min(bound * self._window_seconds, self._tokens - value)
 
     def measure(self, bound: float, now_ms: int) -> float:
-        """The credits now; below zero the quota is exceeded."""
+        """Return the credits now; below zero the quota is exceeded."""
         self._refill(bound, now_ms)
         return self._tokens
 

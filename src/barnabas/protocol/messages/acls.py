@@ -1,6 +1,6 @@
 """Access control lists: describe, create, delete (KIP-140, KIP-290).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

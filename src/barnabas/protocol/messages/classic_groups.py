@@ -1,6 +1,6 @@
 """The classic group protocol: join, sync, heartbeat, leave (KIP-62, KIP-345, KIP-394, KIP-559, KIP-800).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeCluster: v0-2 (KIP-700, KIP-919, KIP-1073), and UnregisterBroker: v0.
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Configuration: describe, alter, alter incrementally (KIP-133, KIP-339), and ListConfigResources (KIP-1142).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fetch: v0-18 (sessions KIP-227, rack-aware KIP-392, topic ids KIP-516, tiered storage KIP-405).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

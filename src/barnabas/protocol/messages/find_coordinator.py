@@ -1,6 +1,6 @@
 """FindCoordinator: v0-6 (batched from v4, KIP-699).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Groups as administrators see them: list, describe, delete (KIP-222, KIP-518, KIP-848).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListOffsets: v0-11, and OffsetForLeaderEpoch: v0-4 (KIP-79, KIP-101, KIP-207, KIP-734, KIP-405).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

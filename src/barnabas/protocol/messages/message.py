@@ -36,29 +36,30 @@ class Versioned(VersionedStruct):
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int, offset: int = 0) -> tuple[Self, int]:
-        """Read a message that begins at `offset`; returns it and the offset behind it.
+        """Read a message that begins at `offset`; return it and the offset behind it.
 
-        The buffer is one whole frame: its length is the only bound. `records` are views of it. Raises DecodeError.
+        The buffer is one whole frame: its length is the only bound. `records` are views of it. Raises DecodeError for
+        bytes that are not this message.
         """
         message, end = cls.decoders[version](buffer, offset)
         return message, end
 
     @classmethod
     def decoder(cls, version: int) -> Callable[[Buffer, int], tuple[Self, int]]:
-        """The function behind `decode`, to be bound once where speed counts."""
+        """Return the function behind `decode`, to be bound once where speed counts."""
         return cls.decoders[version]
 
     def encode(self, version: int) -> list[Any]:
-        """Write the message: buffers to be sent in this order, `records` among them as they were given.
+        """Return buffers to be sent in this order, `records` among them as they were given.
 
-        Raises EncodeError when the version can't express a field's value, or a value is too long.
+        Raises EncodeError when the version cannot express a field's value, or a value is too long.
         """
         pieces: list[Any] = self.encoders[version](self)
         return pieces
 
     @classmethod
     def encoder(cls, version: int) -> Callable[..., list[Any]]:
-        """The function behind `encode`: takes the message, and a bytearray to begin with if there is one."""
+        """Return the function behind `encode`: it takes the message, and a bytearray to begin with if there is one."""
         return cls.encoders[version]
 
 

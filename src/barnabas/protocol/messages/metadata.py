@@ -1,6 +1,6 @@
 """Metadata: v0-13 (topic ids KIP-516), and DescribeTopicPartitions: v0 (KIP-966).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Committed offsets: OffsetCommit v0-10, OffsetFetch v0-10, OffsetDelete v0 (KIP-447, KIP-709, KIP-848, KIP-496).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

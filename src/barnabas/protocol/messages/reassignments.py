@@ -1,6 +1,6 @@
 """Partition reassignments: v0-1 (KIP-455).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

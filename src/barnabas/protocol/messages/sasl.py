@@ -1,6 +1,6 @@
 """SaslHandshake: v0-1, and SaslAuthenticate: v0-2 (KIP-43, KIP-152, KIP-368).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Delegation tokens (KIP-48, KIP-373).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords and ElectLeaders: topics and their partitions as a whole.
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

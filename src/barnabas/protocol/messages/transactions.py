@@ -1,6 +1,6 @@
 """Producer ids and transactions (KIP-98, KIP-360, KIP-447, KIP-890), and what administrators ask of them (KIP-664).
 
-Messages only; `message.py` says how they are read. Each belongs to whoever holds it.
+Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 """
 
 from __future__ import annotations

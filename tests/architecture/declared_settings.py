@@ -37,7 +37,8 @@ def config_classes() -> tuple[type[Settings], ...]:
         if module.path.startswith("barnabas/") and "from barnabas.config.setting import" in source:
             importlib.import_module(module.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
     # `slots` makes each class twice; the second is the one that its module has.
-    found = {f"{each.__module__}.{each.__qualname__}": each for each in _subclasses(Settings)}
+    ours = (each for each in _subclasses(Settings) if each.__module__.startswith("barnabas."))
+    found = {f"{each.__module__}.{each.__qualname__}": each for each in ours}
     return tuple(getattr(importlib.import_module(each.__module__), each.__qualname__) for each in found.values())
 
 

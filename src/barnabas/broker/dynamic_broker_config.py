@@ -1,9 +1,15 @@
-"""The broker's settings while it runs: its file's, changed by what is in the store for all brokers and for this one.
+"""The broker's settings while it runs: those of its file, with the store's changes for all brokers and for this one.
 
 Made by BrokerServer; `load` runs once the store is open, before the parts that follow settings exist. `validate` is
 called by ConfigAdmin on request handlers' threads, `entity_changed` by ConfigChangeListener on a scheduler thread, one
-notice at a time; `current` and `settings` are read by any thread. `_lock` guards the list of parts and makes one
-change at a time of it; a snapshot is replaced by one assignment. Kafka: kafka.server.DynamicBrokerConfig.
+notice at a time; `current` and `settings` are read by any thread. `_lock` guards the list of parts and has one change
+applied at a time; a snapshot is replaced by one assignment. Kafka: kafka.server.DynamicBrokerConfig.
+
+For example, `num.io.threads` is 3 in the file and a client sets it to 5 for this broker. `validate` lays 5 over the
+file, parses the result, checks that 5 is at most twice 3, and asks the parts that follow the setting. The client is
+answered as soon as the store has the change. Later the store's notice arrives: `entity_changed` does the same once
+more, replaces the snapshot, and only then has the handler pool start two threads. Between the two another change may
+be accepted, so a step that was within the limit may be too large when it is applied; it is applied all the same.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class DynamicBrokerConfig:
-    """static: the settings of the file."""
+    """The settings in force, and the parts that follow them. static: the settings of the file."""
 
     def __init__(self, static: KafkaConfig) -> None:
         self._settings = BrokerSettings.of(static)
@@ -42,20 +48,20 @@ class DynamicBrokerConfig:
 
     @property
     def settings(self) -> BrokerSettings:
-        """The settings in force now, and where each comes from."""
+        """The settings in force now, and the source of each."""
         return self._settings
 
     def load(self, overrides: Callable[[str], Mapping[str, str]], broker_id: int) -> None:
-        """Take over what is in the store. overrides: those of a broker by name, of all for ALL_BROKERS.
+        """Take over the changes in the store. overrides: returns those of a broker by name, or of ALL_BROKERS.
 
-        What cannot be used is logged and left out, so that a broker whose file has changed starts all the same.
+        Settings that cannot be used are logged and left out, so that a broker whose file has changed still starts.
         """
         self._broker_id = str(broker_id)
         for entity in (ALL_BROKERS, self._broker_id):
             self.entity_changed(entity, overrides(entity))
 
     def add_reconfigurable(self, part: Reconfigurable, made_from: KafkaConfig | None = None) -> None:
-        """Have `part` follow its settings from now on. made_from: the settings it has; those in force if not given."""
+        """Have `part` follow its settings from now on. made_from: the settings it has; by default those in force."""
         with self._lock:
             self._parts = (*self._parts, part)
             current = self.current
@@ -63,12 +69,15 @@ class DynamicBrokerConfig:
                 part.reconfigure(made_from, current)
 
     def stop(self) -> None:
-        """Have the parts follow nothing any more, before they are stopped; waits for a change under way."""
+        """Detach the parts from their settings before they are stopped; waits for a change in progress."""
         with self._lock:
             self._parts = ()
 
     def validate(self, changed: Mapping[str, str], *, per_broker: bool) -> None:
-        """ConfigError, in Kafka's words, if these cannot be the settings of this broker (or else of all of them)."""
+        """Check a change before it is stored. per_broker: the settings are for this broker, and not for all.
+
+        Raises ConfigError, in Kafka's words: a setting may not be changed so, or a part cannot follow it.
+        """
         check_dynamic_settings(changed, per_broker=per_broker)
         settings = self._settings
         try:
@@ -78,7 +87,7 @@ class DynamicBrokerConfig:
         self._validate_parts(settings.current, proposed.current)
 
     def entity_changed(self, entity: str, stored: Mapping[str, str]) -> None:
-        """The settings of a broker, or of all, in the store have become these. Those of other brokers don't matter."""
+        """Take over the settings that the store now has for this broker, or for all. Other brokers' are ignored."""
         if entity not in (ALL_BROKERS, self._broker_id):
             return
         per_broker = entity != ALL_BROKERS
@@ -91,8 +100,8 @@ class DynamicBrokerConfig:
                 settings = previous.with_broker(usable) if per_broker else previous.with_cluster(usable)
                 parts = self._validate_parts(previous.current, settings.current, accepted=True)
                 if not self._parts:
-                    # At start there are none yet, and what cannot be made of these settings would end it: a host
-                    # name that nobody knows any more.
+                    # At start there are no parts yet to check the settings, and a host name that cannot be resolved
+                    # any more would end the start when the network is made.
                     inter_broker = inter_broker_listener_name_of(settings.current)
                     NetworkConfig.from_kafka_config(settings.current, inter_broker_listener=inter_broker)
             except ConfigError as error:
@@ -106,9 +115,10 @@ class DynamicBrokerConfig:
     def _validate_parts(
         self, current: KafkaConfig, proposed: KafkaConfig, *, accepted: bool = False
     ) -> list[Reconfigurable]:
-        """The parts that the change concerns, all of which can follow it.
+        """Return the parts that the change concerns, after each has accepted it.
 
-        accepted: it was found good, by what the settings were then; steps may be larger now (Kafka drops it).
+        accepted: the change passed the checks earlier, with the settings of that time. Its step may be larger now, and
+        is allowed; Kafka drops the change. Raises ConfigError: a part cannot follow the change.
         """
         names = _changed(current, proposed)
         parts = [part for part in self._parts if part.settings.intersection(names)]
@@ -118,7 +128,7 @@ class DynamicBrokerConfig:
             except ConfigError as error:
                 if accepted and isinstance(error, StepTooLarge):
                     continue
-                # Kafka takes the one for the other's value, and its users know the message so
+                # Kafka swaps name and value in this message, and tools and users know the message that way.
                 reason = f"org.apache.kafka.common.config.ConfigException: {error.message}"
                 raise ConfigError(f"Invalid value {reason} for configuration Invalid dynamic configuration") from error
         return parts
@@ -133,7 +143,7 @@ class DynamicBrokerConfig:
             try:
                 part.reconfigure(previous, current)
             except Exception:
-                # the settings hold; the other parts must hear of them
+                # The settings are in force, so the other parts must still take them over.
                 logger.exception("%s did not take over its settings", type(part).__name__)
 
 
@@ -151,7 +161,7 @@ def _changed_names(previous: KafkaConfig, current: KafkaConfig) -> set[str]:
 
 
 def _changed(previous: KafkaConfig, current: KafkaConfig) -> set[str]:
-    """Names of what is different, without listeners' prefixes."""
+    """Return the names of settings that differ, without listeners' prefixes."""
     return {base_name(name) for name in _changed_names(previous, current)}
 
 

@@ -1,4 +1,4 @@
-"""Listeners that are added, removed and advertised otherwise while the broker runs.
+"""Adds, removes and readvertises listeners while the broker runs.
 
 Called by DynamicBrokerConfig; the SocketServer and the registration have locks of their own. A listener that exists
 keeps its address and security. Kafka: DynamicListenerConfig in kafka.server.DynamicBrokerConfig.
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class DynamicListeners:
-    """advertise: told when the listeners have changed, or what is advertised, to register the broker anew."""
+    """Opens and closes listeners. advertise: registers the broker anew, with the listeners it has by then."""
 
     settings = ListenersConfig.dynamic_names()
 
@@ -29,7 +29,11 @@ class DynamicListeners:
         self._advertise = advertise
 
     def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
-        """See Reconfigurable. What the whole configuration must be like is checked before."""
+        """Check the changes of listeners; the rules within one configuration are checked before.
+
+        Raises ConfigError: a listener that is open would need another protocol or settings that are read only once, or
+        the listener between brokers would be another one.
+        """
         before, after = ListenersConfig.from_kafka_config(current), ListenersConfig.from_kafka_config(proposed)
         old, new = _by_name(before.listening), _by_name(after.listening)
         advertised = _by_name(after.advertised)
@@ -52,7 +56,7 @@ class DynamicListeners:
             raise ConfigError("The listener between brokers cannot be exchanged for another one while the broker runs")
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
-        """See Reconfigurable. An address that cannot be opened is logged, and tried again at the next change."""
+        """Open and close listeners. An address that cannot be opened is logged, and tried again at the next change."""
         before, after = ListenersConfig.from_kafka_config(previous), ListenersConfig.from_kafka_config(current)
         is_open, wanted = _by_name(door.end_point for door in self._sockets.acceptors), _by_name(after.listening)
         removed = [end_point for name, end_point in is_open.items() if name not in wanted]
@@ -79,7 +83,7 @@ def _by_name(end_points: Iterable[EndPoint]) -> dict[str, EndPoint]:
 
 
 def _fixed_settings(config: KafkaConfig, listener_name: str) -> dict[str, str]:
-    """What is set for this listener alone, and read only when it is opened."""
+    """Return the settings of this listener alone that are read only when it is opened."""
     prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
     own = {name.removeprefix(prefix): value for name, value in config.originals.items() if name.startswith(prefix)}
     return {name: value for name, value in own.items() if name not in LISTENER_SETTINGS_FOR_ALL}

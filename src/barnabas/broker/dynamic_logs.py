@@ -1,7 +1,7 @@
-"""Logs whose topics leave settings to the broker follow the broker's; so does how long idle producers are remembered.
+"""Hands changes of the broker's log settings to the logs whose topics do not override them.
 
-Called by DynamicBrokerConfig, on the thread that also hands topics' own changes to the logs, so that the two don't
-cross. Kafka: DynamicLogConfig and DynamicProducerStateManagerConfig in kafka.server.DynamicBrokerConfig.
+Called by DynamicBrokerConfig, on the thread that also hands topics' own changes to the logs, so that the two do not
+cross. Kafka: DynamicLogConfig in kafka.server.DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOLLOW_RETENTION = -2
 
 
 class DynamicLogs:
-    """allow_unclean_election: told when topics that don't say otherwise may be led by who was not in sync."""
+    """Updates the logs. allow_unclean_election: called when replicas out of sync may lead topics by default."""
 
     settings = frozenset(synonym.name for key in TOPIC_CONFIG_KEYS.values() for synonym in key.synonyms)
 
@@ -32,13 +32,13 @@ class DynamicLogs:
         self._allow_unclean_election = allow_unclean_election
 
     def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
-        """See Reconfigurable."""
+        """Check the retention of tiered topics. Raises ConfigError: more stays local than is kept in all."""
         log_config = LogConfig.of(proposed)
         _check_local_retention(proposed, "log.local.retention.ms", "log.retention.ms", log_config.retention_ms)
         _check_local_retention(proposed, "log.local.retention.bytes", "log.retention.bytes", log_config.retention_bytes)
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
-        """See Reconfigurable."""
+        """Make the LogConfig of every topic with a log anew."""
         for topic in {log.topic_partition.topic for log in self._log_manager.all_logs()}:
             self._log_manager.update_log_config(topic, self._topic_configs.log_config(topic))
         before, now = ElectionConfig.from_kafka_config(previous), ElectionConfig.from_kafka_config(current)
@@ -47,7 +47,7 @@ class DynamicLogs:
 
 
 def _check_local_retention(config: KafkaConfig, name: str, whole_name: str, whole: int) -> None:
-    """What stays local of a tiered topic is no more than what is kept of it."""
+    """Check that no more of a tiered topic stays local than is kept in all. Raises ConfigError: more would stay."""
     local = config.integer(name)
     if whole < 0 or local == _FOLLOW_RETENTION:
         return

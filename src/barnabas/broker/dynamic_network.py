@@ -1,6 +1,6 @@
-"""Limits of connections and network threads that follow their settings, for all listeners and for one.
+"""Hands changed limits of connections and threads to the network, for all listeners and for one.
 
-Called by DynamicBrokerConfig; changes nothing of its own, so no lock. Kafka: the reconfigurable parts of
+Called by DynamicBrokerConfig; has no state that changes, so no lock. Kafka: the reconfigurable parts of
 kafka.network.SocketServer, DataPlaneAcceptor and ListenerConnectionQuota.
 """
 
@@ -18,7 +18,7 @@ _THREADS = "num.network.threads"
 
 
 class DynamicNetwork:
-    """Reconfigures `sockets`. broker_id: names their threads."""
+    """Reconfigures `sockets`. broker_id: part of the threads' names."""
 
     settings = NetworkConfig.dynamic_names() | ListenerConfig.dynamic_names()
     """`listeners` is among them: a new one must find the settings of its own."""
@@ -28,7 +28,7 @@ class DynamicNetwork:
         self._broker_id = broker_id
 
     def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
-        """See Reconfigurable."""
+        """Check the limits of every listener. Raises ConfigError: one is not positive, or threads change too much."""
         had = {end_point.listener_name for end_point in listeners_of(current)}
         for end_point in listeners_of(proposed):
             name = end_point.listener_name
@@ -41,7 +41,7 @@ class DynamicNetwork:
         self._network_config(proposed)
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
-        """See Reconfigurable."""
+        """Hand the new settings to the network."""
         self._sockets.reconfigure(self._network_config(current))
 
     def _network_config(self, config: KafkaConfig) -> NetworkConfig:

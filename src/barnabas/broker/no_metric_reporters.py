@@ -1,4 +1,4 @@
-"""Refuses metric reporters: they are Java classes, and there is no Java here.
+"""Rejects metric reporters, which are Java classes: there is no Java here.
 
 Called by DynamicBrokerConfig; stateless. Kafka: DynamicMetricsReporters in kafka.server.DynamicBrokerConfig.
 """
@@ -10,12 +10,12 @@ from barnabas.config.kafka_config import KafkaConfig
 
 
 class NoMetricReporters:
-    """Keeps `metric.reporters` as it is; taking reporters away is fine."""
+    """Keeps reporters from being added to `metric.reporters`; they may be removed."""
 
     settings = frozenset({"metric.reporters"})
 
     def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
-        """See Reconfigurable."""
+        """Check that no reporter is added. Raises ConfigError: one is."""
         added = [name for name in proposed.list("metric.reporters") if name not in current.list("metric.reporters")]
         if added:
             raise ConfigError(
@@ -24,4 +24,4 @@ class NoMetricReporters:
             )
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
-        """See Reconfigurable."""
+        """Do nothing: there is no reporter to remove."""

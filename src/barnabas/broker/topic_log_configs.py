@@ -1,6 +1,6 @@
 """The settings of each topic's logs, kept in step with the store and with the broker's own.
 
-Asked by the log manager when it opens a log (any thread), told by ConfigChangeListener when a topic's settings change
+The log manager asks when it opens a log (any thread); ConfigChangeListener reports changes of a topic's settings
 (scheduler thread). `_at_start` is filled before the logs are loaded and dropped afterwards; `_defaults` is one pair,
 replaced by one assignment: no lock. Kafka: TopicConfigHandler, and LogManager.topicConfigOverrides.
 """
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class TopicLogConfigs:
-    """Makes a LogConfig of the broker's settings (as in force now) and a topic's."""
+    """Makes the LogConfig of a topic from the broker's settings in force and the topic's own."""
 
     def __init__(self, repository: ConfigRepository, broker: Callable[[], KafkaConfig]) -> None:
         self._repository = repository
@@ -28,21 +28,21 @@ class TopicLogConfigs:
         self._at_start: Mapping[str, Mapping[str, str]] | None = None
 
     def begin_loading(self) -> None:
-        """Read the settings of all topics in one go, for the logs that are about to be loaded."""
+        """Read the settings of all topics in one batch, for the logs that are about to be loaded."""
         self._at_start = self._repository.all_topic_overrides()
 
     def end_loading(self) -> None:
-        """From now on ask the store topic by topic."""
+        """Ask the store topic by topic from now on."""
         self._at_start = None
 
     def log_config(self, topic: str) -> LogConfig:
-        """A topic's settings, as of now."""
+        """Return a topic's settings, as of now."""
         at_start = self._at_start
         overrides = self._repository.topic_overrides(topic) if at_start is None else at_start.get(topic, {})
         return self.log_config_of(topic, overrides)
 
     def log_config_of(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings that these overrides give; unusable ones are logged, and the broker's own hold."""
+        """Return the settings with these overrides, or the broker's defaults if they are unusable, which is logged."""
         broker = self._broker()
         made_of, defaults = self._defaults
         if made_of is not broker:
@@ -57,12 +57,12 @@ class TopicLogConfigs:
             return defaults
 
     def updater(self, update: Callable[[str, LogConfig], None]) -> Callable[[str, dict[str, str]], None]:
-        """A callback for ConfigChangeListener that passes a topic's new LogConfig to `update`."""
+        """Return a callback for ConfigChangeListener that passes a topic's new LogConfig to `update`."""
         return lambda topic, overrides: update(topic, self.log_config_of(topic, overrides))
 
 
 def on_unclean_election_allowed(allow: Callable[[str], None]) -> Callable[[str, dict[str, str]], None]:
-    """A callback for ConfigChangeListener that calls `allow(topic)` when a topic may be led by who was not in sync."""
+    """Return a callback for ConfigChangeListener that calls `allow` with a topic that allows unclean elections."""
 
     def changed(topic: str, overrides: dict[str, str]) -> None:
         if overrides.get("unclean.leader.election.enable", "").strip().lower() == "true":

@@ -1,6 +1,6 @@
-"""`barnabas serve`: runs a broker in this process until it is told to stop.
+"""`barnabas serve`: runs a broker in this process until it is stopped.
 
-Owns what belongs to the process rather than to the broker: signals, log lines on stderr, the ready line on stdout, the
+Owns what belongs to the process and not to the broker: signals, log lines on stderr, the ready line on stdout, the
 exit status. Runs on the main thread, which waits on a pipe; signal handlers and a watching thread write to it.
 """
 
@@ -112,7 +112,7 @@ def read_config(
     """Read the file's settings, or else Kafka's shipped ones, with the options on top.
 
     An unknown name in the file is kept and warned of at start: the file may be shared with other programs and releases.
-    An unknown name in an option is an error of whoever has just typed it.
+    An unknown name in an option was just typed, and is an error.
 
     Raises ConfigError: a setting cannot be used. Raises OSError: the file cannot be read.
     """
@@ -144,7 +144,7 @@ def _parsed_override(override: str) -> tuple[str, str]:
 
 
 def _run(config: KafkaConfig, stop: _StopRequest) -> int:
-    """Start the broker, wait for a signal or its own end, stop it. Returns the exit status."""
+    """Start the broker, wait for a signal or its own end, stop it. Return the exit status."""
     from barnabas.broker.broker_server import BrokerServer  # errors in settings show before the broker is imported
 
     server = BrokerServer(config)
@@ -163,7 +163,10 @@ def _run(config: KafkaConfig, stop: _StopRequest) -> int:
 
 
 def _new_console(config: KafkaConfig, server: BrokerServer) -> ConsoleServer | None:
-    """What answers at `metrics.listen`, if that is set. Raises ConfigError or OSError where it cannot."""
+    """Return the server of `metrics.listen`, if that is set.
+
+    Raises ConfigError: the extra is not installed. Raises OSError: the address cannot be opened.
+    """
     address = ConsoleConfig.from_kafka_config(config).address
     if not address:
         return None
@@ -202,11 +205,11 @@ def _print_ready_line(server: BrokerServer, config: KafkaConfig, console_url: st
             flush=True,
         )
     except OSError as error:
-        logger.warning("nobody reads the ready line: %s", error)
+        logger.warning("the ready line could not be written: %s", error)
 
 
 class _StopRequest:
-    """A pipe that signal handlers write to. Not an Event: the code that a signal interrupts may hold its lock."""
+    """A pipe that signal handlers write to. An Event would not do: the interrupted code may hold the Event's lock."""
 
     def __init__(self) -> None:
         self._read_fd, self._write_fd = os.pipe()
@@ -214,7 +217,7 @@ class _StopRequest:
             signal.signal(number, self._on_signal)
 
     def watch(self, server: BrokerServer) -> None:
-        """Ask for the stop also when the broker ends by itself."""
+        """Ask for the stop also when the broker ends by itself (a thread waits for that)."""
 
         def wait_for_end() -> None:
             server.await_shutdown()
@@ -223,7 +226,7 @@ class _StopRequest:
         threading.Thread(target=wait_for_end, name="await-shutdown", daemon=True).start()
 
     def when_stdin_closes(self) -> None:
-        """Ask for the stop when whoever started this process is gone (the test kit, even if it was killed)."""
+        """Ask for the stop when the process that started this one is gone (the test kit, even if it was killed)."""
 
         def wait_for_end_of_input() -> None:
             while os.read(0, 4096):
@@ -233,7 +236,7 @@ class _StopRequest:
         threading.Thread(target=wait_for_end_of_input, name="await-stdin", daemon=True).start()
 
     def wait(self) -> str:
-        """Block until a stop is asked for; says by what."""
+        """Block until a stop is asked for. Return the reason."""
         reason = os.read(self._read_fd, 1)
         return _REASONS.get(reason) or signal.Signals(reason[0]).name
 
@@ -244,6 +247,6 @@ class _StopRequest:
 
 
 def _leave(status: int, log: LogQueue) -> NoReturn:
-    """End the process. Threads that are still there (a full pipe's writer, a client's) must not keep it alive."""
+    """End the process. Threads that still run (the writer of a full pipe, one of a client) must not keep it alive."""
     log.stop()
     os._exit(status)

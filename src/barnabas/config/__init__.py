@@ -1,4 +1,4 @@
 """Settings: Kafka's table of broker and topic settings, parsed once into frozen snapshots.
 
-Every layer reads its own small part through `KafkaConfig`; nothing here imports anything else of ours.
+Every layer declares the small part that it acts on (`setting`). Nothing here imports another package of ours.
 """

@@ -1,6 +1,7 @@
 """The table of broker settings: every name Kafka 3.9 knows, and ours.
 
-Read by `KafkaConfig` and by whoever answers DescribeConfigs. Built once at import, never changed.
+Read by `KafkaConfig`, by the declarations of config classes and by DescribeConfigs. Built once at import, never
+changed. Kafka: the ConfigDef of KafkaConfig.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ AREAS: tuple[tuple[str, tuple[ConfigKey, ...]], ...] = (
 
 
 def _default_network_threads() -> int:
-    """One under Python's global lock, where one thread serves ten connections faster than three; else Kafka's 3."""
+    """Return 1 under Python's global lock, where one thread serves ten connections faster than three; else 3."""
     has_global_lock: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
     return 1 if has_global_lock else 3
 
@@ -68,7 +69,7 @@ INTERNAL = frozenset(
         "zookeeper.metadata.migration.min.batch.size",
     }
 )
-"""Settings that Kafka keeps to itself: they can be set, and are shown to clients only then."""
+"""Kafka's internal settings: they can be set, and are shown to clients only when they are set."""
 
 RENAMED = {
     "advertised.host.name": "advertised.listeners",
@@ -80,7 +81,7 @@ RENAMED = {
     "quota.consumer.default": "client quotas",
     "quota.producer.default": "client quotas",
 }
-"""Names of older releases, or near guesses that look nothing like it, and where to go instead."""
+"""Names of older releases, and guesses that do not resemble the right name: name -> what to use instead."""
 
 LISTENER_PREFIX = "listener.name."
 """Before the settings that one listener has of its own: listener.name.<listener>.<setting>."""

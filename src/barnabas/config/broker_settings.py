@@ -1,7 +1,8 @@
-"""A broker's settings as they hold now, and what they are made of: its file, and what was changed while it runs.
+"""A broker's settings as in force now, and their sources: the file, and the changes made while the broker runs.
 
-Made by `broker.dynamic_broker_config` and replaced as a whole; read by any thread. What comes first counts: settings
-of this broker, of all brokers, of the file, defaults. Kafka: the maps inside kafka.server.DynamicBrokerConfig.
+Made by `broker.dynamic_broker_config` and replaced as a whole, so any thread reads it. The first source that has a
+setting counts: changes for this broker, changes for all brokers, the file, the defaults.
+Kafka: the maps inside kafka.server.DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """static: the file's. of_cluster, of_broker: changed for all brokers, for this one. current: what comes of it."""
+    """static: from the file. of_cluster, of_broker: changes for all brokers and for this one. current: all together."""
 
     static: KafkaConfig
     of_cluster: Mapping[str, str]
@@ -30,7 +31,7 @@ class BrokerSettings:
     def of(
         cls, static: KafkaConfig, of_cluster: Mapping[str, str] = _NONE, of_broker: Mapping[str, str] = _NONE
     ) -> BrokerSettings:
-        """Lay the changes over the file's settings. ConfigError if they don't go together."""
+        """Lay the changes over the file's settings. Raises ConfigError: the settings contradict one another."""
         current = static
         if of_cluster or of_broker:
             merged = dict(static.originals)
@@ -41,9 +42,9 @@ class BrokerSettings:
         return cls(static, of_cluster, of_broker, current)
 
     def with_cluster(self, settings: Mapping[str, str]) -> BrokerSettings:
-        """The same broker when all brokers have these settings."""
+        """Return the settings with these changes for all brokers. Raises ConfigError as `of` does."""
         return BrokerSettings.of(self.static, settings, self.of_broker)
 
     def with_broker(self, settings: Mapping[str, str]) -> BrokerSettings:
-        """The same broker when it has these settings of its own."""
+        """Return the settings with these changes for this broker. Raises ConfigError as `of` does."""
         return BrokerSettings.of(self.static, self.of_cluster, settings)

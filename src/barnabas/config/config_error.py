@@ -1,6 +1,7 @@
-"""The one exception of this package: a setting that is unknown, malformed, or in conflict with another.
+"""The exceptions of this package: a setting that is unknown, malformed, or in conflict with another.
 
-Raised while a configuration is parsed; the command line prints it, the admin APIs answer INVALID_CONFIG with its text.
+Raised while a configuration is parsed. The command line prints the text; the admin APIs answer INVALID_CONFIG or
+INVALID_REQUEST with it. Kafka: ConfigException, InvalidConfigurationException.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterable
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used. `str()` is the whole message, `name` the setting (None: several)."""
+    """A configuration that cannot be used. name: the setting, or None when there are several."""
 
     def __init__(self, message: str, name: str | None = None) -> None:
         super().__init__(message)
@@ -18,34 +19,35 @@ class ConfigError(ValueError):
 
     @classmethod
     def invalid(cls, name: str, value: object, reason: str) -> ConfigError:
-        """A value that does not fit, in the words of Kafka's ConfigException."""
+        """Return the error for a value that does not fit, in the words of Kafka's ConfigException."""
         return cls(f"Invalid value {_java_text(value)} for configuration {name}: {reason}", name)
 
 
 class RequirementFailed(ConfigError):
-    """Settings that are right each for itself and don't go together.
+    """Settings that contradict one another, although each value is valid.
 
-    Kafka checks these with Scala's `require`, which says so in front of the message when a client hears of it.
+    Kafka checks such rules with Scala's `require`, which puts "requirement failed: " in front of what a client reads.
     """
 
 
 class StepTooLarge(ConfigError):
-    """A value that may be reached in several changes and not in this one.
+    """A value that several changes may reach and this one may not.
 
-    A rule for who asks: what was accepted after another change, and before that one was applied, holds all the same.
+    The rule holds for a request only. A change that was accepted before an earlier one was applied is applied too,
+    even if the step has become too large by then.
     """
 
 
 class InvalidConfiguration(ConfigError):
-    """Settings that don't make sense: a name that doesn't exist, or two that exclude each other.
+    """A topic setting that does not exist, or two that exclude each other.
 
-    Kafka's InvalidConfigurationException, which reaches a client as it is; a ConfigException about one value is said
-    to be of which resource (`metadata.config_admin`).
+    A client gets this text unchanged; before the text of any other error about a value, `metadata.config_admin` names
+    the resource. Kafka makes the same difference between InvalidConfigurationException and ConfigException.
     """
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, or None if nothing is close."""
+    """Return the known name most like `name`, or None if none is close."""
     import difflib  # noqa: PLC0415 only needed for an error; keeps start-up fast
 
     lowered = name.strip().lower().replace("_", ".")
@@ -55,7 +57,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def _java_text(value: object) -> str:
-    """A value as Java prints it in the same message."""
+    """Return a value as Java prints it in the same message."""
     if value is None:
         return "null"
     if isinstance(value, bool):

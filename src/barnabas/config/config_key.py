@@ -1,7 +1,7 @@
-"""What a setting is: its name, type, default, the values it takes, whether it may change while the broker runs.
+"""The row of a setting: its name, type, default, valid values, and whether it may change while the broker runs.
 
-The tables in this package are made of these; `KafkaConfig` and `LogConfig` parse with them. Immutable after import, so
-no thread owns them. Kafka: org.apache.kafka.common.config.ConfigDef; the messages are its own.
+The tables in this package are made of rows; `KafkaConfig` and `LogConfig` parse with them. Immutable after import, so
+no thread owns them. The messages are Kafka's. Kafka: org.apache.kafka.common.config.ConfigDef.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ConfigValue = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
-    """Types of settings; the numbers are those of DescribeConfigs."""
+    """The types of settings, with their numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -32,7 +32,7 @@ class ConfigType(IntEnum):
 
 
 class Scope(Enum):
-    """Where a setting may be changed: Kafka's update modes."""
+    """For what a setting may be changed while the broker runs: Kafka's update modes."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -40,11 +40,11 @@ class Scope(Enum):
 
 
 Validator = Callable[[ConfigValue], str | None]
-"""Gives what is wrong with a parsed value, or None."""
+"""Returns what is wrong with a parsed value, or None."""
 
 
 class Range:
-    """A number within bounds, both included; `or_equal` is allowed besides."""
+    """A number within bounds, both included. or_equal: another number that is allowed."""
 
     __slots__ = ("least", "most", "or_equal")
 
@@ -54,7 +54,7 @@ class Range:
         self.or_equal = or_equal
 
     def __call__(self, value: ConfigValue) -> str | None:
-        """See Validator."""
+        """Return what is wrong with the value, or None."""
         if value is None:
             return "Value must be non-null"
         if not isinstance(value, int | float) or value == self.or_equal:
@@ -75,7 +75,7 @@ class Range:
 
 
 class OneOf:
-    """A string, or (see ConfigKey.parse) every item of a list, out of a fixed set."""
+    """A string out of a fixed set. Of a list, ConfigKey.parse checks every item."""
 
     __slots__ = ("allowed", "ignore_case")
 
@@ -84,7 +84,7 @@ class OneOf:
         self.ignore_case = ignore_case
 
     def __call__(self, value: ConfigValue) -> str | None:
-        """See Validator."""
+        """Return what is wrong with the value, or None."""
         if self.ignore_case and isinstance(value, str):
             is_allowed = value.upper() in [name.upper() for name in self.allowed]
         else:
@@ -97,10 +97,10 @@ class OneOf:
 
 
 class NotEmpty:
-    """A string that, when given, is not empty."""
+    """A string that is not empty if it is given."""
 
     def __call__(self, value: ConfigValue) -> str | None:
-        """See Validator."""
+        """Return what is wrong with the value, or None."""
         return "String must be non-empty" if value == "" else None
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class ThrottledReplicas:
     """`*`, or a list of partition:broker pairs."""
 
     def __call__(self, value: ConfigValue) -> str | None:
-        """See Validator."""
+        """Return what is wrong with the value, or None."""
         if not isinstance(value, tuple) or value in ((), ("*",)):
             return None
         if all(re.fullmatch(r"\d+:\d+", pair) for pair in value):
@@ -141,14 +141,17 @@ class ConfigKey(NamedTuple):
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is never shown."""
+        """Whether the value is never shown."""
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str, name: str | None = None) -> ConfigValue:
-        """The typed value of `text`, or ConfigError in Kafka's words. `name`: its name with a prefix."""
+        """Return the typed value of `text`. name: the setting's name with a prefix, for messages.
+
+        Raises ConfigError: the text is no value of this type, or the validator rejects the value.
+        """
         value = parse_value(name or self.name, self.type, text)
         if self.validator is not None:
-            # A list out of a fixed set is checked, and complained of, item by item.
+            # Kafka checks a list out of a fixed set item by item, and its message names the item.
             items = value if isinstance(value, tuple) and isinstance(self.validator, OneOf) else (value,)
             for item in items:
                 if (reason := self.validator(item)) is not None:
@@ -156,7 +159,7 @@ class ConfigKey(NamedTuple):
         return value
 
     def text(self, value: ConfigValue) -> str | None:
-        """The value as a properties file would have it. Kafka: ConfigDef.convertToString."""
+        """Return the value as a properties file would have it. Kafka: ConfigDef.convertToString."""
         if value is None or isinstance(value, str):
             return value
         if isinstance(value, bool):
@@ -172,7 +175,7 @@ _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 
 
 def parse_value(name: str, type_: ConfigType, text: str) -> ConfigValue:
-    """Parse as Kafka's ConfigDef.parseType does; ConfigError names `name` and `text`."""
+    """Parse a value as Kafka's ConfigDef.parseType does. Raises ConfigError: the text is no value of this type."""
     trimmed = text.strip()
     if type_ in _BITS:
         number = int(trimmed) if _INTEGER.fullmatch(trimmed) else None
@@ -194,7 +197,7 @@ def parse_value(name: str, type_: ConfigType, text: str) -> ConfigValue:
 
 
 def _java_double(value: float) -> str:
-    """As Double.toString prints it: 0.5, 1.7976931348623157E308."""
+    """Return the text of Java's Double.toString: 0.5, 1.7976931348623157E308."""
     if not math.isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:

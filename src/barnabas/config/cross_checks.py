@@ -1,6 +1,7 @@
-"""Rules between settings: what Kafka checks after parsing, and what this version cannot do yet.
+"""Rules between settings: Kafka's checks after parsing, and the limits of this version.
 
-Called by `KafkaConfig.parse`. Kafka: KafkaConfig.validateValues; the messages are its own where it has one.
+Called by `KafkaConfig.parse`, for a file and for a change at run time alike; pure functions. The messages are Kafka's
+where Kafka has the rule. Kafka: KafkaConfig.validateValues.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _BYTES_PER_CLEANER_THREAD = 1 << 20
 
 
 def check_settings(config: ConfigValues) -> None:
-    """ConfigError for the first rule that `config` breaks."""
+    """Check every rule. Raises ConfigError: `config` breaks one; the message is about the first."""
     _check_metadata_store(config)
     check_protection(config)
     _check_identity(config)
@@ -41,7 +42,10 @@ def _require(condition: bool, name: str, message: str) -> None:
 
 
 def _check_metadata_store(config: ConfigValues) -> None:
-    """Metadata live in the embedded store; files made for ZooKeeper or KRaft must not seem to be obeyed."""
+    """Check that a file for a cluster on ZooKeeper or KRaft says that this broker shall stand alone.
+
+    A broker that ignored those settings silently would split the cluster that its operator means.
+    """
     if config.string("metadata.store") == "zookeeper":
         raise ConfigError(
             "metadata.store=zookeeper: this version runs single brokers only; set metadata.store=embedded, "
@@ -163,7 +167,7 @@ def _check_limits(config: ConfigValues) -> None:
 
 
 def _check_consumer_groups(config: ConfigValues) -> None:
-    """What members of KIP-848's groups are told lies within what they may be told. Kafka: GroupCoordinatorConfig."""
+    """Check that the times of KIP-848's groups lie within their bounds. Kafka: GroupCoordinatorConfig."""
     for what in ("heartbeat.interval.ms", "session.timeout.ms"):
         least, most, told = (f"group.consumer.{kind}{what}" for kind in ("min.", "max.", ""))
         for name, other in ((most, least), (told, least)):

@@ -1,8 +1,8 @@
-"""Settings that may change while the broker runs: which they are, which stand for one another, how they are laid over.
+"""Settings that may change while the broker runs: which ones, their synonyms, and how changes are laid over a file.
 
-Pure functions over the table of broker settings; used by `broker_settings`, by whoever checks a change and by whoever
-shows settings. Kafka: the object kafka.server.DynamicBrokerConfig, DynamicConfig.Broker; the messages are theirs. One
-difference: a name that no part of the broker knows is refused, as it is in a file; Kafka keeps it for its plug-ins.
+Pure functions over the table of broker settings, used by `broker_settings`, by the checks of a change and by
+DescribeConfigs. The messages are Kafka's. One difference: a name that no table has is rejected; Kafka keeps it for its
+plug-ins. Kafka: the object kafka.server.DynamicBrokerConfig, DynamicConfig.Broker.
 """
 
 from __future__ import annotations
@@ -23,12 +23,18 @@ _LISTENER_SETTING = re.compile(r"listener\.name\.[^.]*\.(.*)")
 DYNAMIC_ONLY_KEYS: Final[Mapping[str, ConfigKey]] = {
     name: ConfigKey(name, ConfigType.LONG, LONG_MAX, documentation, AT_LEAST_0, Scope.CLUSTER_WIDE)
     for name, documentation in (
-        ("leader.replication.throttled.rate", "Bytes per second that throttled replicas may read from their leaders."),
-        ("follower.replication.throttled.rate", "Bytes per second that throttled replicas may fetch."),
-        ("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes per second for moves between log directories."),
+        (
+            "leader.replication.throttled.rate",
+            "The bytes per second that throttled replicas may read from leaders.",
+        ),
+        ("follower.replication.throttled.rate", "The bytes per second that throttled replicas may fetch."),
+        (
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            "The bytes per second for moves between log directories.",
+        ),
     )
 }
-"""Settings of a broker that no file has. Kafka: QuotaConfigs.brokerQuotaConfigs."""
+"""Settings of a broker that can only be set by requests. Kafka: QuotaConfigs.brokerQuotaConfigs."""
 
 _ONLY_PER_LISTENER: Final = frozenset(
     {
@@ -44,10 +50,10 @@ _ONLY_PER_LISTENER: Final = frozenset(
         "ssl.truststore.certificates",
     }
 )
-"""What can be changed for a listener, with its prefix, and not for all. Kafka: SslConfigs.RECONFIGURABLE_CONFIGS."""
+"""Settings that may change for one listener and not for all. Kafka: SslConfigs.RECONFIGURABLE_CONFIGS."""
 
 LISTENER_SETTINGS_FOR_ALL: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""What a listener may have of its own, and all brokers may be given at once. Kafka: ClusterLevelListenerConfigs."""
+"""Settings of one listener that may be changed for all brokers at once. Kafka: ClusterLevelListenerConfigs."""
 
 _OF_MECHANISMS: Final = (
     "sasl.jaas.config",
@@ -56,7 +62,7 @@ _OF_MECHANISMS: Final = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-"""Behind a listener's prefix and a SASL mechanism's. Kafka: ListenerMechanismConfigs."""
+"""Settings that stand behind the prefixes of a listener and a SASL mechanism. Kafka: ListenerMechanismConfigs."""
 
 _PASSWORDS: Final = tuple(
     name
@@ -78,24 +84,24 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def base_name(name: str) -> str:
-    """The setting's name without a listener's prefix."""
+    """Return the setting's name without a listener's prefix."""
     match = _LISTENER_SETTING.fullmatch(name)
     return match[1] if match else name
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether DescribeConfigs shows the setting as one that can be changed."""
+    """Tell whether DescribeConfigs shows the setting as one that can be changed."""
     key = BROKER_CONFIG_KEYS.get(name)
     return key is not None and key.scope is not Scope.READ_ONLY
 
 
 def is_password(name: str) -> bool:
-    """Whether the setting is a secret that can be changed. Kafka: DynamicBrokerConfig.isPasswordConfig."""
+    """Tell whether the setting is a secret that can be changed. Kafka: DynamicBrokerConfig.isPasswordConfig."""
     return any(name.endswith(password) for password in _PASSWORDS)
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
-    """The names under which the value of `name` can be given, itself among them, the one that counts most first."""
+    """Return the names that can give the value of `name`, itself among them; the one that counts most comes first."""
     base = base_name(name)
     if base != name:
         return (name, next((setting for setting in _OF_MECHANISMS if base.endswith(setting)), base))
@@ -103,9 +109,10 @@ def synonyms_of(name: str) -> tuple[str, ...]:
 
 
 def lay_over(settings: MutableMapping[str, str], changes: Mapping[str, str]) -> None:
-    """Put `changes` into `settings`, and take out what says the same under another name: what is changed last counts.
+    """Put `changes` into `settings`, and take out their synonyms: the latest change counts, whatever its name.
 
-    A setting of one listener leaves the one of all in place. Kafka: DynamicBrokerConfig.overrideProps.
+    `log.retention.ms=5000` over a file with `log.retention.hours=1` leaves the former only. A setting of one listener
+    leaves the setting of all listeners in place. Kafka: DynamicBrokerConfig.overrideProps.
     """
     for name, value in changes.items():
         for synonym in _SYNONYMS.get(name, ()):
@@ -114,9 +121,12 @@ def lay_over(settings: MutableMapping[str, str], changes: Mapping[str, str]) -> 
 
 
 def check_dynamic_settings(settings: Mapping[str, str], *, per_broker: bool) -> None:
-    """ConfigError, in Kafka's words, unless each may be set while the broker runs and has a value that can be.
+    """Check each setting by itself; rules between settings are checked with the whole configuration.
 
-    per_broker: for one broker, and not for all. Rules between settings are checked with the whole configuration.
+    per_broker: the settings are for one broker, and not for all.
+
+    Raises ConfigError: a setting is unknown, may not change while the broker runs or not at this level, or has a value
+    that does not fit.
     """
     _refuse(_read_only(settings), "Cannot update these configs dynamically")
     _refuse(
@@ -159,7 +169,7 @@ def check_thread_count(name: str, old: int, new: int) -> None:
 
 
 def usable_settings(stored: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    """What of the settings in the store can be used, and why the others cannot (to be logged).
+    """Return the settings of the store that can be used, and a complaint about each of the others, for the log.
 
     Kafka: fromPersistentProps and removeInvalidConfigs.
     """
@@ -203,7 +213,7 @@ def _for_one_broker(settings: Collection[str]) -> list[str]:
 
 
 def _refuse(names: Collection[str], why: str, *, kind: str = "Set") -> None:
-    """kind: of Scala's set, which prints it."""
+    """Raise ConfigError if there are names. kind: the class of Scala's set, which Kafka's message prints."""
     if names:
         raise ConfigError(f"{why}: {_set_of(names, kind)}", min(names))
 

@@ -6,7 +6,7 @@ Pure functions; `HostAndPort` is the validator of such settings. Immutable.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.config.config_key import ConfigValue
 
@@ -14,19 +14,26 @@ _ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^:\[\]
 _LAST_PORT: Final = 65535
 
 
-def parse_host_and_port(text: str) -> tuple[str, int]:
-    """Host (empty: every interface) and port (0: a free one). Raises ValueError."""
+class Address(NamedTuple):
+    """An address to listen on. host: empty for every interface. port: 0 for a free one."""
+
+    host: str
+    port: int
+
+
+def parse_host_and_port(text: str) -> Address:
+    """Parse host:port. Raises ValueError: the text has another form, or the port is beyond 65535."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > _LAST_PORT:
-        raise ValueError(f"{text!r} is no host:port")
-    return match["v6"] or match["host"] or "", int(match["port"])
+        raise ValueError(f"{text!r} is not of the form host:port")
+    return Address(match["v6"] or match["host"] or "", int(match["port"]))
 
 
 class HostAndPort:
-    """Validator: see `config_key.Validator`. No value is fine."""
+    """A host and a port, if there is a value."""
 
     def __call__(self, value: ConfigValue) -> str | None:
-        """What is wrong with the value, or None."""
+        """Return what is wrong with the value, or None."""
         if value is None:
             return None
         try:

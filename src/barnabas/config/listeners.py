@@ -1,7 +1,7 @@
 """Listeners: where the broker listens, what it tells clients to connect to, and how each listener is secured.
 
-Parsed once at start by `KafkaConfig` users in network and metadata; the results are immutable. Sources: Kafka's
-EndPoint, SocketServerConfigs.listenerListToEndPoints, KafkaConfig's listener checks; the messages are Kafka's.
+Pure functions, called by the rules between settings and by the parts of the broker that declare `ListenersConfig`; the
+results are immutable. The messages are Kafka's. Kafka: EndPoint, SocketServerConfigs.listenerListToEndPoints.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PORT_MAX = 65535
 
 @dataclass(frozen=True, slots=True)
 class EndPoint:
-    """One listener's address. `host` is "" for all interfaces; port 0 asks for an ephemeral one."""
+    """One listener's address. host: empty for all interfaces. port: 0 asks for an ephemeral one."""
 
     host: str
     port: int
@@ -31,22 +31,25 @@ class EndPoint:
 
     @property
     def connection_string(self) -> str:
-        """NAME://host:port, IPv6 addresses in brackets. Kafka: EndPoint.connectionString."""
+        """The address as NAME://host:port, with IPv6 addresses in brackets. Kafka: EndPoint.connectionString."""
         return f"{self.listener_name}://{self.host_and_port}"
 
     @property
     def host_and_port(self) -> str:
-        """host:port as clients write it."""
+        """The address as clients write it: host:port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     def with_port(self, port: int) -> EndPoint:
-        """The same listener on the port that was bound."""
+        """Return the same listener on the port that was bound."""
         return EndPoint(self.host, port, self.listener_name, self.security_protocol)
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """listener.security.protocol.map: listener name (upper case) -> security protocol."""
+    """Parse listener.security.protocol.map: listener name (upper case) -> security protocol.
+
+    Raises ConfigError: an entry has another form, an unknown protocol, or a name that was there before.
+    """
     name = "listener.security.protocol.map"
     result: dict[str, str] = {}
     for entry in _entries(text):
@@ -66,7 +69,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_listeners(text: str, protocol_map: Mapping[str, str], name: str = "listeners") -> list[EndPoint]:
-    """The end points of a comma-separated list; ConfigError for anything malformed, repeated or unmapped."""
+    """Parse a comma-separated list. Raises ConfigError: an end point is malformed, repeated or without a protocol."""
     end_points = [_parse_end_point(entry, protocol_map, name) for entry in _entries(text)]
     names = [end_point.listener_name for end_point in end_points]
     if len(set(names)) != len(names):
@@ -75,7 +78,10 @@ def parse_listeners(text: str, protocol_map: Mapping[str, str], name: str = "lis
 
 
 def listeners_of(config: ConfigValues) -> list[EndPoint]:
-    """Where to listen, in the order of the file. Only port 0, or an IPv4 and an IPv6 address, may share a port."""
+    """Return where to listen, in the order of the file, without the listeners of a KRaft controller.
+
+    Raises ConfigError: there is no listener, one is malformed, or two share a port. An IPv4 and an IPv6 address may.
+    """
     text = config.string("listeners")
     end_points = _without_controllers(config, parse_listeners(text, protocol_map_of(config)))
     if not end_points:
@@ -96,7 +102,11 @@ def listeners_of(config: ConfigValues) -> list[EndPoint]:
 
 
 def advertised_listeners_of(config: ConfigValues) -> list[EndPoint]:
-    """What clients are told: advertised.listeners, or listeners. An empty host or port 0 is filled in once bound."""
+    """Return what clients are told: advertised.listeners, or else listeners.
+
+    An empty host or port 0 is filled in once the listener is bound. Raises ConfigError: an address cannot be routed to,
+    or its listener does not exist.
+    """
     text = config.optional_string("advertised.listeners")
     if not text:
         return listeners_of(config)
@@ -120,12 +130,15 @@ def advertised_listeners_of(config: ConfigValues) -> list[EndPoint]:
 
 
 def protocol_map_of(config: ConfigValues) -> dict[str, str]:
-    """Listener name -> security protocol."""
+    """Return the security protocol of each listener name. Raises ConfigError as `parse_protocol_map` does."""
     return parse_protocol_map(config.string("listener.security.protocol.map"))
 
 
 def inter_broker_listener_name_of(config: ConfigValues) -> str:
-    """The listener brokers use among themselves: by name, or by security.inter.broker.protocol."""
+    """Return the listener that brokers use among themselves: by name, or by security.inter.broker.protocol.
+
+    Raises ConfigError: both are set, or the listener is not advertised.
+    """
     name = config.optional_string("inter.broker.listener.name")
     if name is None:
         result = config.string("security.inter.broker.protocol")
@@ -147,7 +160,10 @@ def inter_broker_listener_name_of(config: ConfigValues) -> str:
 
 
 def early_start_listeners_of(config: ConfigValues) -> frozenset[str]:
-    """early.start.listeners: those that start before the authorizer is ready; none if it is not set."""
+    """Return the listeners that start before the authorizer is ready; none if early.start.listeners is not set.
+
+    Raises ConfigError: a listener does not exist.
+    """
     names = frozenset(name.upper() for name in _entries(config.optional_string("early.start.listeners") or ""))
     listening = {end_point.listener_name for end_point in listeners_of(config)}
     for name in sorted(names - listening):

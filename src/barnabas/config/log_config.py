@@ -1,7 +1,7 @@
 """The settings of one topic's logs: the broker's defaults with the topic's overrides on top.
 
 Made when a log is created or its topic's settings change; replaced as a whole, never changed, so any thread reads it.
-Kafka: org.apache.kafka.storage.internals.log.LogConfig; the messages are its own.
+The messages are Kafka's. Kafka: org.apache.kafka.storage.internals.log.LogConfig.
 """
 
 from __future__ import annotations
@@ -115,13 +115,19 @@ class LogConfig:
 
 
 def topic_values(broker: KafkaConfig, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Every topic setting with its value: the override, or the broker's default."""
+    """Return every topic setting with its value: the override, or the broker's default.
+
+    Raises ConfigError: an override is unknown, or its value does not fit.
+    """
     parsed = _parse(overrides)
     return {name: parsed.get(name, _default(broker, key)) for name, key in TOPIC_CONFIG_KEYS.items()}
 
 
 def validate_topic_config(overrides: Mapping[str, str], broker: KafkaConfig | None = None) -> None:
-    """ConfigError, in Kafka's words, if a topic of `broker` (its defaults count too) cannot have these settings."""
+    """Check a topic's settings, together with the defaults of `broker` if it is given.
+
+    Raises ConfigError: a setting is unknown, its value does not fit, or two settings contradict each other.
+    """
     values = topic_values(broker, overrides) if broker is not None else _parse(overrides)
     least, most = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
     if isinstance(least, int) and isinstance(most, int) and least > most:
@@ -150,7 +156,7 @@ def _parse(overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
 
 
 def _default(broker: KafkaConfig, key: TopicConfigKey) -> ConfigValue:
-    """The value of the first synonym that has one (a default that is None has none), in the topic's unit."""
+    """Return the value of the first synonym that has one, in the topic's unit."""
     for synonym in key.synonyms:
         value = broker.value(synonym.name)
         if value is not None:

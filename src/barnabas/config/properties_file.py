@@ -15,9 +15,11 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def load_properties(path: str) -> dict[str, str]:
-    """The file's settings; of several equal keys the last wins. OSError if unreadable, ConfigError if malformed.
+    """Return the settings of a file; of several equal keys the last wins.
 
-    UTF-8, or else Latin-1, which is what Java takes every such file for.
+    The file is read as UTF-8, or else as Latin-1, which Java assumes for every such file.
+
+    Raises OSError: the file cannot be read. Raises ConfigError: an escape is malformed.
     """
     with open(path, "rb") as file:
         data = file.read()
@@ -29,7 +31,7 @@ def load_properties(path: str) -> dict[str, str]:
 
 
 def parse_properties(text: str, source: str = "properties") -> dict[str, str]:
-    """The settings of a file's text; ConfigError names `source` and the line of a malformed escape."""
+    """Return the settings of a file's text. Raises ConfigError: an escape is malformed; names `source` and the line."""
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
         end = _end_of_key(line)
@@ -44,7 +46,7 @@ def parse_properties(text: str, source: str = "properties") -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines joined over continuations, comments and blank ones left out, with the number of the first."""
+    """Yield lines joined over continuations, without comments and blank lines, with the number of their first line."""
     joined = ""
     first = 0
     naturals = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -65,7 +67,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _end_of_key(line: str) -> int:
-    """Index of the first unescaped separator, or the line's length."""
+    """Return the index of the first unescaped separator, or the line's length."""
     position = 0
     while position < len(line):
         character = line[position]

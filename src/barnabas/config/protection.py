@@ -90,7 +90,7 @@ PROMISES: Final[Mapping[str, Promise]] = {
     "zookeeper.set.acl": Promise(_is_true, "the embedded metadata store has no access control lists"),
     "create.topic.policy.class.name": Promise(_is_given, _NO_JAVA),
     "alter.config.policy.class.name": Promise(_is_given, _NO_JAVA),
-    "client.quota.callback.class": Promise(_is_given, "there is no Java to load the class, so it would limit nobody"),
+    "client.quota.callback.class": Promise(_is_given, "there is no Java to load the class, so it would set no limits"),
 }
 """Name -> promise."""
 

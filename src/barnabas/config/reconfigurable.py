@@ -1,8 +1,8 @@
-"""What a part of the broker declares so that settings reach it while it runs.
+"""The interface by which settings reach a part of the broker while it runs.
 
-Implemented by (or around) SocketServer, the handler pool, LogManager and others; called by
-`broker.dynamic_broker_config`: `validate` on the request handler's thread that changes settings, `reconfigure` where
-the store's notice of the change is read (a scheduler thread), one change at a time.
+Implemented in `broker` for SocketServer, the handler pool, LogManager and others; called by
+`broker.dynamic_broker_config`: `validate` on the request handler's thread that changes settings, `reconfigure` on the
+scheduler thread that reads the store's notice of the change, one change at a time.
 Kafka: kafka.server.BrokerReconfigurable, org.apache.kafka.common.Reconfigurable.
 """
 
@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
 
 class Reconfigurable(Protocol):
-    """A part that follows some settings. Not called for a change that touches none of `settings`."""
+    """A part that follows some settings. It is not called for a change that touches none of them."""
 
     @property
     def settings(self) -> frozenset[str]:
-        """The names it follows, without the prefix of a listener."""
+        """The names that the part follows, without the prefix of a listener."""
 
     def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
-        """ConfigError if `proposed` cannot take the place of `current`. Changes nothing, and must not block."""
+        """Check that `proposed` can replace `current`, without changing anything and without blocking.
+
+        Raises ConfigError: the part cannot have the proposed settings.
+        """
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
-        """`current` holds from now on: take over what is different from `previous`."""
+        """Take over what is different in `current`, which is in force from now on."""

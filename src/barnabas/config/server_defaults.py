@@ -1,4 +1,4 @@
-"""What `barnabas serve` starts with when no file is given: the settings of the server.properties that Kafka ships.
+"""The settings with which `barnabas serve` starts without a file: those of the server.properties that Kafka ships.
 
 Used by the command line only; a broker configured by a file gets the table's own defaults. Source: Kafka 3.9,
 config/server.properties, except the thread count of the network (`num.network.threads` keeps its documented default)
@@ -14,4 +14,4 @@ SERVER_DEFAULTS = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }
-"""Also shipped, but equal to the defaults: socket buffers, num.partitions, retention, segment size."""
+"""Kafka's file also has socket buffers, num.partitions, retention and segment size, all equal to the defaults."""

@@ -1,8 +1,8 @@
 """The table of topic settings, and for each the broker setting that gives its default.
 
-Read by `LogConfig`, by topic creation and by whoever answers DescribeConfigs. Built once at import. Kafka: LogConfig,
-TopicConfig, ServerTopicConfigSynonyms; where a topic setting has a broker synonym of the same meaning, type, bounds
-and documentation are taken from there unless Kafka's own differ.
+Read by `LogConfig`, by topic creation and by DescribeConfigs. Built once at import. Where a topic setting has a broker
+synonym of the same meaning, it has the type, bounds and description of the synonym, unless Kafka's differ.
+Kafka: LogConfig, TopicConfig, ServerTopicConfigSynonyms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Synonym(NamedTuple):
 
 
 class TopicConfigKey(NamedTuple):
-    """A topic setting and where its default comes from: the first synonym that is set, else the last one's default."""
+    """A topic setting and the source of its default: the first synonym that is set, else the default of the last."""
 
     key: ConfigKey
     synonyms: tuple[Synonym, ...] = ()
@@ -36,7 +36,7 @@ class TopicConfigKey(NamedTuple):
 
 
 def _like(name: str, *synonyms: Synonym | str, **changes: ConfigValue | Validator | ConfigType) -> TopicConfigKey:
-    """A topic setting after its broker synonyms; the last one has the default."""
+    """Make a topic setting like its broker synonyms, of which the last has the default."""
     resolved = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
     model = BROKER_CONFIG_KEYS[resolved[-1].name]
     default = model.default
@@ -50,7 +50,7 @@ def _like(name: str, *synonyms: Synonym | str, **changes: ConfigValue | Validato
 def _alone(
     name: str, type_: ConfigType, default: ConfigValue, documentation: str, validator: Validator | None = None
 ) -> TopicConfigKey:
-    """A topic setting that no broker setting gives a default."""
+    """Make a topic setting whose default no broker setting gives."""
     return TopicConfigKey(ConfigKey(name, type_, default, documentation, validator))
 
 
@@ -102,23 +102,28 @@ _KEYS = (
         "leader.replication.throttled.replicas",
         ConfigType.LIST,
         (),
-        "Replicas whose reads are throttled on the leader: partition:broker pairs, or *.",
+        "The replicas whose reads are throttled on the leader: partition:broker pairs, or *.",
         ThrottledReplicas(),
     ),
     _alone(
         "follower.replication.throttled.replicas",
         ConfigType.LIST,
         (),
-        "Replicas whose writes are throttled on the follower: partition:broker pairs, or *.",
+        "The replicas whose fetches are throttled on the follower: partition:broker pairs, or *.",
         ThrottledReplicas(),
     ),
     _alone("remote.storage.enable", ConfigType.BOOLEAN, False, "Whether the topic's segments go to remote storage."),
-    _alone("remote.log.copy.disable", ConfigType.BOOLEAN, False, "Whether a tiered topic's copying is switched off."),
+    _alone(
+        "remote.log.copy.disable",
+        ConfigType.BOOLEAN,
+        False,
+        "Whether copies to remote storage are disabled.",
+    ),
     _alone(
         "remote.log.delete.on.disable",
         ConfigType.BOOLEAN,
         False,
-        "Whether remote data are deleted when a topic's remote storage is switched off.",
+        "Whether remote data are deleted when a topic's remote storage is disabled.",
     ),
 )
 

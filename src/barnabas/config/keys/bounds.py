@@ -21,11 +21,11 @@ class KafkaVersion:
     __slots__ = ("releases",)
 
     def __init__(self, releases: tuple[str, ...]) -> None:
-        """`releases`: each with its number of internal versions, as 3.7:5."""
+        """Take the releases, each with its number of internal versions: 3.7:5."""
         self.releases = releases
 
     def __call__(self, value: ConfigValue) -> str | None:
-        """See Validator."""
+        """Return what is wrong with the value, or None."""
         release, _, internal = str(value).partition("-IV")
         parts = 3 if release.startswith("0.") else 2
         known = dict(entry.split(":") for entry in self.releases)
@@ -46,4 +46,4 @@ METADATA_VERSIONS = KafkaVersion((
     "3.5:3", "3.6:3", "3.7:5", "3.8:1", "3.9:1", "4.0:2",
 ))
 # fmt: on
-"""What inter.broker.protocol.version may name."""
+"""The versions that inter.broker.protocol.version may name."""

@@ -37,6 +37,7 @@ class DynamicListeners:
         before, after = ListenersConfig.from_kafka_config(current), ListenersConfig.from_kafka_config(proposed)
         old, new = _by_name(before.listening), _by_name(after.listening)
         advertised = _by_name(after.advertised)
+        # The sockets of an open listener read their security and most of their settings once, when they are opened.
         for name in new.keys() & old.keys():
             if _fixed_settings(current, name) != _fixed_settings(proposed, name):
                 raise ConfigError(

@@ -16,6 +16,7 @@ from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.controller.controller_config import ElectionConfig
 from barnabas.storage.log_manager import LogManager
 
+# The value of log.local.retention.* that means: as long, or as much, as the whole retention.
 _FOLLOW_RETENTION = -2
 
 

@@ -36,6 +36,7 @@ class DynamicNetwork:
                 value = _integer(proposed, name, setting)
                 if value <= 0:
                     raise ConfigError(f"Invalid {setting} {value}", setting)
+            # A listener that is added has no threads yet, so any number of threads is allowed.
             if name in had:
                 check_thread_count(_THREADS, _integer(current, name, _THREADS), _integer(proposed, name, _THREADS))
         self._network_config(proposed)

@@ -120,7 +120,8 @@ def read_config(
     source = "the command line" if config_file is None else config_file
     given = dict(_parsed_override(override) for override in overrides)
     tolerated = properties.keys() - given.keys()
-    if "node.id" in given or "broker.id" in given:  # two names of one number: neither of the file's is left
+    if "node.id" in given or "broker.id" in given:
+        # Two names of one number: an option with one of them replaces both of the file, or the two would contradict.
         properties.pop("node.id", None)
         properties.pop("broker.id", None)
     properties.update(given)

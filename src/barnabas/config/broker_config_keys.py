@@ -43,6 +43,7 @@ def _default_network_threads() -> int:
 
 def _table() -> dict[str, ConfigKey]:
     table = {key.name: key for _, keys in AREAS for key in keys}
+    # The one default that depends on the machine; docs/decisions/0005-one-network-thread.md has the measurements.
     network_threads = table["num.network.threads"]
     table["num.network.threads"] = network_threads._replace(default=_default_network_threads())
     return table

@@ -2,7 +2,7 @@
 
 Made by `broker.dynamic_broker_config` and replaced as a whole, so any thread reads it. The first source that has a
 setting counts: changes for this broker, changes for all brokers, the file, the defaults.
-Kafka: the maps inside kafka.server.DynamicBrokerConfig.
+Kafka: DynamicBrokerConfig, its maps.
 """
 
 from __future__ import annotations

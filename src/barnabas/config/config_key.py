@@ -171,6 +171,7 @@ class ConfigKey(NamedTuple):
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?)")
+# The number of value bits of Java's types: a number outside is "Not a number of type INT", as in Kafka.
 _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 
 
@@ -192,6 +193,7 @@ def parse_value(name: str, type_: ConfigType, text: str) -> ConfigValue:
             raise ConfigError.invalid(name, text, "Not a number of type DOUBLE")
         return float(trimmed.rstrip("dDfF"))
     if type_ is ConfigType.LIST:
+        # An empty text is an empty list, and not a list with one empty item.
         return tuple(item.strip() for item in trimmed.split(",")) if trimmed else ()
     return trimmed
 
@@ -203,5 +205,6 @@ def _java_double(value: float) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     precision = next(digits for digits in range(1, 18) if float(f"{value:.{digits}e}") == value)
+    # Python and Java agree on the shortest digits that give the same number, and differ in the form around them.
     mantissa, exponent = f"{value:.{precision}e}".split("e")
     return f"{mantissa}E{int(exponent)}"

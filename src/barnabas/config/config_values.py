@@ -84,6 +84,7 @@ class ConfigValues:
 
         `listener.name.external.max.connections=5` is `max.connections=5` of the listener EXTERNAL, and of no other.
         """
+        # Kafka writes the listener's name in lower case here and compares names in upper case everywhere else.
         prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
         values, originals = dict(self._values), dict(self.originals)
         for name, text in self.originals.items():

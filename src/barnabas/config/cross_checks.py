@@ -24,6 +24,10 @@ _STAND_ALONE = (
 _BYTES_PER_CLEANER_THREAD = 1 << 20
 
 
+# The order matters where a file breaks several rules: which cluster the file is for and which protection it asks for
+# come first, because no other message makes sense to an operator whose file is for another kind of cluster.
+
+
 def check_settings(config: ConfigValues) -> None:
     """Check every rule. Raises ConfigError: `config` breaks one; the message is about the first."""
     _check_metadata_store(config)
@@ -37,6 +41,7 @@ def check_settings(config: ConfigValues) -> None:
 
 
 def _require(condition: bool, name: str, message: str) -> None:
+    """Check one rule, as Scala's `require` does. Raises RequirementFailed: the condition does not hold."""
     if not condition:
         raise RequirementFailed(message, name)
 
@@ -45,6 +50,8 @@ def _check_metadata_store(config: ConfigValues) -> None:
     """Check that a file for a cluster on ZooKeeper or KRaft says that this broker shall stand alone.
 
     A broker that ignored those settings silently would split the cluster that its operator means.
+
+    Raises ConfigError: the file does not say so, or is for a controller without a broker.
     """
     if config.string("metadata.store") == "zookeeper":
         raise ConfigError(
@@ -58,6 +65,7 @@ def _check_metadata_store(config: ConfigValues) -> None:
             f"this version runs single brokers only. {_STAND_ALONE}, and zookeeper.connect is ignored",
             "zookeeper.connect",
         )
+    # KRaft's own defaults are empty, so a name that has a text was given.
     given = [name for name in _KRAFT_ONLY if config.text(name)]
     if given and not config.is_set("metadata.store"):
         name = given[0]
@@ -84,6 +92,7 @@ def _check_identity(config: ConfigValues) -> None:
             f"node.id={config.integer('node.id')} and broker.id={broker_id} name the same number and must be equal",
         )
     if config.boolean("broker.id.generation.enable"):
+        # Generated ids begin above reserved.broker.max.id, so an id that is set must not reach up to them.
         _require(
             -1 <= broker_id <= config.integer("reserved.broker.max.id"),
             "broker.id",
@@ -94,6 +103,7 @@ def _check_identity(config: ConfigValues) -> None:
 
 
 def _check_listeners(config: ConfigValues) -> None:
+    # Both raise where their settings contradict one another; the values are read again where they are needed.
     advertised_listeners_of(config)
     inter_broker_listener_name_of(config)
     control_plane = config.optional_string("control.plane.listener.name")
@@ -118,9 +128,11 @@ def _check_logs(config: ConfigValues) -> None:
         value = config.optional_integer(name)
         _require(value is None or value >= least, name, f"{name} must be greater than or equal to {least}")
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        # Zero would delete every record at once; any negative number means no limit, although Kafka's text says -1.
         value = config.optional_integer(name)
         _require(value != 0, name, f"{name} must be unlimited (-1) or, greater than or equal to 1")
     if config.boolean("log.cleaner.enable"):
+        # Each thread has a key map of its own; Kafka asks for 1 MB at least, since a pass cleans what fits into a map.
         threads = max(config.integer("log.cleaner.threads"), 1)
         _require(
             config.integer("log.cleaner.dedupe.buffer.size") // threads > _BYTES_PER_CLEANER_THREAD,
@@ -152,12 +164,14 @@ def _check_replication(config: ConfigValues) -> None:
 
 
 def _check_limits(config: ConfigValues) -> None:
+    # A request that is larger than the whole memory for requests could never be read.
     queued_bytes = config.integer("queued.max.request.bytes")
     _require(
         queued_bytes <= 0 or queued_bytes >= config.integer("socket.request.max.bytes"),
         "queued.max.request.bytes",
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
     )
+    # Zero without exceptions would keep out every client, and the controller that the start waits for.
     if config.integer("max.connections.per.ip") == 0:
         _require(
             bool(config.string("max.connections.per.ip.overrides")),

@@ -2,7 +2,7 @@
 
 Pure functions over the table of broker settings, used by `broker_settings`, by the checks of a change and by
 DescribeConfigs. The messages are Kafka's. One difference: a name that no table has is rejected; Kafka keeps it for its
-plug-ins. Kafka: the object kafka.server.DynamicBrokerConfig, DynamicConfig.Broker.
+plug-ins. Kafka: DynamicBrokerConfig, DynamicConfig.Broker.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ DYNAMIC_ONLY_KEYS: Final[Mapping[str, ConfigKey]] = {
     )
 }
 """Settings of a broker that can only be set by requests. Kafka: QuotaConfigs.brokerQuotaConfigs."""
+
+# The following sets repeat facts about Kafka's own settings, which do not follow from types or scopes: they decide
+# which of Kafka's messages a wrong change gets, and tools compare those messages.
 
 _ONLY_PER_LISTENER: Final = frozenset(
     {
@@ -72,6 +75,9 @@ _PASSWORDS: Final = tuple(
 
 _THREAD_COUNTS: Final = tuple(name for name, key in BROKER_CONFIG_KEYS.items() if key.is_thread_count)
 
+# One value under several names, of which the first that is set counts. As in Kafka a change of one takes the others out
+# of the merged settings, so that only the name that counts is left. The flush interval is one-sided: the scheduler's
+# interval gives its default, but has a meaning of its own, and a change of it takes nothing out.
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     name: names
     for names in (
@@ -128,6 +134,7 @@ def check_dynamic_settings(settings: Mapping[str, str], *, per_broker: bool) -> 
     Raises ConfigError: a setting is unknown, may not change while the broker runs or not at this level, or has a value
     that does not fit.
     """
+    # The order is Kafka's: of several mistakes a client hears of the same one.
     _refuse(_read_only(settings), "Cannot update these configs dynamically")
     _refuse(
         _ONLY_PER_LISTENER.intersection(settings),
@@ -212,8 +219,12 @@ def _for_one_broker(settings: Collection[str]) -> list[str]:
     return [name for name in settings if is_for_one_broker(name)]
 
 
+# Kafka prints a Scala set, whose class depends on how it was made; small ones are "Set", filtered ones "HashSet".
 def _refuse(names: Collection[str], why: str, *, kind: str = "Set") -> None:
-    """Raise ConfigError if there are names. kind: the class of Scala's set, which Kafka's message prints."""
+    """Reject names, if there are any. kind: the class of Scala's set, which Kafka's message prints.
+
+    Raises ConfigError: there are names.
+    """
     if names:
         raise ConfigError(f"{why}: {_set_of(names, kind)}", min(names))
 

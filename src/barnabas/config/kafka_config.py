@@ -16,7 +16,9 @@ from barnabas.config.config_values import ConfigValues
 from barnabas.config.cross_checks import check_settings
 from barnabas.config.keys.plugin_keys import PLUGIN_SETTINGS, is_of_plugin
 
+# ${provider:path:key} or ${provider:key}, the forms that Kafka's ConfigTransformer fills in.
 _REFERENCE = re.compile(r"\$\{([^}]*?):")
+# Each of the two names fills in the other; where both are given they must agree (`cross_checks`).
 _SAME_NUMBER = (("broker.id", "node.id"), ("node.id", "broker.id"))
 
 
@@ -58,7 +60,7 @@ class KafkaConfig(ConfigValues):
         unknown: dict[str, str] = {}
         for name, text in properties.items():
             if is_of_plugin(name):
-                continue
+                continue  # its type and bounds are known to the plug-in only
             _check_no_reference(name, text, properties.get("config.providers", ""))
             key = find_key(name)
             if key is not None:

@@ -2,7 +2,7 @@
 
 The one table of them. docs/configuration.md is made from it, a broker names at start what its file sets of them and at
 a change what was changed of them, and a test proves that a config class declares every other setting. Whoever makes a
-part act on a setting takes it off. Immutable.
+part act on a setting takes it off. Immutable. Kafka: no counterpart.
 """
 
 from __future__ import annotations
@@ -169,6 +169,7 @@ def kept_settings(config: KafkaConfig) -> dict[str, str]:
         name: why
         for name, text in sorted(config.originals.items())
         if (why := why_nothing_acts(name)) is not None
+        # A default that is written out changes nothing, and so misleads no one; a plug-in's default is not known.
         and (is_of_plugin(name) or config.value(name) != BROKER_CONFIG_KEYS[base_name(name)].default)
         and SERVER_DEFAULTS.get(name) != text
     }

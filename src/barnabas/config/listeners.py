@@ -16,6 +16,7 @@ from barnabas.config.setting import Settings, computed, setting
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+# Kafka's pattern, as lenient as it: any name before "://", and an IPv6 address with or without brackets.
 _URI = re.compile(r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)")
 _PORT_MAX = 65535
 
@@ -91,6 +92,7 @@ def listeners_of(config: ConfigValues) -> list[EndPoint]:
         if end_point.port != 0:
             by_port.setdefault(end_point.port, []).append(end_point)
     for port, sharing in by_port.items():
+        # An IPv4 and an IPv6 socket may share a port. A host that is left empty means both, and so may share with none.
         is_pair = len(sharing) == 2 and sum(":" in end_point.host for end_point in sharing) == 1
         if len(sharing) > 1 and not (is_pair and all(end_point.host for end_point in sharing)):
             raise ConfigError(
@@ -201,6 +203,7 @@ def _without_controllers(config: ConfigValues, end_points: list[EndPoint]) -> li
 
 
 def _parse_end_point(entry: str, protocol_map: Mapping[str, str], name: str) -> EndPoint:
+    """Parse one end point. name: the setting, for messages. Raises ConfigError: it is malformed or has no protocol."""
     match = _URI.fullmatch(entry)
     if match is None:
         raise ConfigError(

@@ -41,8 +41,9 @@ def _field(names: tuple[str, ...], read: Callable[[Mapping[str, Any]], Any]) -> 
     return field(metadata={_DECLARATION: _Declaration(names, read)})
 
 
+# Kafka takes every negative number for "no limit". Here one number stands for it, so that the code compares with -1.
 def _limit(value: int) -> int:
-    return max(value, -1)  # any negative number is no limit
+    return max(value, -1)
 
 
 def _timestamp_limit(name: str) -> Any:
@@ -149,6 +150,7 @@ def validate_topic_config(overrides: Mapping[str, str], broker: KafkaConfig | No
 
 
 def _parse(overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
+    """Parse a topic's own settings. Raises ConfigError: one is unknown, or its value does not fit."""
     unknown = next((name for name in overrides if name not in TOPIC_CONFIG_KEYS), None)
     if unknown is not None:
         raise InvalidConfiguration(f"Unknown topic config name: {unknown}", unknown)
@@ -157,6 +159,8 @@ def _parse(overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
 
 def _default(broker: KafkaConfig, key: TopicConfigKey) -> ConfigValue:
     """Return the value of the first synonym that has one, in the topic's unit."""
+    # log.retention.ms and log.retention.minutes have no default: unset, they leave the choice to log.retention.hours.
+    # A positive number is turned into the topic's unit; -1 keeps its meaning in every unit.
     for synonym in key.synonyms:
         value = broker.value(synonym.name)
         if value is not None:

@@ -81,6 +81,7 @@ def _end_of_key(line: str) -> int:
 
 
 def _unescape(text: str) -> str:
+    """Resolve backslash escapes. Raises ValueError: \\u is not followed by four hexadecimal digits."""
     if "\\" not in text:
         return text
     out: list[str] = []
@@ -101,5 +102,6 @@ def _unescape(text: str) -> str:
             position += 4
         else:
             out.append(_ESCAPES.get(escaped, escaped))
-    # \u escapes come as UTF-16, two to a character outside the basic plane.
+    # Java writes a character outside the basic plane as two escapes, the halves of a UTF-16 surrogate pair. Encoding
+    # and decoding joins the halves; a half alone, which no text can hold, becomes the replacement character.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -57,11 +57,16 @@ _NO_TOKENS: Final = "there are no delegation tokens, so none would be checked"
 _NO_PASSWORDS: Final = "there is no store for encrypted passwords"
 _NO_JAVA: Final = "there is no Java to load the class, so it would refuse nothing"
 
+# A new row belongs here when an operator who reads the setting in a file would believe that an access is checked, a
+# connection encrypted, or a client limited, and it is not. Passwords of key stores have no row: without the key store,
+# which has one, they promise nothing. Tokens that the broker itself would fetch have none: it connects to no one.
 PROMISES: Final[Mapping[str, Promise]] = {
+    # -- who may do what
     "authorizer.class.name": Promise(_is_given, _NO_AUTHORIZER),
     "principal.builder.class": Promise(
         _differs("principal.builder.class"), "there is no Java to load the class, so every client is User:ANONYMOUS"
     ),
+    # -- TLS
     "ssl.client.auth": Promise(_differs("ssl.client.auth"), _NO_TLS),
     "ssl.keystore.location": Promise(_is_given, _NO_TLS),
     "ssl.keystore.key": Promise(_is_given, _NO_TLS),
@@ -72,6 +77,7 @@ PROMISES: Final[Mapping[str, Promise]] = {
     "security.inter.broker.protocol": Promise(
         _differs("security.inter.broker.protocol"), "there is no TLS or SASL between brokers"
     ),
+    # -- SASL; `sasl.enabled.mechanisms` alone does nothing in Kafka either, but names who is to be let in
     "sasl.enabled.mechanisms": Promise(_differs("sasl.enabled.mechanisms"), _NO_SASL),
     "sasl.jaas.config": Promise(_is_given, _NO_SASL),
     "sasl.server.callback.handler.class": Promise(_is_given, _NO_SASL),
@@ -83,11 +89,13 @@ PROMISES: Final[Mapping[str, Promise]] = {
     "sasl.oauthbearer.expected.audience": Promise(_is_given, _NO_SASL),
     "sasl.oauthbearer.expected.issuer": Promise(_is_given, _NO_SASL),
     "connections.max.reauth.ms": Promise(_is_positive, _NO_SASL),
+    # -- secrets, and the metadata store
     "delegation.token.secret.key": Promise(_is_given, _NO_TOKENS),
     "delegation.token.master.key": Promise(_is_given, _NO_TOKENS),
     "password.encoder.secret": Promise(_is_given, _NO_PASSWORDS),
     "password.encoder.old.secret": Promise(_is_given, _NO_PASSWORDS),
     "zookeeper.set.acl": Promise(_is_true, "the embedded metadata store has no access control lists"),
+    # -- classes that would refuse or limit requests
     "create.topic.policy.class.name": Promise(_is_given, _NO_JAVA),
     "alter.config.policy.class.name": Promise(_is_given, _NO_JAVA),
     "client.quota.callback.class": Promise(_is_given, "there is no Java to load the class, so it would set no limits"),
@@ -101,6 +109,7 @@ def check_protection(config: ConfigValues) -> None:
     Raises ProtectionMissing: settings do. The message names all of them, their values and what is missing.
     """
     broken = {name: missing for name in sorted(config.originals) if (missing := _broken_promise(config, name))}
+    # Of the listeners that are opened only: the default map of protocols names SSL and SASL for no listener at all.
     for end_point in listeners_of(config):
         if end_point.security_protocol != "PLAINTEXT":
             missing = f"{end_point.listener_name} uses {end_point.security_protocol}, and "

@@ -68,6 +68,7 @@ class Settings:
 
         Raises ConfigError: a value that its field cannot be made of. Raises TypeError: a field that is missing.
         """
+        # A field that is given is not read at all: its setting may be unusable, as the id that has to be generated.
         values = {name: each.read(config) for name, each in cls.declarations().items() if name not in given}
         return cls(**values, **given)
 

@@ -54,6 +54,8 @@ def _alone(
     return TopicConfigKey(ConfigKey(name, type_, default, documentation, validator))
 
 
+# In Kafka's order, in which DescribeConfigs lists them. Bounds are given where the topic's differ from the broker's: a
+# broker's setting that may be unset has none, while the topic's always has a value.
 _KEYS = (
     _like("segment.bytes", "log.segment.bytes"),
     _like("segment.ms", "log.roll.ms", Synonym("log.roll.hours", MILLISECONDS_PER_HOUR), validator=Range(1)),

@@ -197,7 +197,10 @@ def _apply(change: AlterConfigOp, settings: dict[str, str], keys: Mapping[str, C
 
 
 def _list_before(name: str, settings: Mapping[str, str], keys: Mapping[str, ConfigKey], operation: str) -> str:
-    """A list as it was set, or else its default; INVALID_CONFIG if the setting is unknown or no list."""
+    """Return a list as it was set, or else its default.
+
+    Raises ApiError: INVALID_CONFIG when the setting is unknown or is not a list.
+    """
     key = keys.get(name)
     if key is None:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")

@@ -1,4 +1,4 @@
-"""The settings of the network layer: one frozen snapshot, and one part of it for each listener.
+"""What the network layer needs of the configuration: one frozen snapshot, and one part of it for each listener.
 
 Made by `broker/` from the parsed settings, again whenever they change. Kafka: SocketServerConfigs, and
 valuesWithPrefixOverride of its configurations.

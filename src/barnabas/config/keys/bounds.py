@@ -1,6 +1,6 @@
 """Bounds that many settings share: the limits of Java's number types, and the versions Kafka has had.
 
-Used by the tables beside it. Immutable.
+Used by the tables beside it. Immutable. Kafka: ConfigDef.Range, MetadataVersion.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Settings of the cluster: broker ids, ZooKeeper, and what belongs to KRaft.
 
 A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9. Immutable.
+Kafka: ZkConfigs, KRaftConfigs, ServerConfigs.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9, but that
 group.coordinator.rebalance.protocols and group.consumer.migration.policy default to what Kafka 4's do (decisions/0014).
 Immutable.
+Kafka: GroupCoordinatorConfig, OffsetConfig.
 """
 
 from __future__ import annotations

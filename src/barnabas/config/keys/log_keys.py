@@ -1,6 +1,7 @@
 """Settings of logs: segments, retention, compaction, flushing, topic defaults.
 
 A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9. Immutable.
+Kafka: ServerLogConfigs, CleanerConfig.
 """
 
 from __future__ import annotations

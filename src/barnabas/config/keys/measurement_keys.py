@@ -1,6 +1,7 @@
 """Settings of metrics and quotas.
 
 A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9. Immutable.
+Kafka: MetricConfigs, QuotaConfigs.
 """
 
 from __future__ import annotations

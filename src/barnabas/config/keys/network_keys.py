@@ -1,6 +1,7 @@
 """Settings of listeners, sockets, threads and request limits.
 
 A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9. Immutable.
+Kafka: SocketServerConfigs.
 """
 
 from __future__ import annotations

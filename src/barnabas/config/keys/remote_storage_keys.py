@@ -1,6 +1,7 @@
 """Settings of tiered storage: known by name, so that a file that sets them is read; nothing uses them yet.
 
 A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9. Immutable.
+Kafka: RemoteLogManagerConfig.
 """
 
 from __future__ import annotations

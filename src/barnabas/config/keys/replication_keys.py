@@ -1,6 +1,7 @@
 """Settings of replication, leadership and the talk between brokers.
 
 A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9. Immutable.
+Kafka: ReplicationConfigs.
 """
 
 from __future__ import annotations

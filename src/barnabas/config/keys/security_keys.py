@@ -1,6 +1,7 @@
 """Settings of TLS, SASL, authorization, delegation tokens and stored passwords.
 
 A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9. Immutable.
+Kafka: SslConfigs, BrokerSecurityConfigs, DelegationTokenManagerConfigs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Settings of transactions and idempotent producers.
 
 A table, read by `broker_config_keys`; names, types, defaults and bounds are those of Kafka 3.9. Immutable.
+Kafka: TransactionLogConfigs, TransactionStateManagerConfigs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 """The four codecs of Kafka, with bounded decompression. Pure; the GIL is released inside the compiled codecs.
 
-Called by the batch builder and readers. What is peculiar to Kafka: LZ4 frames need independent blocks and no content
-checksum (Java refuses linked blocks), snappy means xerial framing (raw blocks are accepted on reading), and LZ4 in
-message format 0 has a wrong header checksum (KAFKA-3160, see `compress_lz4_magic_0`).
+Called by the batch builder, readers and log validation. Three things are peculiar to Kafka. LZ4 frames need independent
+blocks and no content checksum, since Java refuses linked blocks. Snappy means xerial framing; raw blocks are accepted
+on reading. LZ4 in message format 0 has a wrong header checksum (KAFKA-3160, `compress_lz4_magic_0`).
 
 Decompression never believes a length inside the data: the output grows with what really comes out, up to a limit.
+For example, 8 KB of zstd may claim 256 MB. The first buffer has 64 KB, then 256 KB, then 1 MB; a caller that allows
+1 MB is told DecompressedTooLarge after 1.3 MB of work.
+Kafka: CompressionType, Compression.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ class Codec(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Codec:
-        """The codec of a `compression.type` value: none, gzip, snappy, lz4 or zstd. Raises ValueError."""
+        """Return the codec of a `compression.type` value. Raises ValueError when no codec has the name."""
         try:
             return cls[name.upper()]
         except KeyError:
@@ -55,7 +58,7 @@ class Codec(IntEnum):
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Compress `data`. `level` None is Kafka's default of the codec; snappy has no levels."""
+    """Compress `data`. level: None is Kafka's default of the codec; snappy has no levels."""
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
@@ -89,14 +92,17 @@ def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTE
 
 
 def compress_lz4_magic_0(data: Buffer) -> bytes:
-    """Compress for message format 0, whose LZ4 header checksum covers the frame magic too (KAFKA-3160)."""
+    """Compress for message format 0, whose LZ4 header checksum covers the frame's magic, too (KAFKA-3160)."""
     frame = compress(Codec.LZ4, data)
     end = _lz4_checksum_position(frame)
     return frame[:end] + bytes([xxhash32(frame[:end]) >> 8 & 0xFF]) + frame[end + 1 :]
 
 
 def decompress_lz4_magic_0(data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """Decompress the LZ4 of message format 0: its header checksum may be right or wrong in Kafka's way."""
+    """Decompress the LZ4 of message format 0, whose header checksum may be right, or wrong in Kafka's way.
+
+    Raises what `decompress` raises.
+    """
     frame = bytes(data)
     end = _lz4_checksum_position(frame)
     repaired = frame[:end] + bytes([xxhash32(frame[4:end]) >> 8 & 0xFF]) + frame[end + 1 :]
@@ -104,7 +110,10 @@ def decompress_lz4_magic_0(data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES)
 
 
 def _lz4_checksum_position(frame: bytes) -> int:
-    """Position of the header checksum byte: magic, FLG, BD, then 8 bytes of content size and 4 of a dictionary id."""
+    """Return the position of the header's checksum byte. Raises CorruptRecord when there is no whole header.
+
+    Before the checksum lie the magic, FLG, BD, and as FLG says, 8 bytes of content size and 4 of a dictionary id.
+    """
     if len(frame) < 7 or frame[:4] != _LZ4_MAGIC:
         raise CorruptRecord("lz4: no frame")
     flags = frame[4]
@@ -124,6 +133,7 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+    """Decompress xerial framing, or one raw block. Raises CorruptRecord, DecompressedTooLarge."""
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
         return _decompress_snappy_block(view, limit_bytes)  # librdkafka and others write one raw block
@@ -149,6 +159,7 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
+    """Decompress a raw block, which begins with its size. Raises CorruptRecord, DecompressedTooLarge."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > len(block) * _SNAPPY_MAX_RATIO:
@@ -165,6 +176,7 @@ def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
 
 
 def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    """Decompress one member or more. Raises CorruptRecord, DecompressedTooLarge."""
     pieces = []
     rest: Buffer = data
     try:
@@ -187,7 +199,10 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> bytes:
-    """Decompress into a buffer that grows fourfold until the output fits; at most 4/3 of the work is wasted."""
+    """Decompress into a buffer that grows fourfold until the output fits; at most 4/3 of the work is wasted.
+
+    Raises CorruptRecord when the data is damaged, DecompressedTooLarge when the output does not fit `limit_bytes`.
+    """
     capacity = min(max(_FIRST_GUESS_BYTES, 4 * len(data)), limit_bytes)
     while True:
         output = bytearray(capacity)

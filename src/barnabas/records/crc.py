@@ -1,6 +1,6 @@
 """CRC-32C (Castagnoli), the checksum of batch format v2, over any buffer. Pure; called from every thread.
 
-The `crc32c` package takes memoryview slices without a copy and releases the GIL from 32 KiB.
+Kafka: Crc32C. The `crc32c` package takes memoryview slices without a copy and releases the GIL from 32 KiB.
 """
 
 from __future__ import annotations

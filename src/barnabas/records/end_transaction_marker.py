@@ -1,7 +1,8 @@
 """The control record that ends a producer's transaction in a partition, with an abort or a commit. Pure.
 
-Written by the transaction coordinator's partition leaders, read by the log and by consumers. Later versions may append
-fields to key and value. Kafka: EndTransactionMarker, ControlRecordType.
+Partition leaders write it for the transaction coordinator; the log and consumers read it. Later versions may append
+fields to key and value.
+Kafka: EndTransactionMarker, ControlRecordType.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class EndTransactionMarker(NamedTuple):
 
     @classmethod
     def of(cls, batch: RecordBatch) -> EndTransactionMarker | None:
-        """The marker in a control batch; None when the cleaner has emptied the batch.
+        """Return the marker in a control batch, or None when the cleaner has emptied the batch.
 
-        Raises CorruptRecord when it is no such marker.
+        Raises CorruptRecord when the batch holds another record than such a marker.
         """
         record = next(batch.records(), None)
         if record is None:
@@ -50,7 +51,7 @@ class EndTransactionMarker(NamedTuple):
         return cls(kind.type == ABORT, coordinator_epoch, record.timestamp)
 
     def batch(self, producer_id: int, producer_epoch: int) -> bytes:
-        """The control batch of one record that ends this producer's transaction."""
+        """Return the control batch that ends the transaction of this producer."""
         builder = RecordBatchBuilder(
             producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True
         )

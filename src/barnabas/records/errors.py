@@ -1,12 +1,12 @@
-"""What the records package raises on bytes it cannot accept. Used by everything that reads batches; no state."""
+"""The errors of bytes that are no records. Raised by this package, caught wherever batches are read; no state."""
 
 from __future__ import annotations
 
 
 class CorruptRecord(Exception):
-    """The bytes are no valid batch: short, lying about a length or a count, wrong checksum, undecodable codec.
+    """The bytes are no valid batch: cut off, with a wrong length, count or checksum, or not to be decompressed.
 
-    It is the only exception that reading arbitrary bytes raises (Kafka: CorruptRecordException, error code 2).
+    Reading arbitrary bytes raises no other exception (Kafka: CorruptRecordException, error code 2).
     """
 
 
@@ -15,7 +15,7 @@ class UnsupportedCodec(Exception):
 
 
 class InvalidMessageSet(CorruptRecord):
-    """A message set of magic 0 or 1 that can be read, and breaks a rule (Kafka: InvalidRecordException, code 87)."""
+    """A message set of magic 0 or 1 that can be read and breaks a rule (Kafka: InvalidRecordException, code 87)."""
 
 
 class DecompressedTooLarge(CorruptRecord):

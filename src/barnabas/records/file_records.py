@@ -1,8 +1,9 @@
-"""A range of a log file on its way to a socket, mostly without having been read (Kafka: FileRecords).
+"""A range of a log file that is sent to a socket, mostly without being read.
 
-`UnifiedLog.read` makes it on the request's thread; it travels inside the Fetch answer to the Processor, whose Send
-transfers it with sendfile or pread and releases it. The file is counted, so that its descriptor cannot be closed,
-and reused for another topic's file, while a range of it is still to be sent.
+`UnifiedLog.read` makes it on the request's thread. Inside the Fetch answer it reaches the Processor, whose Send
+transfers it with sendfile or pread and releases it. The file counts its holders: a descriptor that was closed while a
+range is still to be sent could be reused for the file of another topic.
+Kafka: FileRecords.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class CountedFile(Protocol):
 
 
 class FileRecords:
-    """`size` bytes of `file` from `position`. Whoever makes it has retained the file; `release` exactly once.
+    """`size` bytes of `file` from `position`. The maker has retained the file; the last user calls `release`, once.
 
-    content: the bytes themselves, when whoever looked for them has read them already; else None.
+    content: the bytes themselves, when the search for the range has read them already; else None.
     """
 
     __slots__ = ("content", "file", "position", "size")
@@ -57,13 +58,13 @@ class FileRecords:
         return self.file.read(self.position, self.size) if content is None else content
 
     def is_cached(self) -> bool:
-        """Whether sending it will not wait for the disk, as far as its last byte tells."""
+        """Whether sending the range need not wait for the disk, as far as its last byte tells."""
         return self.content is not None or self.file.is_cached(self.position + self.size - 1)
 
     def bring_into_cache(self) -> None:
-        """Wait for the disk now, on a thread that may wait. Raises OSError.
+        """Read the range from the disk now, on a thread that may wait. Raises OSError.
 
-        The range behind this one is what the same reader will ask for next: it is read meanwhile.
+        The same reader will ask for the range behind it next, so the disk begins to read that, too.
         """
         end = self.position + self.size
         self.file.prefetch(self.position, 2 * self.size)

@@ -1,12 +1,14 @@
 """Stored batches on their way to a client of an old version, converted while they are sent (KIP-283).
 
-The fetch handler makes it on its thread, which converts the first batch; the rest is converted by the Processor that
-sends it, a step of some hundred records at a time, so that neither the answer's memory nor another connection's
-waiting grows with what is fetched. It holds its file until it is sent or dropped. No lock: one owner at a time.
+The fetch handler makes the object on its own thread and converts the first batch there. The Processor that sends the
+answer converts the rest, some hundred records at a time: so neither the memory of the answer nor the waiting of other
+connections grows with the size of the fetch. The object holds its file until it is sent or dropped. No lock: it has one
+owner at a time.
 
-The size is promised before the rest is converted: that of what is stored, or of the first batch converted if that is
-more. What turns out larger is cut off, what turns out smaller is filled up with the beginning of a message that is
-longer than the answer: an old client must expect a cut off message at the end.
+The size of the answer is promised before the rest is converted: the stored size, or that of the first converted batch
+if this is more. A larger result is cut off. A smaller one is filled up with the beginning of a message that is longer
+than the answer, since an old client expects a cut off message at the end. For example: 1,000 bytes are stored and
+promised, and become 900; then follow 12 bytes of a message that claims 101, and 88 zeros.
 Kafka: LazyDownConversionRecords, LazyDownConversionRecordsSend.
 """
 
@@ -35,10 +37,9 @@ _PADDING_START = struct.Struct(">qi")
 class LazyDownConversionRecords:
     """The batches of `source` as messages of at most `magic`, from `first_offset` on; `len()` is what will be sent.
 
-    `on_converted` is told how many records were converted, in how many nanoseconds of the clock `now`, and to how many
-    bytes: batch by batch, on the thread that did it.
-    Raises UnsupportedCodec or CorruptRecord when the first batch cannot be converted; the source is the caller's
-    still, then. A later one that cannot ends what is converted: the client finds it first in its next fetch.
+    on_converted: called for each batch, on the thread that converted it. now: the clock, in nanoseconds.
+    The constructor raises UnsupportedCodec or CorruptRecord when the first batch cannot be converted; the source is
+    then still the caller's. A later batch that cannot be converted ends the answer: the next fetch begins with it.
     """
 
     __slots__ = ("_left", "_now", "_on_converted", "_padding_begun", "_pieces", "_ready", "_source")
@@ -70,14 +71,15 @@ class LazyDownConversionRecords:
         if first:
             self._left = max(len(source), len(first))
         else:
-            # Nothing but markers: a message that is too long for the answer, for the client to see there is something.
+            # Nothing but markers. The beginning of a message that is too long for the answer tells the client that the
+            # log goes on.
             self._left = LOG_OVERHEAD if found_batches else 0
 
     def __len__(self) -> int:
         return self._left
 
     def next_piece(self) -> Buffer:
-        """The next bytes to send; none when a step of the conversion yielded none. At the end, len() is 0."""
+        """Return the next bytes to send, none when a step of the conversion yielded none. At the end, len() is 0."""
         piece = self._ready
         if piece:
             self._ready = b""
@@ -94,7 +96,7 @@ class LazyDownConversionRecords:
         return piece
 
     def read(self) -> bytes:
-        """Everything that is left, converted at once."""
+        """Return the rest, converted at once."""
         pieces = []
         while self._left:
             pieces.append(self.next_piece())
@@ -131,7 +133,10 @@ class LazyDownConversionRecords:
 
 
 def _whole_batches(source: FileRecords) -> Iterator[RecordBatch | LegacyBatch]:
-    """The whole batches of a file range, read piece by piece; the file may have been truncated meanwhile."""
+    """Iterate over the whole batches of a file range, read piece by piece. The file may be truncated meanwhile.
+
+    Raises CorruptRecord at a header that is wrong.
+    """
     position, end = source.position, source.position + source.size
     wanted = READ_BYTES
     while position < end:

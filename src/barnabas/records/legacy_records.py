@@ -1,9 +1,14 @@
-"""Message sets, the formats of magic 0 and 1: reading them (Kafka: AbstractLegacyRecordBatch, LegacyRecord).
+"""Message sets, the formats of magic 0 and 1: reading and writing them. Pure.
 
-Old clients produce them and old logs hold them. Every outer message counts as a batch, as in Kafka: of one record,
-or of those compressed in its value. Log validation and consumers read; `record_conversion` converts both ways.
-Layout: offset 8 bytes, size 4, CRC-32 4, magic 1, attributes 1, timestamp 8 (magic 1 only), key and value with
-4-byte lengths.
+Old clients produce message sets and old logs hold them. Every outer message counts as a batch, as in Kafka: of one
+record, or of the records compressed in its value. Log validation and consumers read; `record_conversion` converts both
+ways. A message has an offset of 8 bytes, size 4, CRC-32 4, magic 1, attributes 1, timestamp 8 (magic 1 only), then key
+and value with 4-byte lengths.
+
+Offsets of compressed messages are the surprising part (KIP-31). Three records at offsets 10 to 12 lie in a wrapper of
+offset 12, the last one's. In magic 0 the inner messages say 10, 11 and 12; in magic 1 they say 0, 1 and 2, so that a
+broker can assign offsets without compressing anew: the first is 12 - 2.
+Kafka: AbstractLegacyRecordBatch, LegacyRecord.
 """
 
 from __future__ import annotations
@@ -45,8 +50,8 @@ _LENGTH = struct.Struct(">i")
 class LegacyBatch:
     """The outer message at `position` of `buffer`: one record, or a wrapper of compressed ones.
 
-    It has the calls of RecordBatch that readers of mixed logs use. `length` counts offset and size. Raises
-    CorruptRecord when the message is cut off, of another magic, or too small.
+    It has the members of RecordBatch that readers of mixed logs use. length: with offset and size. The constructor
+    raises CorruptRecord when the message is cut off, of another magic, or too small.
     """
 
     __slots__ = ("attributes", "buffer", "crc", "last_offset", "length", "magic", "position", "timestamp")
@@ -92,7 +97,7 @@ class LegacyBatch:
 
     @property
     def timestamp_type(self) -> int:
-        """CREATE_TIME or LOG_APPEND_TIME; magic 0 has no timestamps, and counts as the first."""
+        """CREATE_TIME, which magic 0 counts as, or LOG_APPEND_TIME."""
         return LOG_APPEND_TIME if self.magic and self.attributes & TIMESTAMP_TYPE_MASK else CREATE_TIME
 
     @property
@@ -107,7 +112,7 @@ class LegacyBatch:
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first record; a wrapper must be decompressed for it."""
+        """Offset of the first record. Raises CorruptRecord when a wrapper cannot be decompressed for it."""
         return next(self.records()).offset if self.codec else self.last_offset
 
     @property
@@ -116,12 +121,12 @@ class LegacyBatch:
         return self.position + self.length
 
     def is_valid_crc(self) -> bool:
-        """Whether the checksum (CRC-32 of everything behind it) is right."""
+        """Return whether the checksum (CRC-32 of everything behind it) is right."""
         with memoryview(self.buffer) as view, view[self.position + _CRC_START : self.end] as covered:
             return zlib.crc32(covered) == self.crc
 
     def check(self) -> None:
-        """Raise CorruptRecord unless the checksum is right."""
+        """Raises CorruptRecord unless the checksum is right."""
         if not self.is_valid_crc():
             raise CorruptRecord(f"the message at offset {self.last_offset} does not have checksum {self.crc:#010x}")
 
@@ -135,10 +140,10 @@ class LegacyBatch:
         return key, value
 
     def records(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
-        """Iterate over the records with their absolute offsets. Raises CorruptRecord, before the first one.
+        """Iterate over the records with their absolute offsets.
 
-        Offsets inside a wrapper are absolute in magic 0, and in magic 1 relative to the first (KIP-31): the wrapper
-        carries the absolute offset of the last. A wrapper stamped with append time stamps what is inside.
+        A wrapper stamped with append time stamps the messages inside. Raises CorruptRecord or InvalidMessageSet, before
+        the first record.
         """
         if not self.codec:
             key, value = self.key_and_value()
@@ -154,6 +159,10 @@ class LegacyBatch:
             yield Record(offset, message.timestamp if append_time is None else append_time, key, value)
 
     def _inner_messages(self, limit_bytes: int) -> list[LegacyBatch]:
+        """Return the messages inside a wrapper.
+
+        Raises CorruptRecord when they cannot be read, InvalidMessageSet when they can and Kafka refuses them.
+        """
         value = self.key_and_value()[1]
         if value is None:
             raise InvalidMessageSet(f"the compressed message at offset {self.last_offset} has no value")
@@ -182,6 +191,7 @@ class LegacyBatch:
         return [self._inner_message(body, position) for position in positions]
 
     def _inner_message(self, body: bytes, position: int) -> LegacyBatch:
+        """Return the message at `position` inside a wrapper. Raises CorruptRecord, InvalidMessageSet."""
         magic = body[position + MAGIC_POSITION]
         if magic != self.magic:
             raise InvalidMessageSet(f"a message of magic {magic} inside one of magic {self.magic}")
@@ -192,6 +202,7 @@ class LegacyBatch:
         return message
 
     def _field(self, position: int) -> tuple[bytes | None, int]:
+        """Return the field at `position`, and the position behind it. Raises CorruptRecord when it is cut off."""
         if position + 4 > self.end:
             raise CorruptRecord(f"the message at offset {self.last_offset} is shorter than its fields")
         (length,) = _LENGTH.unpack_from(self.buffer, position)
@@ -207,7 +218,10 @@ class LegacyBatch:
 
 
 def legacy_batches(buffer: Buffer, position: int = 0) -> Iterator[LegacyBatch]:
-    """Iterate over the whole outer messages from `position`; one that is cut off by the end ends it."""
+    """Iterate over the whole outer messages from `position` on, up to one that the end of the buffer cuts off.
+
+    Raises CorruptRecord at a message that is no message.
+    """
     while is_whole_batch(buffer, position):
         batch = LegacyBatch(buffer, position)
         yield batch
@@ -222,7 +236,7 @@ def encode_message(
     value: Buffer | None,
     attributes: int = 0,
 ) -> bytes:
-    """Encode one message with its offset and size. Numbers beyond 64 bits wrap, as Java's do."""
+    """Encode one message with its offset and size. Numbers beyond 64 bits wrap around, as in Java."""
     body = b"".join(
         (
             struct.pack(">bB", magic, attributes),
@@ -237,9 +251,9 @@ def encode_message(
 def encode_message_set(
     magic: int, records: Sequence[Record], codec: Codec = Codec.NONE, timestamp_type: int = CREATE_TIME
 ) -> bytes:
-    """Encode records, not none, as messages of `magic`, compressed into one wrapper if there is a codec.
+    """Encode records, of which there must be one, as messages of `magic`, or as one wrapper if there is a codec.
 
-    Headers are dropped: the format has none; magic 0 drops timestamps too. Raises UnsupportedCodec for zstd.
+    Headers are dropped, since the formats have none, and timestamps in magic 0. Raises UnsupportedCodec for zstd.
     """
     if codec:
         wrapper = MessageWrapper(magic, codec, timestamp_type)
@@ -253,9 +267,9 @@ def encode_message_set(
 
 
 class MessageWrapper:
-    """Collects records, not none, and builds the one message that holds them compressed.
+    """A message in the making that holds other messages compressed, at least one.
 
-    Raises UnsupportedCodec for zstd, which the formats do not have.
+    The constructor raises UnsupportedCodec for zstd, which the formats do not have.
     """
 
     __slots__ = ("_codec", "_first_offset", "_last_offset", "_magic", "_max_timestamp", "_pieces", "_stamp_attribute")
@@ -272,7 +286,7 @@ class MessageWrapper:
         self._max_timestamp = NO_TIMESTAMP
 
     def add(self, records: Sequence[Record]) -> None:
-        """Add records, in order of their offsets."""
+        """Add records, in the order of their offsets."""
         magic, attribute = self._magic, self._stamp_attribute
         if self._first_offset is None:
             self._first_offset = records[0].offset
@@ -285,7 +299,7 @@ class MessageWrapper:
         self._max_timestamp = max(self._max_timestamp, *(record.timestamp for record in records))
 
     def build(self) -> bytes:
-        """The wrapper: it carries the offset of the last record and the largest timestamp."""
+        """Return the wrapper, which carries the offset of the last record and the largest timestamp."""
         body = b"".join(self._pieces)
         is_old_lz4 = self._codec == Codec.LZ4 and self._magic == 0
         packed = compress_lz4_magic_0(body) if is_old_lz4 else compress(self._codec, body)

@@ -1,6 +1,7 @@
-"""Reads buffers whose batches may be of any format (Kafka: MemoryRecords, ByteBufferLogInputStream). Pure.
+"""Reads buffers whose batches may be of any format. Pure.
 
 Consumers and recovery use it, since a log may begin in old formats; the produce path looks at the magic itself.
+Kafka: MemoryRecords, ByteBufferLogInputStream.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from barnabas.records.record_batch import MAGIC_POSITION, RecordBatch, is_whole_
 
 
 def magic_at(buffer: Buffer, position: int = 0) -> int:
-    """The format of the batch at `position`. Raises CorruptRecord if the byte is not there or no magic."""
+    """Return the format of the batch at `position`. Raises CorruptRecord when its byte is missing or is no magic."""
     try:
         magic = buffer[position + MAGIC_POSITION]
     except IndexError:
@@ -25,12 +26,15 @@ def magic_at(buffer: Buffer, position: int = 0) -> int:
 
 
 def batch_at(buffer: Buffer, position: int = 0) -> RecordBatch | LegacyBatch:
-    """View the batch at `position`, whatever its format. Raises CorruptRecord."""
+    """View the batch at `position`, of any format. Raises CorruptRecord when its header is wrong or cut off."""
     return RecordBatch(buffer, position) if magic_at(buffer, position) == 2 else LegacyBatch(buffer, position)
 
 
 def any_batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch | LegacyBatch]:
-    """Iterate over the whole batches from `position`; one that is cut off by the end of the buffer ends it."""
+    """Iterate over the whole batches from `position` on, up to one that the end of the buffer cuts off.
+
+    Raises CorruptRecord at a header that is wrong.
+    """
     while is_whole_batch(buffer, position):
         batch = batch_at(buffer, position)
         yield batch

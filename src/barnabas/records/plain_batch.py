@@ -1,6 +1,6 @@
-"""Encodes a batch of format v2 at one go: uncompressed, all records of one time, without headers or producer. Pure.
+"""Encodes an uncompressed batch of format v2 whose records have one time, no headers and no producer. Pure.
 
-What coordinators write, mostly one record a batch: a third of what `RecordBatchBuilder` takes for it.
+Coordinators write such batches, mostly of one record, for which this takes a third of what `RecordBatchBuilder` takes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AFTER_LENGTH: Final = 49
 
 
 def plain_batch(timestamp_ms: int, records: Sequence[tuple[bytes, bytes | None]]) -> bytes:
-    """The batch of these keys and values, of which there must be one at least."""
+    """Return the batch of these keys and values, of which there must be at least one."""
     pieces = [b""]
     number = 0
     for key, value in records:

@@ -1,6 +1,6 @@
 """Stamps producer id, epoch and sequence on an encoded v2 batch. Pure.
 
-The idempotent producer calls it when a batch is sent, long after it was encoded, and again when its id changes.
+The idempotent producer calls it when it sends a batch, long after encoding it, and again when its own id changes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _STATE = struct.Struct(">qhi")
 
 
 def with_producer_state(batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
-    """A copy of the batch with this producer state and a new checksum."""
+    """Return a copy of the batch with this producer state and a new checksum."""
     changed = bytearray(batch)
     _STATE.pack_into(changed, PRODUCER_ID_POSITION, producer_id, producer_epoch, base_sequence)
     with memoryview(changed) as view, view[ATTRIBUTES_POSITION:] as covered:

@@ -1,7 +1,9 @@
-"""A record batch of format v2: a view of its header, its checksum, its records (Kafka: DefaultRecordBatch).
+"""A record batch of format v2: a view of its header, its checksum, its records.
 
-Log validation makes one view per produced batch on the request's thread, recovery and consumers one per batch read;
-a view belongs to the thread that made it. It keeps the buffer alive, and copies nothing until records are asked for.
+Recovery, followers, the cleaner and consumers make one view per batch that they read; a produced batch is read by
+`BatchHeader` instead. A view belongs to the thread that made it, keeps the buffer alive, and copies nothing until
+records are asked for.
+Kafka: DefaultRecordBatch.
 """
 
 from __future__ import annotations
@@ -71,18 +73,17 @@ class ControlRecord(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes | None) -> ControlRecord:
-        """Parse the key, of which later versions may append more. Raises CorruptRecord."""
+        """Parse a key, to which later versions may append fields. Raises CorruptRecord when it is too short."""
         if key is None or len(key) < _CONTROL_KEY.size:
             raise CorruptRecord("a control record has no valid key")
         return cls(*_CONTROL_KEY.unpack_from(key))
 
 
 class RecordBatch:
-    """The header of the batch at `position` of `buffer`.
+    """The batch at `position` of `buffer`, of which only the header must be there until records are asked for.
 
-    `length` is the whole size in bytes, with the 12 that the length field does not count. The header must be in the
-    buffer; the records need not be, as long as nobody asks for them (`is_whole_batch` tells).
-    Raises CorruptRecord when the header is cut off, not of magic 2, or claims less than its own size.
+    length: the whole size in bytes, with the 12 that the length field does not count. The constructor raises
+    CorruptRecord when the header is cut off, not of magic 2, or claims less than its own size.
     """
 
     __slots__ = (
@@ -147,7 +148,7 @@ class RecordBatch:
 
     @property
     def codec(self) -> Codec:
-        """The codec of the records. Raises CorruptRecord when the attributes name none."""
+        """The codec of the records. Raises CorruptRecord when the attributes name one that does not exist."""
         try:
             return _CODECS[self.attributes & CODEC_MASK]
         except IndexError:
@@ -165,7 +166,7 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds markers for the consumer instead of records of users."""
+        """Whether the batch holds markers for the consumer instead of records of users."""
         return self.attributes & CONTROL_MASK != 0
 
     @property
@@ -175,7 +176,7 @@ class RecordBatch:
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, also where compaction removed it."""
+        """Offset of the last record, even if compaction has removed that."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -185,7 +186,7 @@ class RecordBatch:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; they wrap to 0 after 2^31 - 1."""
+        """Sequence number of the last record; sequence numbers wrap to 0 after 2^31 - 1."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return self.base_sequence + self.last_offset_delta & MAX_SEQUENCE
@@ -196,7 +197,7 @@ class RecordBatch:
         return self.position + self.length
 
     def is_valid_crc(self) -> bool:
-        """Whether the checksum covers what is there; False too when the batch is cut off."""
+        """Return whether the batch is whole and its checksum right."""
         end = self.position + self.length
         if end > len(self.buffer):
             return False
@@ -204,27 +205,27 @@ class RecordBatch:
             return crc32c(covered) == self.crc
 
     def check(self) -> None:
-        """Raise CorruptRecord unless the batch is whole and its checksum right (Kafka: ensureValid)."""
+        """Raises CorruptRecord unless the batch is whole and its checksum right (Kafka: ensureValid)."""
         if not self.is_valid_crc():
             raise CorruptRecord(
                 f"the batch at offset {self.base_offset} is cut off or its checksum is not {self.crc:#010x}"
             )
 
     def records_view(self) -> memoryview:
-        """The records as they are stored, compressed or not. Raises CorruptRecord when the batch is cut off."""
+        """Return the records as they are stored, compressed or not. Raises CorruptRecord when they are cut off."""
         if self.end > len(self.buffer):
             raise CorruptRecord(f"the batch at offset {self.base_offset} is cut off")
         return memoryview(self.buffer)[self.position + HEADER_SIZE : self.end]
 
     def decompressed_records(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-        """The records, decompressed into at most `limit_bytes`."""
+        """Return the records, decompressed into at most `limit_bytes`. Raises what `decompress` raises."""
         with self.records_view() as view:
             return decompress(self.codec, view, limit_bytes)
 
     def records(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
-        """Iterate over the records; keys and values are copies.
+        """Iterate over the records, whose keys and values are copies.
 
-        Raises CorruptRecord at the first record that is malformed, at a wrong count and at bytes behind the last one.
+        Raises CorruptRecord at the first record that is malformed, at a wrong count, and at bytes behind the last one.
         """
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE_MASK else None
         body = self.decompressed_records(limit_bytes)
@@ -239,7 +240,7 @@ class RecordBatch:
 
 
 def is_whole_batch(buffer: Buffer, position: int) -> bool:
-    """Whether a whole batch or message, of any format, lies at `position`."""
+    """Return whether a whole batch or message, of any format, lies at `position`."""
     available = len(buffer) - position
     if available < MAGIC_POSITION + 1:
         return False
@@ -248,10 +249,10 @@ def is_whole_batch(buffer: Buffer, position: int) -> bool:
 
 
 def batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]:
-    """Iterate over the whole v2 batches from `position`; a batch that is cut off by the end of the buffer ends it.
+    """Iterate over the whole v2 batches from `position` on, up to one that the end of the buffer cuts off.
 
-    Checksums are the caller's to check. Raises CorruptRecord on a header that lies, and on magic 0 and 1: use
-    `memory_records.any_batches` where those can occur.
+    Checksums are the caller's to check. Raises CorruptRecord at a header that is wrong, or of magic 0 or 1: where those
+    can occur, use `memory_records.any_batches`.
     """
     end = len(buffer)
     while is_whole_batch(buffer, position):

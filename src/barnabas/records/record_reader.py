@@ -1,6 +1,7 @@
-"""Decodes the uncompressed records of a v2 batch one by one (Kafka: DefaultRecord.readFrom). Pure.
+"""Decodes the uncompressed records of a v2 batch one by one. Pure.
 
-Called by `RecordBatch.records`, on the thread of whoever iterates. The Arrow path has its own, vectorised decoder.
+Called by `RecordBatch.records`, on the thread that iterates. The Arrow path has its own, vectorised decoder.
+Kafka: DefaultRecord.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ class Record(NamedTuple):
 def read_records(
     body: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> Iterator[Record]:
-    """Yield the `count` records that fill `body` exactly; `append_time` replaces their timestamps if given.
+    """Yield the `count` records that fill `body` exactly. append_time: replaces their timestamps, unless None.
 
-    Raises CorruptRecord, possibly after some good records.
+    Raises CorruptRecord when a field is malformed, the count is not that of the records, or bytes are left over; some
+    good records may come before.
     """
     if count < 0:
         raise CorruptRecord(f"a batch claims {count} records")
@@ -68,7 +70,10 @@ def read_records(
 
 
 def _bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    """Decode a length and as many bytes; -1 is None. `end` is the end of the record."""
+    """Decode a length and as many bytes; -1 is None. Return them and the position behind.
+
+    Raises CorruptRecord when the field ends behind `end`, the end of the record.
+    """
     first = body[position]
     if first < 0x80:
         position += 1
@@ -86,6 +91,7 @@ def _bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
+    """Decode the number of headers and the headers. Raises CorruptRecord when they do not end before `end`."""
     count, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
     if count < 0 or count > (end - position) // 2:  # a header takes two bytes at least
         raise CorruptRecord(f"a record claims {count} headers in {end - position} bytes")
@@ -95,6 +101,6 @@ def _headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, ...], 
         if name is None:
             raise CorruptRecord("a header without a name")
         value, position = _bytes(body, position, end)
-        # As Java does: a name that is no UTF-8 must not jam the consumer.
+        # As Java does: a name that is not UTF-8 must not stop the consumer.
         headers.append((name.decode("utf-8", "replace"), value))
     return tuple(headers), position

@@ -1,7 +1,11 @@
-"""Zigzag varints, the numbers inside a v2 record (Kafka: ByteUtils.readVarint, writeVarlong). Pure.
+"""Zigzag varints, the numbers inside a v2 record. Pure.
 
-Builders encode through `ZIGZAG`, a table of the small values; readers in this package unroll the one-byte case. `i64`:
-machine integers in the compiled build (decisions/0009-compiled-build.md).
+Zigzag maps 0, -1, 1, -2 to 0, 1, 2, 3, so that small numbers of both signs take one byte; a varint has seven bits a
+byte, the lowest first, and bit 7 says that more follow. 150 becomes 300, which is 0b10_0101100: bytes ac 02.
+
+Builders encode through `ZIGZAG`, a table of the small values; readers in this package unroll the one-byte case. `i64`
+means machine integers in the compiled build (decisions/0009-compiled-build.md).
+Kafka: ByteUtils.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ def encode_zigzag(value: int) -> bytes:
 
 
 _LARGEST: Final = 2**63 - 1
-"""Ten bytes hold 70 bits; Java drops those above 64, and so must everybody."""
+"""Ten bytes hold 70 bits, of which Java drops those above 64. Brokers and clients must agree, so this does, too."""
 ZIGZAG: tuple[bytes, ...] = tuple(encode_zigzag(value) for value in range(4096))
 """Encodings of 0..4095: nearly all lengths and offset deltas of a batch."""
 
@@ -40,7 +44,7 @@ def zigzag(value: int) -> bytes:
 
 
 def decode_zigzag(buffer: bytes, position: i64, max_bytes: i64 = MAX_VARLONG_BYTES) -> tuple[i64, i64]:
-    """Decode the number at `position`; returns it and the position behind it.
+    """Decode the number at `position`. Return it and the position behind it.
 
     Raises CorruptRecord when the buffer ends inside it or it takes more than `max_bytes` bytes.
     """

@@ -1,4 +1,4 @@
-"""What came of an append. Made by the log on the appending thread and owned by it afterwards.
+"""The result of an append, and the errors of a refused one. Made by the log on the appending thread, which owns it.
 
 Kafka: LogAppendInfo, AppendOrigin, LeaderHwChange.
 """
@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 
-RecordError = tuple[int, str | None]
-"""Index of a refused record in its batch, and why (KIP-467)."""
+
+class RecordError(NamedTuple):
+    """A refused record: its index in the batch, and the reason (KIP-467)."""
+
+    batch_index: int
+    message: str | None
 
 
 class AppendOrigin(Enum):
-    """Who appends; only clients are held to all rules."""
+    """The sender of a batch; only clients are held to all rules."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -23,7 +28,7 @@ class AppendOrigin(Enum):
 
 
 class RefusedBatch(ApiError):
-    """A batch refused for what it is. counter: the validation counter of BrokerTopicStats that grows by `count`."""
+    """A batch that breaks a rule. counter: the validation counter of BrokerTopicStats that grows by `count`."""
 
     record_errors: Sequence[RecordError] = ()
 

@@ -22,7 +22,7 @@ from barnabas.records.record_conversion import up_convert
 from barnabas.records.record_reader import Record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
-from barnabas.storage.log_append_info import InvalidRecords
+from barnabas.storage.log_append_info import InvalidRecords, RecordError
 from barnabas.storage.validation.rebuild import TargetCompression, stored_anew
 from barnabas.storage.validation.record_rules import RecordRules
 from barnabas.storage.validation.rules import RecordCase, TopicTerms, corrupt, invalid, too_large
@@ -104,7 +104,7 @@ class LegacyValidator:
         for record in message.records():
             if record.timestamp < NO_TIMESTAMP and not self._terms.stamps_append_time:
                 text = f"Invalid negative timestamp {record.timestamp}"
-                raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, text, [(0, text)])
+                raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, text, [RecordError(0, text)])
             yield record
 
 

@@ -87,7 +87,7 @@ class RecordRules:
             for rule in RECORD_RULES:
                 blamed = rule(record, case, self._terms)
                 if blamed is not None:
-                    errors.append((index, blamed.message))
+                    errors.append(RecordError(index, blamed.message))
                     without_key += rule is has_key
                     if blamed.code is ErrorCode.INVALID_TIMESTAMP:
                         worst = blamed.code
@@ -113,7 +113,7 @@ class RecordRules:
 def _text(code: ErrorCode, errors: list[RecordError]) -> str:
     if code is ErrorCode.INVALID_TIMESTAMP:
         return "One or more records have been rejected due to invalid timestamp"
-    shown = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index, message in errors[:3])
+    shown = ", ".join(f"RecordError(batchIndex={error.batch_index}, message='{error.message}')" for error in errors[:3])
     return (
         f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the"
         f" first three errors at most: [{shown}]"

@@ -25,6 +25,7 @@ class BarnabasWriter(DataSourceArrowWriter):
 
     When `save()` returns, every row is in the log and acknowledged with acks=all (at least once). A task that Spark
     retries writes its rows again, as with Spark's own Kafka sink; a failed `save()` may have written some rows.
+    Raises OptionError for mode("overwrite"), wrong options or columns.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:

@@ -14,7 +14,7 @@ class DataLoss(Exception):
 
 
 def report_data_loss(options: SourceOptions, what: str) -> None:
-    """Raise DataLoss, or only log it without `failOnDataLoss`."""
+    """Report that records are missing. Raises DataLoss; without `failOnDataLoss`, only logs it."""
     if not options.fail_on_data_loss:
         logger.warning("records may have been missed: %s", what)
         return

@@ -147,7 +147,7 @@ def _cache_dir(environment: Mapping[str, str]) -> str:
 
 
 def _temporary_dir() -> str:
-    """Return a directory of this user alone: others must not be able to put a program there."""
+    """Return a directory in which only this user can put a program. Raises JavaNotFound if another user owns it."""
     path = os.path.join(tempfile.gettempdir(), f"barnabas-{os.getuid()}")
     os.makedirs(path, mode=0o700, exist_ok=True)
     owner = os.lstat(path)

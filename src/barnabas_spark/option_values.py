@@ -64,16 +64,16 @@ class OptionValues:
         return value
 
     def reject(self, name: str, right: str) -> NoReturn:
-        """Raise OptionError for the option's value, with what would be `right`."""
+        """Reject the option's value. Raises OptionError, with what would be `right`."""
         raise OptionError(f"option {name!r} is {self.text(name)!r}; it must be {right}")
 
     def refuse(self, name: str, reason: str) -> None:
-        """Raise OptionError, with the reason, if the option was given at all."""
+        """Reject an option that must not be given. Raises OptionError, with the reason, if it was."""
         if name in self:
             raise OptionError(f"option {name!r} (given: {self.text(name)!r}) {reason}")
 
     def check_names(self, known: Collection[str]) -> None:
-        """Raise OptionError for unknown options: ignoring a misspelt one would read or write something else."""
+        """Reject unknown options: ignoring a misspelt one would read or write other records. Raises OptionError."""
         spelling = {name.lower(): name for name in known}
         for name in self._values:
             if name not in spelling:

@@ -91,7 +91,7 @@ def _after_data_loss(each: OffsetRange, offset: int, options: SourceOptions) -> 
 def _check_progress(
     each: OffsetRange, offset: int, fetched: FetchedRecords, progress_at: float, options: SourceOptions
 ) -> None:
-    """Raise ReadTimeout when answers stay empty. For a moment after a change of leader, that is normal."""
+    """Check an empty answer, which is normal for a moment after a change of leader. Raises ReadTimeout later."""
     waited_seconds = time.monotonic() - progress_at
     if waited_seconds * 1000 > options.poll_timeout_ms:
         raise ReadTimeout(

@@ -30,6 +30,7 @@ def check_sink_schema(schema: StructType, options: SinkOptions) -> None:
 
 
 def _check(types: dict[str, DataType], name: str, allowed: tuple[type[DataType], ...], right: str) -> None:
+    """Check one column. Raises OptionError."""
     if name in types and not isinstance(types[name], allowed):
         raise OptionError(f"column {name!r} is {types[name].simpleString()}; it must be {right}: cast it")
 

@@ -58,6 +58,7 @@ class RowAddresser:
                     yield AddressedBatch(topic, int(partitions[chosen[0]]), batch)
 
     def _by_topic(self, columns: dict[str, pa.Array], count: int) -> Iterator[tuple[str, dict[str, pa.Array]]]:
+        """Yield the rows of each topic. Raises OptionError for a row without one."""
         topics = columns.pop("topic", None)
         columns = {name: columns[name] for name in ("key", "value", "headers", "partition") if name in columns}
         if not self._options.include_headers:
@@ -76,6 +77,7 @@ class RowAddresser:
             yield topic, {name: column.filter(mask) for name, column in columns.items()}
 
     def _partitions(self, topic: str, columns: dict[str, pa.Array], count: int) -> Integers:
+        """Return each row's partition. Raises OptionError for one that does not exist."""
         partition_count = self._partition_count(topic)
         self._turn += 1
         partitions = np.full(count, self._turn % partition_count, np.int64)

@@ -113,6 +113,7 @@ class SourceOptions:
 
 
 def _strategy(options: OptionValues) -> tuple[tuple[str, ...], tuple[TopicPartition, ...]]:
+    """Return subscribed topics and assigned partitions. Raises OptionError unless exactly one is given."""
     subscribe, assign = options.text("subscribe"), options.text("assign")
     if (subscribe is None) == (assign is None):
         given = "both are" if subscribe is not None else "none is"

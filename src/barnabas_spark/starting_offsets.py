@@ -86,6 +86,7 @@ def first_offsets(options: SourceOptions, broker: BrokerOffsets) -> Offsets:
 
 
 def _read(location: str) -> Offsets | None:
+    """Return the kept start, or None. Raises OptionError for a file that holds no offsets."""
     path = os.path.join(location, _FILE_NAME)
     try:
         with open(path, encoding="utf-8") as file:

@@ -62,6 +62,7 @@ def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 
 def _parse(text: str) -> dict[str, Any]:
+    """Parse the JSON text. Raises ValueError."""
     try:
         topics = json.loads(text)
     except ValueError as error:

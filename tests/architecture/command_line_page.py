@@ -51,9 +51,9 @@ def _sections(command: click.Command, path: str, heading: str) -> list[str]:
 
 
 def _words(command: click.Command) -> str:
-    """The help: paragraphs as they are, examples as code."""
+    """The help up to a form feed, where click ends it too: paragraphs as they are, examples as code."""
     paragraphs = []
-    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+    for paragraph in inspect.cleandoc(command.help or "").partition("\f")[0].rstrip().split("\n\n"):
         if paragraph.startswith(EXAMPLES):
             lines = paragraph.removeprefix(EXAMPLES).splitlines()
             paragraphs.append("\n".join(f"    {line.strip()}" for line in lines))

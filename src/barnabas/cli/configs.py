@@ -45,6 +45,7 @@ def _resource_options(command: _C) -> _C:
 
 
 def _resource(topic: str | None, broker: int | None, all_brokers: bool, loggers: int | None) -> ConfigResource:
+    """Return the resource that the options name. Raises click.UsageError unless it is exactly one."""
     from barnabas.clients.admin import ConfigResource
 
     found = []
@@ -82,6 +83,9 @@ def get(
     \b
         barnabas configs get --topic flights retention.ms cleanup.policy
         barnabas configs get --broker 0
+
+    \f
+    Raises ValueError for a setting that does not exist.
     """
     from barnabas.protocol.config_codes import ConfigSource
 
@@ -147,6 +151,7 @@ def unset(
 
 
 def _parsed(text: str) -> ConfigChange:
+    """Return the change that an argument asks for. Raises click.UsageError."""
     from barnabas.clients.admin import ConfigChange, ConfigOperation
 
     operations = {"": ConfigOperation.SET, "+": ConfigOperation.APPEND, "-": ConfigOperation.SUBTRACT}

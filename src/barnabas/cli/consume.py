@@ -131,6 +131,7 @@ def consume(
 
 
 def _assign(consumer: Consumer, topic: str, wanted: tuple[int, ...]) -> list[TopicPartition]:
+    """Assign the wanted partitions, or all. Raises ValueError for one that does not exist, ClientTimeout."""
     from barnabas.protocol.topic_partition import TopicPartition
 
     existing = {info.partition for info in consumer.partitions_for(topic)}
@@ -142,6 +143,7 @@ def _assign(consumer: Consumer, topic: str, wanted: tuple[int, ...]) -> list[Top
 
 
 def _seek(consumer: Consumer, assigned: list[TopicPartition], start: str) -> None:
+    """Go to the start that the user wants. Raises ValueError for a text that is no place."""
     if start == "beginning":
         consumer.seek_to_beginning()
     elif start == "end":

@@ -33,6 +33,7 @@ def demo(output_dir: str) -> None:
 
 
 def _run(output_dir: str) -> None:
+    """Run the demo. Raises click.ClickException when it fails, or lacks packages."""
     try:
         from barnabas_spark.demo.demo import DemoFailed, run_demo
         from barnabas_spark.demo.display import Display
@@ -52,4 +53,5 @@ def _run(output_dir: str) -> None:
 
 
 def _interrupt(_signal_number: int, _frame: FrameType | None) -> None:
+    """Handle SIGTERM. Raises KeyboardInterrupt, as Ctrl-C does."""
     raise KeyboardInterrupt

@@ -85,6 +85,9 @@ def reset_offsets(
         barnabas groups reset-offsets billing --topic flights:0,3 --shift-by -100 --execute
         barnabas groups reset-offsets billing --all-topics --to-current --export > offsets.csv
         barnabas groups reset-offsets billing --from-file offsets.csv --execute
+
+    \f
+    Raises click.UsageError for options that do not go together, or a wrong value.
     """
     from barnabas.clients.admin.group_offset_reset import plan_reset
 
@@ -119,6 +122,9 @@ def delete_offsets(name: str, bootstrap_servers: str, timeout_seconds: float, to
 
     \b
         barnabas groups delete-offsets billing --topic flights --topic planes:0,1
+
+    \f
+    Raises click.UsageError for options that do not go together, or a wrong value.
     """
     if not topics:
         raise click.UsageError("say which partitions: --topic")
@@ -158,6 +164,7 @@ def _where(places: dict[str, Any]) -> Reset:
 
 
 def _timestamp_ms(text: str) -> int:
+    """Read the time of --to-datetime. Raises ValueError."""
     timestamp_ms = parse_timestamp_ms(text)
     if timestamp_ms is None:
         raise ValueError(f"--to-datetime takes a time such as 2026-01-31T12:00:00, not {text!r}")
@@ -165,6 +172,7 @@ def _timestamp_ms(text: str) -> int:
 
 
 def _ago_ms(text: str) -> int:
+    """Read the time span of --by-duration. Raises ValueError."""
     from barnabas.clients.iso_duration import parse_duration_ms
 
     duration_ms = parse_duration_ms(text)
@@ -174,7 +182,7 @@ def _ago_ms(text: str) -> int:
 
 
 def _need_no_members(admin: Admin, name: str) -> None:
-    """Raise ApiError if the group has members. A group that does not exist may get offsets."""
+    """Check that the group has no members; it need not exist. Raises ApiError: NON_EMPTY_GROUP."""
     from barnabas.protocol.errors import ApiError, ErrorCode
 
     try:
@@ -191,7 +199,7 @@ def _need_no_members(admin: Admin, name: str) -> None:
 
 
 def _named_partitions(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartition]:
-    """Return partitions of `topic` or `topic:0,3`. ValueError for one that does not exist."""
+    """Return the partitions of `topic` or `topic:0,3`. Raises ValueError, ApiError for one that does not exist."""
     found = []
     for text in topics:
         name, separator, numbers = text.partition(":")
@@ -211,6 +219,7 @@ def _need_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> None
 
 
 def _read_csv(text: str) -> dict[TopicPartition, int]:
+    """Read the file of --from-file. Raises ValueError for a line that cannot be read."""
     from barnabas.protocol.topic_partition import TopicPartition
 
     planned = {}

@@ -40,7 +40,7 @@ class GroupOptions:
     no_commit: bool
 
     def check(self, topics: Sequence[str], partitions: Sequence[int], start: str | None) -> None:
-        """Raise click.UsageError for options that don't go together."""
+        """Check the options together. Raises click.UsageError."""
         if self.name is None:
             if self.pattern or self.instance_id or self.assignors or self.no_commit:
                 raise click.UsageError("--pattern, --instance-id, --assignor and --no-commit need a --group")
@@ -123,6 +123,7 @@ class GroupReading:
                     return
 
     def _is_at_end(self, ends: dict[TopicPartition, int], idle_polls: int) -> bool:
+        """Return whether this member has read its partitions. Raises ClientTimeout if it could not join."""
         consumer = self._consumer
         if consumer.group_metadata().generation_id < 0:
             if self._timeout_ms is not None and idle_polls * _POLL_MS >= self._timeout_ms:

@@ -74,6 +74,9 @@ def describe(
     \b
         barnabas groups describe billing
         barnabas groups describe --all --members
+
+    \f
+    Raises click.UsageError for options that do not go together, or a wrong value.
     """
     if bool(names) == all_groups:
         raise click.UsageError("say which groups: NAME... or --all")

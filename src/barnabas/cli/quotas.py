@@ -41,6 +41,7 @@ def _entity_options(command: _C) -> _C:
 
 
 def _entity(options: dict[str, Any]) -> QuotaEntity:
+    """Return the entity that the options name. Raises click.UsageError."""
     from barnabas.clients.admin import DEFAULT, QuotaEntity
 
     names = []
@@ -88,6 +89,9 @@ def set_(
         barnabas quotas set producer_byte_rate=1048576 --client-id import
         barnabas quotas set request_percentage=50 --user anna --client-id-default
         barnabas quotas set connection_creation_rate=10 --ip-default
+
+    \f
+    Raises click.UsageError for options that do not go together, or a wrong value.
     """
     wanted: dict[str, float | None] = {}
     for name, text in parse_pairs(values, "a quota").items():
@@ -122,6 +126,7 @@ def _change(
     timeout_seconds: float,
     validate_only: bool,
 ) -> None:
+    """Return name and value of a quota. Raises click.UsageError."""
     if not any(entity):
         raise click.UsageError("say whose quotas: --user, --client-id or --ip")
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:

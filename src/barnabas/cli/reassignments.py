@@ -60,6 +60,9 @@ def start(
     \b
         barnabas reassignments start flights --partition 0 --to 2,3
         barnabas reassignments start --plan moves.json
+
+    \f
+    Raises click.UsageError for options that do not go together, or a wrong value.
     """
     if (plan is None) != (name is not None and to is not None):
         raise click.UsageError("say what goes where: NAME and --to, or --plan FILE")
@@ -101,7 +104,11 @@ def cancel(
     timeout_seconds: float,
     indexes: tuple[int, ...],
 ) -> None:
-    """Cancel the moves in progress, of these topics or of all: partitions stay where they were."""
+    """Cancel the moves in progress, of these topics or of all: partitions stay where they were.
+
+    \f
+    Raises click.UsageError for options that do not go together, or a wrong value.
+    """
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         if indexes and not names:
             raise click.UsageError("--partition needs a topic")
@@ -123,7 +130,7 @@ def _report(context: click.Context, results: Mapping[TopicPartition, ApiError | 
 
 
 def _planned(text: str) -> dict[TopicPartition, list[int]]:
-    """Return the partitions of a plan; ValueError when it is none."""
+    """Return the partitions of a plan. Raises ValueError for any other text."""
     from barnabas.protocol.topic_partition import TopicPartition
 
     try:

@@ -75,6 +75,9 @@ def elect_leaders(
     \b
         barnabas topics elect-leaders
         barnabas topics elect-leaders flights --partition 3 --unclean
+
+    \f
+    Raises click.UsageError for options that do not go together, or a wrong value.
     """
     from barnabas.clients.admin import ElectionType
 
@@ -95,7 +98,7 @@ def elect_leaders(
 
 
 def parse_broker_ids(text: str, option: str) -> list[int]:
-    """`1,2,3` as numbers; click's usage error for anything else."""
+    """Return `1,2,3` as numbers. Raises click.UsageError for any other text."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise click.UsageError(f"{option} takes broker ids with commas between, not {text!r}")

@@ -133,6 +133,9 @@ def delete_records(
 
     \b
         barnabas topics delete-records flights --before 1000 --partition 2
+
+    \f
+    Raises click.UsageError for options that do not go together, or a wrong value.
     """
     from barnabas.protocol.topic_partition import TopicPartition
 

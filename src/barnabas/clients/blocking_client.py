@@ -116,6 +116,7 @@ class BlockingClient:
         """
         self.check_usable()
         problem: Exception | None = None
+        # Each turn chooses again: the controller or leader may be another node after an update of the metadata.
         while True:
             node = self._choose(to)
             now_ms = self.now_ms()
@@ -179,6 +180,7 @@ class BlockingClient:
         return leader
 
     def _await_cluster(self, fits: Callable[[Cluster], bool], topics: list[str], deadline_ms: int) -> Cluster:
+        """Wait for a snapshot that `fits`. Raises ApiError for an error of one of the topics, ClientTimeout."""
         asked = False
         while True:
             cluster = self.metadata.cluster

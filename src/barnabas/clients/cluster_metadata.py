@@ -126,13 +126,13 @@ class ClusterMetadata:
                 raise self.timeout(f"Failed to update metadata after {timeout_ms:.0f} ms.")
 
     def raise_topic_error(self, topic: str) -> None:
-        """Raise ApiError if the topic's name is invalid or the client may not describe the topic."""
+        """Check the topic's error. Raises ApiError for an invalid name, or if the client may not describe the topic."""
         error = self.cluster.topic_errors.get(topic)
         if error in _TOPIC_ERRORS_TO_RAISE:
             raise ApiError(error, f"{error.message} Topic: {topic}")
 
     def raise_unreachable(self) -> None:
-        """Raise Unreachable if no broker could be reached for `bootstrap_timeout_ms`."""
+        """Check the bootstrap brokers. Raises Unreachable if none could be reached for `bootstrap_timeout_ms`."""
         if self._bootstrap_failures.is_final and self._update_version == 0:
             raise self._bootstrap_failures.error()
 
@@ -181,6 +181,7 @@ class ClusterMetadata:
     def update(self, request_version: int, response: MetadataResponse, is_partial: bool, now_ms: int) -> None:
         """Take an answer into the snapshot and wake all threads that wait."""
         with self._condition:
+            # In this order: the answer itself may show that another full update is needed.
             self._schedule.succeeded(request_version, now_ms, is_partial=is_partial)
             self.cluster, needs_full_update = merge(
                 self.cluster, response, is_partial=is_partial, is_followed=self._topics.is_followed

@@ -37,6 +37,7 @@ def ask_leaders(
     """
     client.check_usable()
     found: dict[TopicPartition, R] = {}
+    # Each round asks the leaders of the partitions that are left. One whose leader has moved is in the next round.
     missing = dict.fromkeys(partitions)
     last_error = ErrorCode.NONE
     while missing:

@@ -51,6 +51,8 @@ class ClusterMetadataUpdater:
         )
         if wait_ms > 0:
             return wait_ms
+        # Any node will do, the least loaded one best. When none is left that could be connected to, the known addresses
+        # may all be outdated (a cluster that moved): begin again with those of the user.
         node = client.least_loaded_node(now_ms)
         if node is None and self._rebootstrap and not client.has_ready_nodes(now_ms):
             self._metadata.rebootstrap()

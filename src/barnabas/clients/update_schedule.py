@@ -41,6 +41,8 @@ class UpdateSchedule:
     def wait_ms(self, now_ms: int) -> int:
         """Return the milliseconds until an update is due: none if one was asked for, but the backoff in any case."""
         to_expire_ms = 0 if self.is_requested else max(self._last_success_ms + self._max_age_ms - now_ms, 0)
+        # The backoff also holds for requested updates, or a cluster that does not answer would be asked in a busy loop.
+        # Only new topics skip it, by `request_partial`: their users wait.
         backoff_ms = self._backoff.after(max(self._attempts - 1, 0))
         return max(to_expire_ms, self._last_refresh_ms + backoff_ms - now_ms, 0)
 

@@ -62,6 +62,7 @@ class ConsoleServer:
 
 
 def _metrics_application(metrics: MetricsRegistry) -> Application:
+    """Return prometheus-client's application for these metrics. Raises ConfigError if it is not installed."""
     try:
         from prometheus_client import (  # noqa: PLC0415 an extra
             CollectorRegistry,

@@ -179,11 +179,13 @@ class BrokerProcess:
             raise BrokerFailed(self._with_log(f"the broker ended by itself with exit status {status}"))
 
     def _running(self) -> subprocess.Popen[str]:
+        """Return the process. Raises BrokerFailed if it does not run."""
         if self._process is None:
             raise BrokerFailed("the broker is not running")
         return self._process
 
     def _read_ready_line(self, process: subprocess.Popen[str], timeout_seconds: float) -> None:
+        """Wait for the ready line and read it. Raises BrokerFailed if it does not come."""
         assert process.stdout is not None
         line = process.stdout.readline()
         ready = _READY.fullmatch(line.strip())

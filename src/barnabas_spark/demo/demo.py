@@ -143,7 +143,7 @@ def _rows_by_batch(query: StreamingQuery) -> dict[int, int]:
 
 
 def _checked(pipeline: DelayPipeline, sent: Totals) -> list[DelayCell]:
-    """Return the result, after comparing both its copies with each other and with what was sent."""
+    """Return the result, if both its copies agree with each other and with the flights sent. Raises DemoFailed."""
     in_parquet, in_topic = pipeline.parquet_cells(), pipeline.topic_cells()
     if sent.flights != FLIGHT_COUNT:
         raise DemoFailed(f"{sent.flights:,} flights were produced, of {FLIGHT_COUNT:,}")

@@ -63,6 +63,7 @@ def _short(name: str) -> str:
 
 
 def _data_file(name: str) -> str:
+    """Return the path of a file of the package. Raises DataMissing."""
     try:
         return str(distribution(_PACKAGE).locate_file(f"{_PACKAGE}/data/{name}"))
     except PackageNotFoundError:

@@ -63,6 +63,7 @@ class FlightsProducer:
             self.error = error
 
     def _produce(self) -> None:
+        """Produce all flights, on the thread. Raises what the producer raises."""
         started = time.perf_counter()
         errors: list[BaseException] = []
 

@@ -10,7 +10,6 @@ Kafka: KafkaAdminClient.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from random import Random
 from types import TracebackType
 from typing import Self
 
@@ -56,7 +55,6 @@ from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
-from barnabas.runtime.clock import Clock
 
 _RETRY_MS = 100
 _VERSION_WITHOUT_TOPIC_IDS = 5
@@ -73,20 +71,12 @@ class Admin:
         timeout_ms: int = 60_000,
         request_timeout_ms: int = 30_000,
         config: ClientConfig | None = None,
-        clock: Clock | None = None,
-        random: Random | None = None,
         client: BlockingClient | None = None,
     ) -> None:
         if config is None:
             config = ClientConfig(client_id=client_id, request_timeout_ms=request_timeout_ms)
         if client is None:
-            client = BlockingClient(
-                bootstrap_servers,
-                config.network_config(client_id),
-                config.metadata_config(),
-                clock=clock,
-                random=random,
-            )
+            client = BlockingClient(bootstrap_servers, config.network_config(client_id), config.metadata_config())
         self._calls = AdminCalls(client, timeout_ms)
 
     # -- topics ------------------------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ def error_in(code: int, message: str | None, about: str) -> ApiError | None:
 
 
 def raise_error(code: int, message: str | None, about: str) -> None:
-    """Raise ApiError if an answer has an error. `about` completes the text where the broker sends none."""
+    """Check an answer's error code. Raises ApiError; `about` completes the text where the broker sends none."""
     error = error_in(code, message, about)
     if error is not None:
         raise error

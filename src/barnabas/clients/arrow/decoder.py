@@ -179,6 +179,7 @@ def _walk_lengths(data: Buffer, position: int, end: int, count: int, out: list[i
 
 
 def _check_fields(key_lengths: Integers, value_lengths: Integers, behind: Integers, ends: Integers) -> None:
+    """Check the lengths of keys and values. Raises CorruptRecord for one that is impossible."""
     if (np.minimum(key_lengths, value_lengths) < -1).any() or (behind >= ends).any():
         raise CorruptRecord("a key or value has an impossible length or runs past the end of its record")
 

@@ -376,6 +376,7 @@ class Consumer:
         return self._client.now_ms() + int(self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
 
     def _group(self) -> ConsumerCoordinator:
+        """Return the group's coordinator. Raises ValueError without a `group_id`."""
         if self._coordinator is None:
             raise ValueError(
                 "To use the group management or offset commit APIs, you must provide a valid group_id in the consumer"
@@ -432,6 +433,7 @@ def _make_client(
 
 
 def _checked(offsets: Offsets) -> Offsets:
+    """Return a copy of offsets to commit. Raises ValueError for a negative one."""
     for topic_partition, offset in offsets.items():
         if offset.offset < 0:
             raise ValueError(f"Invalid offset: {offset.offset} of {topic_partition}")

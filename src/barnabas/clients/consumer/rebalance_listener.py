@@ -1,6 +1,7 @@
 """The user's callbacks for changes of a consumer's partitions.
 
 Called on the consumer's thread, inside `poll`, `unsubscribe` and `close`; the consumer may be used.
+Kafka: ConsumerRebalanceListener.
 """
 
 from __future__ import annotations

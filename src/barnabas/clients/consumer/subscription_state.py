@@ -151,6 +151,7 @@ class SubscriptionState:
             self.partitions[each] = state
 
     def _set_type(self, wanted: SubscriptionMode) -> None:
+        """Set how partitions are chosen. Raises RuntimeError if they were chosen in another way before."""
         if self.type not in {SubscriptionMode.NONE, wanted}:
             raise RuntimeError(_MIXED)
         self.type = wanted

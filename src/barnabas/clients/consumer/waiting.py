@@ -31,7 +31,7 @@ class ConsumerWaiting:
         self._disabled = True
 
     def raise_if_woken(self) -> None:
-        """Raise WokenUp if `wakeup` was called since the last time."""
+        """Check for a wakeup. Raises WokenUp if `wakeup` was called since the last check."""
         if not self._disabled and self._woken.is_set():
             self._woken.clear()
             raise WokenUp("The consumer was woken up")

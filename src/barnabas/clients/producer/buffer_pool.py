@@ -45,6 +45,8 @@ class BufferPool:
             if not self._waiters and self._available >= size:
                 self._available -= size
                 return
+            # One condition a waiter, in a queue: with a single condition, small requests would overtake a large one for
+            # as long as they keep coming.
             mine = threading.Condition(self._lock)
             self._waiters.append(mine)
             try:
@@ -60,6 +62,7 @@ class BufferPool:
                     )
                 self._available -= size
             finally:
+                # Also after a timeout: the memory that was too little for this thread may be enough for the next one.
                 self._waiters.remove(mine)
                 self._notify_first()
 

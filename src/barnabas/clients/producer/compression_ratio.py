@@ -25,6 +25,8 @@ class CompressionRatioEstimator:
 
     def observe(self, topic: str, codec: Codec, ratio: float) -> None:
         """Take the ratio of a compressed batch into the estimate."""
+        # Too low an estimate makes batches that the broker rejects and that must be split; too high a one only makes
+        # them smaller than they could be.
         current = self.estimate(topic, codec)
         if ratio > current:
             self._ratios[topic, codec] = max(current + _DETERIORATE_STEP, ratio)

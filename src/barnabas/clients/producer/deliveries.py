@@ -114,6 +114,7 @@ class Deliveries:
             successor.wait()
 
     def _decide(self, state: FinalState) -> bool:
+        # Test-and-set: the sending thread may expire a batch while a closing thread aborts it.
         if not self._first.acquire(blocking=False):
             logger.debug("A batch has ended already (%s), now %s", self.final_state, state)
             return False
@@ -126,6 +127,7 @@ class Deliveries:
 
 
 def _tell(delivery: Delivery, metadata: RecordMetadata | None, error: Exception | None) -> None:
+    # The callback first, as in Kafka: a thread that waits for the future then sees what the callback has done.
     if delivery.callback is not None:
         try:
             delivery.callback(metadata, error)

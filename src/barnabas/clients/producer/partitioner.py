@@ -35,6 +35,8 @@ class StickyPartitioner:
 
         A batch that stays open (linger) may get twice the share, because leaving it would make a small batch.
         """
+        # Moving on after each batch instead would give slow partitions more records: their batches fill up more before
+        # they leave, so an equal number of batches is not an equal number of bytes (KIP-794).
         self._produced_bytes += appended_bytes
         share = self._sticky_bytes if batch_is_closed else 2 * self._sticky_bytes
         if self._produced_bytes >= share:

@@ -53,7 +53,8 @@ class Producer:
 
     Errors of a record (too large, no metadata or memory in time, rejected by the broker) go to its future and its
     callback; wrong arguments and use after `close` raise. A forked child must make a producer of its own.
-    `make_selector` makes the connections (tests script it).
+    `make_selector` makes the connections (tests script it). Raises ValueError for invalid settings, TypeError for both
+    kinds of settings.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class Producer:
         set. Raises ClientClosed, and TypeError or ValueError for wrong arguments.
         """
         self._check_usable()
+        # Exact classes first: nearly all callers pass bytes and tuples, and an isinstance costs more than this.
         if value.__class__ is not bytes:
             value = _as_bytes("value", value)
         if key.__class__ is not bytes:
@@ -137,6 +139,7 @@ class Producer:
             raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")
         try:
             cluster, left_ms = self._wait_on_metadata(topic, partition)
+            # An upper bound of the uncompressed size: no record that passes here is too large once it is encoded.
             size = estimate_size(key, value, headers)
             if HEADER_SIZE + size > self._largest_record:
                 self._refuse_size(HEADER_SIZE + size)
@@ -222,12 +225,14 @@ class Producer:
         return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
 
     def _check_usable(self) -> None:
+        """Check that the producer may be used. Raises ClientClosed after `close`, and in a forked child."""
         if self._closed:
             raise ClientClosed("Cannot perform operation after producer has been closed")
         if os.getpid() != self._process_id:
             raise ClientClosed("A producer does not survive a fork: make one in the child")
 
     def _refuse_size(self, size: int) -> None:
+        """Reject a record that is too large. Raises ApiError: MESSAGE_TOO_LARGE."""
         limit = self._largest_record
         name = "max.request.size" if limit == self.config.max_request_size else "buffer.memory"
         raise ApiError(
@@ -251,6 +256,7 @@ class Producer:
             return cluster, self.config.max_block_ms
         deadline_ms = now_ms + self.config.max_block_ms
         while True:
+            # Again in each turn: the topic may have been dropped as idle while this thread waited for it.
             self._metadata.add_topic(topic, now_ms)
             version = self._metadata.request_update_for_topic(topic)
             self._sender.wakeup()

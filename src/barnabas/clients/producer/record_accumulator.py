@@ -190,6 +190,7 @@ class RecordAccumulator:
         unknown: set[str] = set()
         next_check_ms = FOREVER_MS
         with self._lock:
+            # A thread that waits for memory can only go on when batches leave, so then even a batch of one record goes.
             urgent = bool(self._pool.waiting or self._closed or self._incomplete.flushes)
             for topic_partition, queue in self._queues.items():
                 if not queue:
@@ -200,6 +201,8 @@ class RecordAccumulator:
                     continue
                 if leader.id in node_ids or topic_partition in self._muted:
                     continue
+                # Only the first batch decides: a later one may not overtake it. A second batch means that the first one
+                # is full, because a batch is begun only when its predecessor has no room.
                 wait_ms, backing_off = self._wait_ms(queue[0], now_ms)
                 is_full = len(queue) > 1 or self._is_full(queue[0])
                 if not backing_off and (is_full or wait_ms <= 0 or urgent):
@@ -255,6 +258,7 @@ class RecordAccumulator:
         self._drain_starts[node_id] = start + 1
         for topic_partition, queue in queues[start:] + queues[:start]:
             batch = queue[0]
+            # A failed batch waits for its backoff here too: another partition may have made its node ready.
             if self._wait_ms(batch, now_ms)[1]:
                 continue
             estimated = batch.estimated_bytes(self._ratios.estimate(topic_partition.topic, batch.codec))
@@ -294,6 +298,8 @@ class RecordAccumulator:
 
     def _insert(self, batch: ProducerBatch) -> None:
         queue = self._queues.setdefault(batch.topic_partition, deque())
+        # Several batches of a partition may be retried at once (up to five in flight), and their answers come in any
+        # order. The broker accepts them only in sequence, so they go back into the queue in sequence.
         index = 0
         if batch.has_sequence:
             while index < len(queue) and queue[index].has_sequence and _is_before(queue[index], batch):

@@ -49,6 +49,7 @@ class Sender:
         self._config = config
         self._acks = config.acks_number
         self._sequences = sequences
+        # With one request in flight, order survives retries without sequence numbers: the partition is muted meanwhile.
         self._guarantee_order = config.max_in_flight_requests_per_connection == 1
         self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
         self._producer_id_requested = False
@@ -99,6 +100,7 @@ class Sender:
         """Take one turn: send the batches that are ready, then wait for answers or for the next deadline."""
         now_ms = self._client.now_ms()
         timeout_ms = FOREVER_MS
+        # Without a producer id no batch may be drained, so this comes first; it never waits for the answer.
         if self._sequences is not None and self._sequences.needs_producer_id:
             timeout_ms = self._request_producer_id(self._sequences, now_ms)
         timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
@@ -122,12 +124,15 @@ class Sender:
             else:
                 delay_ms = self._client.poll_delay_ms(node, now_ms)
                 not_ready_ms = min(not_ready_ms, FOREVER_MS if delay_ms is None else delay_ms)
+        # A batch counts as in flight from here on: it must be found by `_fail_expired` even before it is sent.
         drained = self._accumulator.drain(cluster, nodes, self._config.max_request_size, now_ms)
         for batches in drained.values():
             for batch in batches:
                 self._in_flight.setdefault(batch.topic_partition, []).append(batch)
                 if self._guarantee_order:
                     self._accumulator.mute(batch.topic_partition)
+        # Before sending, so that a batch whose time is over is failed without another attempt. A batch that was drained
+        # just now may be among them; its request goes out all the same, and the answer then finds it done.
         self._fail_expired(now_ms)
         for node_id, batches in drained.items():
             self._send_produce_request(node_id, batches, now_ms)
@@ -198,6 +203,8 @@ class Sender:
             logger.warning("Cancelled request due to a version mismatch: %s", response.version_error)
             self._complete_all(batches.values(), ErrorCode.UNSUPPORTED_VERSION, str(response.version_error), now_ms)
         elif isinstance(response.body, ProduceResponse):
+            # A broker that leaves a partition out of its answer would otherwise keep that batch in flight until it
+            # expires, and its partition muted.
             unanswered = dict(batches)
             for topic in response.body.responses:
                 for partition in topic.partition_responses:
@@ -242,6 +249,7 @@ class Sender:
             self._accumulator.reenqueue(batch, now_ms)
         else:
             self._fail_with_answer(batch, error, answer)
+        # The retry itself does not look for the leader; only fresh metadata sends it to another broker.
         if error in INVALID_METADATA_ERRORS:
             if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 logger.warning(

@@ -63,6 +63,8 @@ class CompletedFetch:
 
     def _is_aborted(self, batch: RecordBatch | LegacyBatch) -> bool:
         """Return whether the batch belongs to a transaction that was aborted (Kafka: isBatchAborted)."""
+        # The broker lists aborted transactions by first offset. A producer is in `_aborting` from there until its
+        # marker: its batches in between are left out, and later ones belong to its next transaction.
         while self._aborted and self._aborted[0][0] <= batch.last_offset:
             self._aborting.add(self._aborted.popleft()[1])
         return isinstance(batch, RecordBatch) and batch.is_transactional and batch.producer_id in self._aborting
@@ -74,6 +76,7 @@ class CompletedFetch:
             self._aborting.discard(batch.producer_id)
 
     def _decode(self, buffer: Buffer, check_crcs: bool) -> Iterator[ConsumerRecord]:
+        """Yield the records. Raises CorruptRecord, and ApiError: MESSAGE_TOO_LARGE without one whole batch."""
         topic, partition = self.topic_partition
         start = self.next_offset
         batches = 0

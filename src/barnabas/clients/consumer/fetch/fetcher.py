@@ -66,7 +66,7 @@ class Fetcher:
         )
 
     def raise_error(self) -> None:
-        """Raise, once, the ApiError or UnsupportedVersion of a fetch that no retry cures."""
+        """Check the last fetches. Raises, once, the ApiError or UnsupportedVersion that no retry cures."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -80,6 +80,7 @@ class Fetcher:
         while self._completed and len(records) < limit:
             fetch = self._completed[0]
             state = self._subscriptions.partitions.get(fetch.topic_partition)
+            # Fetched before a seek, or before the partition was assigned to another member.
             if state is None or state.offset != fetch.next_offset:
                 self._completed.popleft()
                 continue
@@ -108,6 +109,7 @@ class Fetcher:
         """Send one fetch to each node that leads partitions without fetched records and has no fetch in flight."""
         now_ms = self._client.now_ms()
         cluster = self._client.metadata.cluster
+        # At most one answer a partition is kept: memory is bounded by partitions * max_partition_fetch_bytes.
         fetched = {fetch.topic_partition for fetch in self._completed}
         wanted: dict[int, list[FetchPosition]] = {}
         for topic_partition, state in self._subscriptions.partitions.items():
@@ -181,6 +183,7 @@ class Fetcher:
                 if error is not ErrorCode.NONE:
                     self._handle_error(topic_partition, state, error, response.received_ms)
                     continue
+                # For readers of committed records, the log ends at the last stable offset: lag counts to there.
                 is_committed = self._limits.isolation_level == READ_COMMITTED
                 state.high_watermark = partition.last_stable_offset if is_committed else partition.high_watermark
                 if partition.records is not None and len(partition.records):

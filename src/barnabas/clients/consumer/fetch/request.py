@@ -1,7 +1,7 @@
 """Fetch requests as consumers send them: topics by name, inside a fetch session or outside. Pure.
 
 Called by `FetchSessionHandler` and `RawFetcher`. Version 12 is the last that names topics; every broker from 0.11 to
-4.x answers one of 4 to 12, those before 7 without sessions.
+4.x answers one of 4 to 12, those before 7 without sessions. Kafka: FetchRequest.Builder.
 """
 
 from __future__ import annotations

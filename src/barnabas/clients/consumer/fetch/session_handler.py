@@ -77,6 +77,7 @@ class FetchSessionHandler:
             for topic in response.responses
             for partition in topic.partitions
         }
+        # A full answer must name exactly the partitions asked for; an incremental one may leave any of them out.
         is_full = self._next.epoch == INITIAL_EPOCH
         if is_full and not answered and response.throttle_time_ms > 0:
             self._next = _INITIAL

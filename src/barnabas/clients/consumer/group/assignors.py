@@ -121,6 +121,7 @@ class GroupAssignors:
         self.joined_topics = (self.joined_topics or frozenset()) | frozenset(topics)
 
     def _get(self, name: str | None) -> PartitionAssignor:
+        """Return the assignor that the coordinator chose. Raises RuntimeError for one that was not offered."""
         assignor = self._by_name.get(name or "")
         if assignor is None:
             raise RuntimeError(f"Coordinator selected invalid assignment protocol: {name}")

@@ -96,6 +96,8 @@ class AutoCommits:
         if self._rebalance_commit is None:
             if now_ms < self._next_rebalance_commit_ms:
                 return False
+            # Positions, not the offsets of an earlier commit: automatic commits count records that `poll` has returned
+            # as processed when the user polls again.
             consumed = self._subscriptions.all_consumed()
             if consumed:
                 if stop_reading:

@@ -128,6 +128,8 @@ class ConsumerCoordinator:
             rebalance = self._member.rebalance
             phase = rebalance.phase if rebalance is not None else None
             needs_prepare = self._member.membership.needs_prepare
+        # `phase` was read under the lock; the rest runs without it, because it calls the user's code. Only this thread
+        # takes a rebalance from ELECTED, JOINED or FAILED further, so the phase cannot be stale.
         if rebalance is None:
             if needs_prepare and not self._prepare(now_ms):
                 return False
@@ -228,6 +230,7 @@ class ConsumerCoordinator:
             if not is_current:
                 membership.reset("rebalance failed since the generation/state was modified by heartbeat thread")
                 return
+            # Set back here rather than at the next join, so that a generation lost meanwhile is given away too.
             membership.needs_prepare = True
         generation = rebalance.generation
         self._next_join_ms = 0
@@ -251,6 +254,7 @@ class ConsumerCoordinator:
                 self.offsets.automatic.commit_revoked(revoked)
                 errors.append(self._listener.revoked(revoked))
                 self.enforce_rebalance("need to revoke partitions and re-join")
+        # Errors of the listener are collected: the assignment has to be in order before one of them is raised.
         self._obey_leader(assigned)
         errors.append(self._assignors.on_assignment(generation.protocol_name, assignment, self.group_metadata))
         self.offsets.joined(now_ms)

@@ -1,6 +1,6 @@
 """What a member does about each error of its coordinator, as one table. Pure.
 
-Used under the coordinator channel's lock. Kafka: the response handlers of AbstractCoordinator, ConsumerCoordinator.
+Used under the coordinator channel's lock. Kafka: AbstractCoordinator, ConsumerCoordinator (their response handlers).
 """
 
 from __future__ import annotations

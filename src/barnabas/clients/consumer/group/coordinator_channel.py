@@ -207,6 +207,7 @@ class CoordinatorChannel:
         with self.lock:
             if self._closing_until_ms is None:
                 return True
+            # Fetches of offsets and heartbeats in flight are not waited for: nobody reads their answers any more.
             is_idle = not self._waiting and not self._awaited_in_flight
             return not is_idle and self.now_ms() < self._closing_until_ms
 
@@ -219,6 +220,7 @@ class CoordinatorChannel:
                 wait_ms = min(wait_ms, max(self._closing_until_ms - now_ms, 0))
         self._network.poll(wait_ms, now_ms)
         if self._answers:
+            # One lock for all answers of a poll, so that the user's thread never sees half of them.
             with self.lock:
                 answers, self._answers = self._answers, []
                 for call, response in answers:

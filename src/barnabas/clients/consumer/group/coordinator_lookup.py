@@ -1,7 +1,7 @@
 """Which node coordinates the group, and the search for it.
 
 Owned by the `CoordinatorChannel`: every method is called under the channel's lock, and all but `node` on its thread.
-At most one FindCoordinator request is on its way. Kafka: the coordinator look-up of AbstractCoordinator.
+At most one FindCoordinator request is on its way. Kafka: AbstractCoordinator (its look-up).
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ class CoordinatorLookup:
         logger.info("Discovered group coordinator %s", node)
         self.node = node
         self._failures = 0
+        # The consumer's own client has connections for fetches; this one needs only that to the coordinator.
         if asked_node_id != node.id:
             self._network.close_connection(asked_node_id)  # it was made for this question only
 

@@ -45,6 +45,7 @@ class FollowedTopics:
             return
         subscriptions = self._subscriptions
         if subscriptions.pattern is not None and not cluster.is_bootstrap:
+            # The bootstrap view has no topics: matching it would revoke all partitions until the first update.
             matched = frozenset(topic for topic in cluster.topics if subscriptions.matches(topic))
             if matched != subscriptions.topics:
                 subscriptions.set_matched_topics(matched)

@@ -63,5 +63,6 @@ class Heartbeat:
 
     def next_event_ms(self, now_ms: int, *, is_in_flight: bool) -> int:
         """Return the milliseconds until the first deadline. While a heartbeat is in flight, no other is sent."""
+        # The session's end counts even with a heartbeat in flight: a coordinator that hangs is found by that.
         event_ms = min(self._session_end_ms, self._poll_end_ms)
         return max((event_ms if is_in_flight else min(event_ms, self._next_ms)) - now_ms, 0)

@@ -104,7 +104,8 @@ class MemberSession:
         membership.preparing()
         rebalance = self.rebalance = Rebalance()
         sent = membership.generation
-        # The coordinator answers when all members have come, or the rebalance timeout ends.
+        # The coordinator answers when all members have joined, or when the rebalance timeout ends; that timeout is
+        # `max_poll_interval_ms`. A shorter request timeout would drop the connection in every slow rebalance.
         timeout_ms = max(self._config.request_timeout_ms, self._config.max_poll_interval_ms + _JOIN_LAPSE_MS)
         rebalance.call = CoordinatorCall(
             requests.join_group(self._config, sent.member_id, protocols, membership.rejoin_reason),
@@ -117,6 +118,7 @@ class MemberSession:
 
     def sync(self, rebalance: Rebalance, assignments: Mapping[str, bytes], now_ms: int) -> None:
         """Send SyncGroup: with the assignments of all members as leader, with none as follower."""
+        # A heartbeat's answer may have reset the generation while the leader divided partitions without the lock.
         if self.rebalance is not rebalance or rebalance.generation != self.membership.generation:
             rebalance.retry_at_once = True
             rebalance.fail(ApiError(ErrorCode.ILLEGAL_GENERATION))
@@ -166,6 +168,7 @@ class MemberSession:
 
         Returns the milliseconds until something is due.
         """
+        # During JoinGroup no heartbeat is sent: the coordinator keeps a member that waits for its answer.
         if not self.membership.state.has_joined or self._failure is not None:
             return FOREVER_MS
         heartbeat = self._heartbeat
@@ -205,6 +208,7 @@ class MemberSession:
     # -- answers: the channel's thread -------------------------------------------------------------------------------
 
     def _handle_join(self, rebalance: Rebalance, sent: Generation, body: JoinGroupResponse) -> None:
+        """Read the answer to JoinGroup. Raises ApiError for an error, after the reaction to it."""
         error = error_of(body.error_code)
         if error is ErrorCode.NONE and body.protocol_type not in {None, PROTOCOL_TYPE}:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -225,6 +229,7 @@ class MemberSession:
             self.sync(rebalance, {}, now_ms)
 
     def _handle_sync(self, rebalance: Rebalance, sent: Generation, body: SyncGroupResponse) -> None:
+        """Read the answer to SyncGroup. Raises ApiError for an error, after the reaction to it."""
         error = error_of(body.error_code)
         if error is ErrorCode.NONE and (
             body.protocol_type not in {None, PROTOCOL_TYPE} or body.protocol_name not in {None, sent.protocol_name}
@@ -248,15 +253,18 @@ class MemberSession:
         if call.error is None or rebalance.phase is RebalancePhase.FAILED:
             return
         rebalance.fail(call.error)
+        # MEMBER_ID_REQUIRED is half of every first join (KIP-394); the reaction to it has asked for a rejoin already.
         if not (isinstance(call.error, ApiError) and call.error.code is ErrorCode.MEMBER_ID_REQUIRED):
             self.membership.request_rejoin(f"rebalance failed due to {_name_of(call.error)}")
 
     def _handle_heartbeat(self, sent: Generation, body: HeartbeatResponse) -> None:
+        """Read the answer to a heartbeat. Raises ApiError for an error other than REBALANCE_IN_PROGRESS."""
         error = error_of(body.error_code)
         if error is ErrorCode.REBALANCE_IN_PROGRESS and self.membership.state is not MembershipState.STABLE:
             error = ErrorCode.NONE  # nothing new: this member takes part in that rebalance already
         is_stale = self.membership.generation != sent
         if error in {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}:
+            # Sent in an earlier generation: the member has joined again since, and the error is about the old one.
             if is_stale:
                 return
             if error is ErrorCode.FENCED_INSTANCE_ID:
@@ -293,6 +301,7 @@ class MemberSession:
 
 
 def _handle_leave(body: LeaveGroupResponse) -> None:
+    """Read the answer to LeaveGroup. Raises ApiError for the first error in it."""
     codes = [body.error_code, *(member.error_code for member in body.members)]
     for code in codes:
         if error := error_of(code):

@@ -134,6 +134,8 @@ class OffsetCommits:
             deadline_ms,
             on_done=on_done,
         )
+        # During a rebalance the coordinator rejects commits of the old generation, once all members have joined. Only
+        # the last commit of a closing consumer is sent all the same: it may arrive before that.
         can_be_sent = membership.state is MembershipState.STABLE or (at_last and membership.generation.is_known)
         if as_member and not can_be_sent:
             logger.info("Failing OffsetCommit request since the consumer is not part of an active group")
@@ -148,6 +150,7 @@ class OffsetCommits:
     # -- answers: the channel's thread -------------------------------------------------------------------------------
 
     def _handle_commit(self, sent: Generation | None, body: OffsetCommitResponse) -> None:
+        """Read the answer to OffsetCommit. Raises ApiError, CommitFailed when the member was removed."""
         unauthorized = set()
         for topic in body.topics:
             for partition in topic.partitions:
@@ -164,8 +167,11 @@ class OffsetCommits:
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"Not authorized to access topics: [{names}]")
 
     def _raise_commit_error(self, error: ErrorCode, sent: Generation | None) -> None:
+        """React to the error of one partition. Raises ApiError, CommitFailed when the member was removed."""
         reaction = reaction_to(ApiKey.OFFSET_COMMIT, error)
         membership = self._membership
+        # A commit may be answered after the member has joined again. Its error is then about the old generation, and
+        # must not reset the new one.
         is_stale = sent is not None and membership.generation != sent
         if reaction is Reaction.REDISCOVER:
             self._channel.forget_coordinator(f"error response {error.name}")
@@ -201,6 +207,7 @@ class OffsetCommits:
         return found
 
     def _raise_fetch_error(self, error: ErrorCode, whose: str) -> None:
+        """React to an error of OffsetFetch. Raises ApiError."""
         if error is ErrorCode.NONE:
             return
         if reaction_to(ApiKey.OFFSET_FETCH, error) is Reaction.REDISCOVER:

@@ -1,7 +1,7 @@
 """Groups as administrators see them: listed, described, deleted.
 
-Part of GroupCoordinator; called by handlers on request handler threads, holding nothing. Takes one group's lock at a
-time, and calls nobody back under it. Answers are Kafka's messages: there is nothing between them and the group.
+Called by handlers on request handler threads, without locks. Takes one group's lock at a time, and calls no callback
+under it. Its results are the messages of the protocol, without a form of their own.
 
 Kafka: GroupCoordinator.handleListGroups, handleDescribeGroup, handleDeleteGroups (3.9); GroupMetadataManager
 .describeGroups and .consumerGroupDescribe, GroupCoordinatorShard.deleteGroups (4.3).
@@ -33,11 +33,11 @@ DescribedConsumerGroup = ConsumerGroupDescribeResponse.DescribedGroup
 
 _DEAD: Final = ClassicState.DEAD.value
 _BATCH_BYTES: Final = 256 * 1024
-"""Tombstones of a group of very many offsets go into batches of this size: no topic refuses them."""
+"""The size of a batch of tombstones: small enough for `max.message.bytes` of the topic."""
 
 
 class GroupAdminService:
-    """See the module. on_removed: told of each deleted group, holding nothing."""
+    """on_removed: called with each deleted group, without locks."""
 
     def __init__(self, environment: GroupEnvironment, on_removed: Callable[[Group], None]) -> None:
         self._environment = environment
@@ -46,14 +46,14 @@ class GroupAdminService:
         self._on_removed = on_removed
         self._default_assignor: str | None = None
         self.serves_consumer_groups = environment.config.consumer.is_enabled
-        """Whether there are groups of KIP-848 here (`group.coordinator.rebalance.protocols`)."""
+        """Whether this broker offers groups of KIP-848 (`group.coordinator.rebalance.protocols`)."""
 
     # -- list
 
     def list_groups(self, states: Collection[str], types: Collection[str]) -> tuple[ErrorCode, list[ListedGroup]]:
-        """The groups that this broker coordinates, in one of `states` and of one of `types`; empty: whatever they are.
+        """Return this broker's groups that are in one of `states` and of one of `types`; empty: in any, of any.
 
-        COORDINATOR_LOAD_IN_PROGRESS: there are more of them.
+        The error COORDINATOR_LOAD_IN_PROGRESS says that there are more of them.
         """
         partitions = self._environment.partitions
         if not partitions.is_started:
@@ -83,7 +83,7 @@ class GroupAdminService:
     # -- describe
 
     def describe_groups(self, group_ids: Sequence[str], *, tells_missing: bool) -> list[DescribedGroup]:
-        """Classic groups, each with its error. One that does not exist is Dead, and `tells_missing` an error too."""
+        """Describe classic groups. A group that does not exist is Dead, and has an error if `tells_missing`."""
         return [self._describe(group_id, tells_missing=tells_missing) for group_id in group_ids]
 
     def _describe(self, group_id: str, *, tells_missing: bool) -> DescribedGroup:
@@ -102,14 +102,14 @@ class GroupAdminService:
         return missing
 
     def describe_consumer_groups(self, group_ids: Sequence[str]) -> list[DescribedConsumerGroup]:
-        """Groups of KIP-848, each with its error."""
+        """Describe groups of KIP-848, each with its error."""
         return [self._describe_consumer_group(group_id) for group_id in group_ids]
 
     def _describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
         error = ErrorCode.INVALID_GROUP_ID if not group_id else self._check(group_id)
         if error is not ErrorCode.NONE:
             return DescribedConsumerGroup(group_id=group_id, error_code=error)
-        # Start-up stays light: there may never be a consumer group.
+        # Imported late: a broker without consumer groups starts faster.
         from barnabas.coordinator.group.consumer.description import (  # noqa: PLC0415
             described_consumer_group,
         )
@@ -128,7 +128,7 @@ class GroupAdminService:
 
     def _default_assignor_name(self) -> str:
         if self._default_assignor is None:
-            # Start-up stays light: there may never be a consumer group.
+            # Imported late: a broker without consumer groups starts faster.
             from barnabas.coordinator.group.assignors.built_in import assignors_named  # noqa: PLC0415
 
             self._default_assignor = next(iter(assignors_named(self._environment.config.consumer.assignors)))
@@ -137,9 +137,9 @@ class GroupAdminService:
     # -- delete
 
     def delete_groups(self, group_ids: Collection[str], on_complete: Callable[[Mapping[str, ErrorCode]], None]) -> None:
-        """Delete groups that have no members, with their offsets. Tells each one's error when all are over.
+        """Delete groups without members, with their offsets.
 
-        `on_complete` is called once: at once, or on the thread that hears of the last replica.
+        `on_complete` is called once with the error of each group: now, or on the thread that completes the last append.
         """
         deletions = _Deletions(group_ids, on_complete)
         for group_id in deletions.group_ids:
@@ -166,21 +166,22 @@ class GroupAdminService:
             stored.when_replicated(lambda error: ended(group_id, error))
 
     def _append_tombstones(self, group: Group) -> StoredAppend | None:
-        """Write that nothing of the group is left, under its lock; the last append, or the first that failed.
+        """Append the tombstones of the group, under its lock; return the last append, or the first that failed.
 
-        None: there was nothing to write.
+        Return None if the group has no records.
         """
         stored: StoredAppend | None = None
         for batch in _batches(_tombstones(group)):
             stored = self._environment.log.append(group.partition, batch, StoredFor.CONSUMER_GROUP)
             if stored.position < 0:
-                # The group stays, and with it what it has; who loads it may find less. It can be deleted again.
+                # The group stays as it is in memory, though the next coordinator may load less of it. The client may
+                # delete it again.
                 return stored
         return stored
 
 
 class _Deletions:
-    """What is known of the groups of one request: answers once, when it is everything. `_lock` guards what is left."""
+    """Collects the errors of one request's groups, and answers when all are there. `_lock` guards them."""
 
     def __init__(self, group_ids: Collection[str], on_complete: Callable[[Mapping[str, ErrorCode]], None]) -> None:
         self.group_ids = list(dict.fromkeys(group_ids))
@@ -192,7 +193,7 @@ class _Deletions:
             on_complete({})
 
     def ended(self, group_id: str, error: ErrorCode) -> None:
-        """On any thread, holding nothing, once for each group."""
+        """Note the error of a group. Called once for each, on any thread, without locks."""
         with self._lock:
             self._errors[group_id] = error
             self._left -= 1
@@ -202,7 +203,7 @@ class _Deletions:
 
 
 def _described_classic_group(group: ClassicGroup) -> DescribedGroup:
-    """Under the group's lock. What members said and got is told while the group is stable."""
+    """Return the description; metadata and assignments only of a stable group. The caller holds its lock."""
     is_stable = group.state is ClassicState.STABLE
     protocol = (group.protocol_name or "") if is_stable else ""
     return DescribedGroup(
@@ -225,7 +226,7 @@ def _described_classic_group(group: ClassicGroup) -> DescribedGroup:
 
 
 def _tombstones(group: Group) -> Iterator[GroupRecord]:
-    """Of everything that a coordinator that loads the group would find: offsets about to be committed as well."""
+    """Yield the tombstones of every record that the group has in the log, also of waiting commits."""
     prefix = offset_key_prefix(group.group_id)
     for topic, partition in group.offsets.partitions:
         yield GroupRecord(offset_key(prefix, topic.encode(), partition), None)

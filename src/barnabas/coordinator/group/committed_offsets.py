@@ -1,15 +1,21 @@
 """The committed offsets of a group, as they lie in the log.
 
-Owned by a `Group`, whose lock guards everything in it. Values stay the bytes of `__consumer_offsets`: a commit has made
-them anyway, loading a million of them decodes nothing, and the garbage collector has nothing to visit; they are decoded
-when somebody asks.
+Owned by a `Group`, whose lock guards everything in it. Values stay the bytes of `__consumer_offsets`: a commit has
+encoded them anyway, loading a million of them decodes nothing, and the garbage collector does not visit bytes. They are
+decoded when a client fetches them.
 
-A commit whose records are in the local log but not yet with all in-sync replicas is *waiting*: nobody sees it, and
-neither expiry nor deletion of the group goes past it. Positions are offsets in the log of `__consumer_offsets`: they
-say which of two commits is the later one, in whatever order the replicas' answers come.
+A commit whose records are in the local log but not yet with all in-sync replicas is *waiting*: no fetch sees it, and
+expiry and deletion of the group leave its partition alone. Positions are offsets in the log of `__consumer_offsets`.
+They say which of two commits is the later one, in whatever order the replicas' answers come.
 
 Offsets committed inside a transaction (KIP-98) are *transactional* until its marker comes: they make their partitions
-unstable (KIP-447), and count when it commits, unless a plain commit came later.
+unstable (KIP-447), and count when the transaction commits, unless a plain commit came later.
+
+Two commits of one partition, of 5 at position 10 and of 7 at position 11, whose answers come in the other order:
+
+    begin_waiting(5), begin_waiting(7)   a fetch sees the offset of before; two commits wait
+    end_waiting(7, position 11)          7 counts; the position 11 is remembered while a commit waits
+    end_waiting(5, position 10)          10 < 11: 5 is the earlier commit, and is dropped
 
 Kafka: GroupMetadata (offsets, pendingOffsetCommits, pendingTransactionalOffsetCommits).
 """
@@ -25,7 +31,7 @@ from barnabas.coordinator.group.log.schemas import CommittedOffset, committed_of
 PartitionKey = tuple[str, int]
 """Topic and partition."""
 TransactionalOffsets = dict[PartitionKey, "tuple[int, bytes | None]"]
-"""By partition: position of the commit, and its value; None once a plain commit came later."""
+"""By partition: the position of the commit and its value, None once a plain commit came later."""
 
 _NONE: Final[Mapping[int, bytes]] = MappingProxyType({})
 
@@ -39,9 +45,10 @@ class NewOffset(NamedTuple):
 
 
 class CommittedOffsets:
-    """By topic and partition.
+    """The committed offsets by topic and partition.
 
-    topics: what was loaded; belongs to this object afterwards. transactional: open transactions by producer id, too.
+    topics: offsets that were loaded; the object owns them afterwards. transactional: of open transactions, by producer
+    id; owned likewise.
     """
 
     __slots__ = ("_later", "_topics", "_transactional", "_waiting")
@@ -54,29 +61,29 @@ class CommittedOffsets:
         self._topics: dict[str, dict[int, bytes]] = {} if topics is None else topics
         self._transactional = transactional or None
         self._waiting: dict[PartitionKey, int] | None = None
-        """How many commits of the partition wait for replicas; None while there is none."""
+        """The number of commits of each partition that wait for replicas; None while there is none."""
         self._later: dict[PartitionKey, int] | None = None
-        """While commits wait: the position of the newest that counted, so that no earlier one replaces it."""
+        """While commits wait: the position of the newest commit that counts, so that no earlier one replaces it."""
 
     # -- reading
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
-        """The committed offset of a partition."""
+        """Return the committed offset of a partition. Raises DecodeError when its value cannot be read."""
         value = self._topics.get(topic, _NONE).get(partition)
         return None if value is None else committed_offset(value)
 
     def of_topic(self, topic: str) -> Mapping[int, bytes]:
-        """The values of a topic's partitions."""
+        """Return the values of a topic's partitions."""
         return self._topics.get(topic, _NONE)
 
     def __iter__(self) -> Iterator[NewOffset]:
-        """Every committed offset."""
+        """Yield every committed offset."""
         for topic, partitions in self._topics.items():
             for partition, value in partitions.items():
                 yield NewOffset(topic, partition, value)
 
     def __len__(self) -> int:
-        """Number of committed offsets."""
+        """Return the number of committed offsets."""
         return sum(map(len, self._topics.values()))
 
     @property
@@ -86,21 +93,21 @@ class CommittedOffsets:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is committed, nor about to be."""
+        """Whether no offset is committed, waiting, or transactional."""
         return not (self._topics or self._waiting or self._transactional)
 
     @property
     def partitions(self) -> list[PartitionKey]:
-        """Every partition of which something is committed, or about to be: what a deleted group leaves in the log."""
+        """The partitions with an offset that is committed, waiting, or transactional: they have records in the log."""
         committed = [(topic, partition) for topic, partitions in self._topics.items() for partition in partitions]
         return list(dict.fromkeys([*committed, *self.unstable, *(self._waiting or ())]))
 
     def is_waiting(self, topic: str, partition: int) -> bool:
-        """Whether a commit of the partition waits for replicas."""
+        """Return whether a commit of the partition waits for replicas."""
         return self._waiting is not None and (topic, partition) in self._waiting
 
     def is_unstable(self, topic: str, partition: int) -> bool:
-        """Whether an open transaction has committed an offset of the partition (KIP-447)."""
+        """Return whether an open transaction has committed an offset of the partition (KIP-447)."""
         if self._transactional is None:
             return False
         key = (topic, partition)
@@ -108,13 +115,13 @@ class CommittedOffsets:
 
     @property
     def unstable(self) -> list[PartitionKey]:
-        """The partitions of which that is so."""
+        """The partitions with an offset of an open transaction."""
         return list({key for offsets in (self._transactional or {}).values() for key in offsets})
 
     # -- committing
 
     def put_all(self, offsets: Iterable[NewOffset], position: int) -> None:
-        """These are committed: their records are where they have to be. position: of their batch in the log."""
+        """Count these commits: their records are stored. position: of their batch in the log."""
         if self._waiting is None and self._transactional is None:
             topics = self._topics
             for topic, partition, value in offsets:
@@ -128,7 +135,7 @@ class CommittedOffsets:
             self._put(topic, partition, value, position)
 
     def begin_waiting(self, offsets: Iterable[NewOffset]) -> None:
-        """The records of these are in the local log; `end_waiting` says what became of them."""
+        """Note commits whose records are in the local log; `end_waiting` follows with the replicas' answer."""
         waiting = self._waiting
         if waiting is None:
             waiting = self._waiting = {}
@@ -137,7 +144,7 @@ class CommittedOffsets:
             waiting[key] = waiting.get(key, 0) + 1
 
     def end_waiting(self, offsets: Iterable[NewOffset], position: int, *, is_stored: bool) -> None:
-        """The replicas have them, or will not: then nothing is committed."""
+        """End the wait of these commits; they count if the replicas have them."""
         waiting = self._waiting or {}
         for topic, partition, value in offsets:
             if is_stored:
@@ -169,7 +176,7 @@ class CommittedOffsets:
     # -- transactions
 
     def put_transactional(self, producer_id: int, offsets: Iterable[NewOffset], position: int) -> None:
-        """Committed inside the producer's transaction, which is open."""
+        """Note commits inside the producer's open transaction."""
         open_transactions = self._transactional
         if open_transactions is None:
             open_transactions = self._transactional = {}
@@ -178,7 +185,7 @@ class CommittedOffsets:
             transactional[topic, partition] = (position, value)
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
-        """The producer's transaction has ended."""
+        """End the producer's transaction; its offsets count if it is committed."""
         open_transactions = self._transactional or {}
         offsets = open_transactions.pop(producer_id, {})
         if not open_transactions:
@@ -191,10 +198,10 @@ class CommittedOffsets:
     # -- removing
 
     def remove(self, topic: str, partition: int, position: int = -1) -> bool:
-        """Forget what is committed of a partition, also inside transactions; False if there was nothing.
+        """Remove the offset of a partition, also inside transactions; return whether there was one.
 
-        position: of the tombstone in the log: what waits for replicas and lies before it will not count, nor would it
-        for a coordinator that loads the group. Kafka: GroupMetadata.removeOffsets.
+        position: of the tombstone in the log. A waiting commit before it will not count, as it would not for a
+        coordinator that loads the group. Kafka: GroupMetadata.removeOffsets.
         """
         key = (topic, partition)
         if self._waiting is not None and key in self._waiting:

@@ -43,7 +43,7 @@ class MembershipService(Protocol):
     """The service of one kind of membership, as loading uses it. Both methods are called without any lock."""
 
     def restored(self, group: Group) -> None:
-        """Begin the timeouts of the members of a group that was loaded, and is about to be served (Kafka: loadGroup)."""
+        """Begin the timeouts of the members of a group that was loaded and is now served (Kafka: loadGroup)."""
 
     def unloaded(self, group: Group) -> None:
         """Answer the group's pending requests with NOT_COORDINATOR, and end its timeouts: it is coordinated elsewhere.

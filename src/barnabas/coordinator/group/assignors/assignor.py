@@ -1,4 +1,4 @@
-"""What a server-side assignor is given, and what it gives back (KIP-848).
+"""The interface of server-side assignors: their input and their result (KIP-848).
 
 Implemented by `UniformAssignor` and `ServerRangeAssignor`. The consumer group service calls an assignor on any thread,
 under the group's lock. Everything here is immutable and pure. Kafka: org.apache.kafka.coordinator.group.api.assignor
@@ -15,12 +15,12 @@ from typing import Protocol
 
 from barnabas.protocol.uuid import uuid_to_string
 
-# Topic id -> partitions, none of them empty. Never changed once made: assignors hand on those that stay as they are.
+# Topic id -> partitions, none of them empty. Immutable by agreement: assignors hand on those that stay as they are.
 Assignment = Mapping[bytes, frozenset[int]]
 
 
 class PartitionAssignorError(Exception):
-    """No assignment can be made (a topic does not exist). Kafka: PartitionAssignorException."""
+    """An assignment cannot be made, because a topic does not exist. Kafka: PartitionAssignorException."""
 
 
 class GroupSubscriptionType(Enum):
@@ -44,46 +44,43 @@ class MemberSpec:
 class GroupSpec:
     """A group as an assignor sees it. Kafka: GroupSpecImpl.
 
-    members: in the order in which they are considered (the first get what does not divide evenly), so it should be the
-    same every time. assigned_partitions: topic id -> the partitions that are in some member's present target (Kafka:
-    invertedMemberAssignment; the values may as well be dicts by partition).
+    members: the order is that of the assignment (the first ones get the partitions that do not divide evenly), so it
+    should be the same every time. assigned_partitions: topic id -> the partitions that are in some member's present
+    target (Kafka: invertedMemberAssignment; the values may as well be dicts by partition).
     """
 
     members: Mapping[str, MemberSpec]
     subscription_type: GroupSubscriptionType
     assigned_partitions: Mapping[bytes, Container[int]]
 
-    def is_partition_assigned(self, topic_id: bytes, partition: int) -> bool:
-        """Whether some member's present target has the partition."""
-        return partition in self.assigned_partitions.get(topic_id, ())
-
 
 class TopicDescriber(Protocol):
-    """What an assignor may ask about topics. Kafka: SubscribedTopicDescriber."""
+    """The metadata of topics, for an assignor. Kafka: SubscribedTopicDescriber."""
 
     def partition_count(self, topic_id: bytes) -> int:
-        """How many partitions the topic has; -1 if there is no such topic."""
+        """Return the number of the topic's partitions, -1 if it does not exist."""
 
     def racks_for_partition(self, topic_id: bytes, partition: int) -> AbstractSet[str]:
-        """The racks of the brokers that have the partition; of a topic that does not exist: none."""
+        """Return the racks of the partition's replicas, empty if the topic does not exist."""
 
 
 class ConsumerGroupPartitionAssignor(Protocol):
-    """Decides which member reads what."""
+    """Divides the partitions among the members."""
 
     @property
     def name(self) -> str:
-        """How members and settings call it."""
+        """The name in subscriptions and settings."""
 
     def assign(self, spec: GroupSpec, topics: TopicDescriber) -> dict[str, Assignment]:
-        """The new target: by member id; who is not in it gets nothing.
+        """Return the new target by member id; a member that is not in it gets no partition.
 
-        A member whose target stays has the very same object in it. PartitionAssignorError: a topic is unknown.
+        A member whose target stays has the very same object in it. Raises PartitionAssignorError when a topic is
+        unknown.
         """
 
 
 def subscribed_partition_count(topic_id: bytes, topics: TopicDescriber) -> int:
-    """How many partitions a topic has that members subscribe to. PartitionAssignorError: there is no such topic."""
+    """Return the number of a subscribed topic's partitions. Raises PartitionAssignorError if it does not exist."""
     count = topics.partition_count(topic_id)
     if count == -1:
         raise PartitionAssignorError(

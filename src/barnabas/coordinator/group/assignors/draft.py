@@ -1,4 +1,4 @@
-"""A target assignment while an assignor works on it: members that are not touched keep the object they had.
+"""A target assignment while an assignor works on it: an unchanged member keeps its assignment object.
 
 Made by the uniform assignor for one call; pure. Kafka: AssignorHelpers (isImmutableMap, deepCopyAssignment).
 """
@@ -9,14 +9,14 @@ from barnabas.coordinator.group.assignors.assignor import Assignment
 
 
 class AssignmentDraft:
-    """Who reads what, to be changed. Copies a member's assignment when it is changed for the first time."""
+    """A changeable assignment. It copies a member's part when that is changed for the first time."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Assignment] = {}
         self._changed: dict[str, dict[bytes, set[int]]] = {}
 
     def keep(self, member_id: str, assignment: Assignment) -> None:
-        """Begin with what the member has."""
+        """Begin with the member's present assignment."""
         self._kept[member_id] = assignment
 
     def add(self, member_id: str, topic_id: bytes, partition: int) -> None:
@@ -36,11 +36,11 @@ class AssignmentDraft:
         del self._of(member_id)[topic_id]
 
     def finished(self) -> dict[str, Assignment]:
-        """The assignment of every member that was kept or changed."""
+        """Return the assignment of every member that was kept or changed."""
         result = self._kept
         for member_id, topics in self._changed.items():
             made = {topic_id: frozenset(partitions) for topic_id, partitions in topics.items()}
-            if made != result[member_id]:  # what was taken away may have come back
+            if made != result[member_id]:  # a partition may have been removed and added again
                 result[member_id] = made
         return result
 

@@ -19,7 +19,7 @@ from barnabas.coordinator.group.assignors.assignor import (
 
 
 class _TopicRanges:
-    """How one topic is cut: the first `extra` ranges are longer by one."""
+    """The ranges of one topic: the first `extra` ranges are longer by one."""
 
     __slots__ = ("_extra", "_next", "_partitions", "_quota")
 
@@ -39,12 +39,12 @@ class _TopicRanges:
 
 
 class ServerRangeAssignor:
-    """See the module. Implements ConsumerGroupPartitionAssignor."""
+    """Implements ConsumerGroupPartitionAssignor."""
 
     name: Final = "range"
 
     def assign(self, spec: GroupSpec, topics: TopicDescriber) -> dict[str, Assignment]:
-        """Cut every topic among its subscribers. PartitionAssignorError: a topic is unknown."""
+        """Cut every topic among its subscribers. Raises PartitionAssignorError when a topic is unknown."""
         subscribers: dict[bytes, int] = {}
         for member in spec.members.values():
             for topic_id in member.subscribed_topic_ids:
@@ -67,7 +67,7 @@ def _ranges_of(topic_id: bytes, members: int, topics: TopicDescriber) -> _TopicR
 
 
 def _in_order(spec: GroupSpec) -> list[str]:
-    """Static members by instance id, then the others by member id; both as Java compares strings, by UTF-16 units."""
+    """Return static members by instance id, then the others by member id, in Java's order (by UTF-16 units)."""
 
     def order(member_id: str) -> tuple[bool, bytes]:
         instance_id = spec.members[member_id].instance_id

@@ -1,7 +1,7 @@
-"""The uniform assignor: members read equally many partitions, and keep of what they have what they can.
+"""The uniform assignor: members get equally many partitions, and keep their present ones where they can.
 
-The default of consumer groups. Used by the consumer group service through `built_in`; pure. Two ways: for members
-that all subscribe to the same topics, and for members that do not. Racks are not looked at, as in Kafka 4.
+The default of consumer groups. Used by the consumer group service through `built_in`; pure. There is one way
+for members that all subscribe to the same topics, and one for members that do not. Racks are ignored, as in Kafka 4.
 Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor.
 """
 
@@ -20,12 +20,12 @@ from barnabas.coordinator.group.assignors.uniform_homogeneous import UniformHomo
 
 
 class UniformAssignor:
-    """See the module. Implements ConsumerGroupPartitionAssignor."""
+    """Implements ConsumerGroupPartitionAssignor."""
 
     name: Final = "uniform"
 
     def assign(self, spec: GroupSpec, topics: TopicDescriber) -> dict[str, Assignment]:
-        """Balance first, then stickiness. PartitionAssignorError: a topic is unknown."""
+        """Assign for balance first, then stickiness. Raises PartitionAssignorError when a topic is unknown."""
         if not spec.members:
             return {}
         if spec.subscription_type is GroupSubscriptionType.HOMOGENEOUS:

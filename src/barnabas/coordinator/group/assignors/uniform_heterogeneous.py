@@ -1,9 +1,9 @@
 """The uniform assignment of a group whose members subscribe to different topics.
 
-Made by `UniformAssignor` for one call; pure. What nobody has goes, topic by topic, to the subscriber with the fewest
-partitions; then single partitions move from the subscriber with the most to the one with the fewest, topic by
-topic, until a whole round moves nothing. Topics with few subscribers come first, for they leave the least choice.
-Kafka: org.apache.kafka.coordinator.group.assignor.UniformHeterogeneousAssignmentBuilder (4.3).
+Made by `UniformAssignor` for one call; pure. Topic by topic, each partition without an owner goes to the subscriber
+with the fewest partitions. Then single partitions move from the subscriber with the most to the one with the fewest,
+until a whole round over the topics moves none. Topics with few subscribers come first, because they leave the least
+choice. Kafka: org.apache.kafka.coordinator.group.assignor.UniformHeterogeneousAssignmentBuilder (4.3).
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from barnabas.coordinator.group.assignors.assignor import (
 from barnabas.coordinator.group.assignors.balancer import MemberAssignmentBalancer
 from barnabas.coordinator.group.assignors.draft import AssignmentDraft
 
-_MAX_ROUNDS: Final = 16  # Kafka: MAX_ITERATION_COUNT; a bound of what may be a long way to perfection
+_MAX_ROUNDS: Final = 16  # Kafka: MAX_ITERATION_COUNT; perfect balance may take very many rounds
 _NOBODY: Final = -1
 _JAVA_UUID: Final = struct.Struct(">qq")
 
 
 class UniformHeterogeneousAssignment:
-    """One assignment in the making. Members are known by their index, for sorting them is most of the work."""
+    """One assignment. Members are known by their index, because sorting them is most of the work."""
 
     def __init__(self, spec: GroupSpec, topics: TopicDescriber) -> None:
         self._spec = spec
         self._draft = AssignmentDraft()
         self._member_ids = list(spec.members)
-        self._sizes = [0] * len(self._member_ids)  # by member: how many partitions it has
+        self._sizes = [0] * len(self._member_ids)  # number of partitions by member
         self._subscribers: dict[bytes, list[int]] = {}
         for index, member in enumerate(spec.members.values()):
             for topic_id in member.subscribed_topic_ids:
                 self._subscribers.setdefault(topic_id, []).append(index)
-        # By topic and partition: who has it.
+        # Owner by topic and partition.
         self._owners = {
             topic_id: [_NOBODY] * subscribed_partition_count(topic_id, topics) for topic_id in self._subscribers
         }
 
     def build(self) -> dict[str, Assignment]:
-        """Assign. (That a topic is unknown has the constructor found: PartitionAssignorError.)"""
+        """Return the assignment. (The constructor raises PartitionAssignorError when a topic is unknown.)"""
         if not self._subscribers:
             return {}
         self._revoke_partitions()
@@ -53,7 +53,7 @@ class UniformHeterogeneousAssignment:
         return self._draft.finished()
 
     def _revoke_partitions(self) -> None:
-        """Members keep what they have of the topics they subscribe to."""
+        """Let members keep their partitions of the topics that they subscribe to."""
         for index, (member_id, member) in enumerate(self._spec.members.items()):
             self._draft.keep(member_id, member.assignment)
             for topic_id, partitions in member.assignment.items():
@@ -75,7 +75,7 @@ class UniformHeterogeneousAssignment:
                     self._assign(topic_id, partition, balancer.next_least_loaded())
 
     def _balance(self) -> None:
-        """Go round the topics until we are back at the last one where something moved."""
+        """Go round the topics until the last one where a partition moved comes again."""
         topic_ids = self._in_order(topic_id for topic_id, members in self._subscribers.items() if len(members) > 1)
         last_moved: bytes | None = None
         for _ in range(_MAX_ROUNDS):
@@ -86,7 +86,7 @@ class UniformHeterogeneousAssignment:
                     last_moved = topic_id
 
     def _balance_topic(self, topic_id: bytes) -> bool:
-        """Move partitions of one topic between its subscribers. Returns whether one moved."""
+        """Move partitions of one topic between its subscribers; return whether one moved."""
         balancer = MemberAssignmentBalancer(self._sizes)
         if balancer.start(self._subscribers[topic_id]) <= 1:
             return False
@@ -97,7 +97,7 @@ class UniformHeterogeneousAssignment:
         while not balancer.is_balanced():
             most_loaded = balancer.next_most_loaded()
             while most_loaded is not None and not movable.get(most_loaded):
-                # What it has is of other topics.
+                # All its partitions are of other topics.
                 balancer.exclude_most_loaded()
                 most_loaded = balancer.next_most_loaded()
             if most_loaded is None:
@@ -105,7 +105,7 @@ class UniformHeterogeneousAssignment:
             partition = movable[most_loaded].pop()
             least_loaded = balancer.next_least_loaded()
             if balancer.is_balanced():
-                # To find these two, the balancer has gone on: there is nothing left to even out.
+                # The search for these two members has narrowed the ranges: the topic is balanced now.
                 break
             self._assign(topic_id, partition, least_loaded)
             moved = True
@@ -122,7 +122,7 @@ class UniformHeterogeneousAssignment:
         owners[partition] = member
 
     def _in_order(self, topic_ids: Iterable[bytes]) -> list[bytes]:
-        """Most partitions a subscriber first, then fewest subscribers, then by id as Java compares ids."""
+        """Sort by most partitions per subscriber, then by fewest subscribers, then by id in Java's order."""
 
         def order(topic_id: bytes) -> tuple[float, int, tuple[int, int]]:
             subscribers = len(self._subscribers[topic_id])

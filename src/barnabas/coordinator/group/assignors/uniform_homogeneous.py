@@ -1,8 +1,8 @@
 """The uniform assignment of a group whose members all subscribe to the same topics.
 
-Made by `UniformAssignor` for one call; pure. Every member has a quota, which is the same for all except that some have
-one more. First each member gives back what it no longer subscribes to and what is above its quota; then those with
-room are filled. Kafka: org.apache.kafka.coordinator.group.assignor.UniformHomogeneousAssignmentBuilder (4.3).
+Made by `UniformAssignor` for one call; pure. All members have the same quota, or one more. First each member gives back
+the partitions of topics that it no longer reads, and those above its quota. Then the members with room are filled.
+Kafka: org.apache.kafka.coordinator.group.assignor.UniformHomogeneousAssignmentBuilder (4.3).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from barnabas.coordinator.group.assignors.draft import AssignmentDraft
 
 
 class UniformHomogeneousAssignment:
-    """One assignment in the making."""
+    """One assignment."""
 
     def __init__(self, spec: GroupSpec, topics: TopicDescriber) -> None:
         self._spec = spec
         self._topics = topics
         first = next(iter(spec.members.values()))
-        # In an order that does not depend on how sets of ids happen to be laid out in this process.
+        # Sorted: the order of a set of ids differs from process to process.
         self._subscribed = dict.fromkeys(sorted(first.subscribed_topic_ids))
         self._draft = AssignmentDraft()
         self._unassigned: list[tuple[bytes, int]] = []
         self._unfilled: list[tuple[str, int]] = []
 
     def build(self) -> dict[str, Assignment]:
-        """Assign. PartitionAssignorError: a topic is unknown."""
+        """Return the assignment. Raises PartitionAssignorError when a topic is unknown."""
         if not self._subscribed:
             return {}
         partitions = self._find_unassigned_partitions()
@@ -41,7 +41,7 @@ class UniformHomogeneousAssignment:
         return self._draft.finished()
 
     def _find_unassigned_partitions(self) -> int:
-        """Collect them; how many partitions there are in all."""
+        """Collect the partitions without an owner; return the number of all partitions."""
         total = 0
         for topic_id in self._subscribed:
             count = subscribed_partition_count(topic_id, self._topics)
@@ -56,7 +56,8 @@ class UniformHomogeneousAssignment:
             has_one_more = members_with_one_more > 0
             room = self._revoke_from(member_id, member.assignment, minimum_quota + has_one_more)
             if room > 0 and has_one_more and len(members) - index > members_with_one_more:
-                # It does not fill its quota itself: the one more may go to a member behind it that has it already.
+                # The member does not fill its quota by itself: the extra partition may go to a later member that owns
+                # one more already.
                 room -= 1
                 has_one_more = False
             if room > 0:
@@ -64,7 +65,7 @@ class UniformHomogeneousAssignment:
             members_with_one_more -= has_one_more
 
     def _revoke_from(self, member_id: str, assignment: Assignment, quota: int) -> int:
-        """Take away what the member may not keep. Returns how many it has room for."""
+        """Remove the partitions that the member may not keep; return how many more it has room for."""
         self._draft.keep(member_id, assignment)
         room = quota
         for topic_id in sorted(assignment):

@@ -1,4 +1,4 @@
-"""A consumer group in the words of ConsumerGroupDescribe (KIP-848).
+"""The description of a consumer group for ConsumerGroupDescribe (KIP-848).
 
 Called by `admin` under the group's lock; pure. Kafka: ConsumerGroup.asDescribedGroup,
 ConsumerGroupMember.asConsumerGroupDescribeMember (4.3).
@@ -15,7 +15,7 @@ from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeResp
 
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
-"""What member_type says since v1: which protocol the member speaks."""
+"""The values of member_type, since v1: the protocol of the member."""
 
 _Assignment = ConsumerGroupDescribeResponse.Assignment
 
@@ -23,7 +23,7 @@ _Assignment = ConsumerGroupDescribeResponse.Assignment
 def described_consumer_group(
     group: ConsumerGroup, default_assignor: str, topic_names: Mapping[bytes, str]
 ) -> ConsumerGroupDescribeResponse.DescribedGroup:
-    """All of it. topic_names: of the topics that exist, by id; others are left out."""
+    """Return the description. topic_names: of the topics that exist, by id; other topics are left out."""
     return ConsumerGroupDescribeResponse.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
@@ -37,7 +37,7 @@ def described_consumer_group(
 def _described_member(
     group: ConsumerGroup, member: ConsumerGroupMember, topic_names: Mapping[bytes, str]
 ) -> ConsumerGroupDescribeResponse.Member:
-    # What it has to give up it still has.
+    # A partition that the member has to give up is still its own.
     has: dict[bytes, list[int]] = {}
     for partitions in (member.assigned_partitions, member.partitions_pending_revocation):
         for topic_id, numbers in partitions.items():

@@ -1,7 +1,7 @@
-"""The order in which a HashMap of Java holds strings, for what depends on it: which members are considered first.
+"""The order in which a HashMap of Java holds strings: the order in which members are assigned.
 
-Called when a consumer group is assigned. Pure. It is the same every time, whatever the order in which members came or
-were loaded, and the one in which Kafka considers them. Kafka: TargetAssignmentBuilder's memberSpecs.
+Called when a consumer group is assigned. Pure. The order does not depend on when members joined or were loaded, and is
+the one of Kafka. Kafka: TargetAssignmentBuilder's memberSpecs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _REMEMBERED: Final = 1 << 16
 
 
 def hash_order(keys: Collection[str]) -> list[str]:
-    """The keys in the order of a HashMap that they were put into one by one; those that share a bucket as they come."""
+    """Return the keys in the order of a HashMap; keys that share a bucket keep their order."""
     size = _SMALLEST_TABLE
     while 4 * len(keys) > 3 * size:
         size *= 2
@@ -25,7 +25,7 @@ def hash_order(keys: Collection[str]) -> list[str]:
 
 @lru_cache(_REMEMBERED)
 def _spread_hash(text: str) -> int:
-    """String.hashCode with its upper half mixed into the lower (HashMap.hash), as an unsigned number."""
+    """Return String.hashCode with its upper half mixed into the lower (HashMap.hash), as an unsigned number."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(encoded), 2):

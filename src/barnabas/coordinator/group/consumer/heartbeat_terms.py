@@ -1,7 +1,7 @@
-"""What members of consumer groups say in a heartbeat, and what they are answered (KIP-848).
+"""The heartbeat of a consumer group's member, and its answer (KIP-848).
 
 Terms are made by the handler, answers by `consumer.heartbeat`; immutable. The handler imports this at start, so
-it imports nothing of the rest, which is loaded with the first consumer group.
+this module imports none of the others, which are loaded with the first consumer group.
 Kafka: ConsumerGroupHeartbeat{Request,Response}Data.
 """
 
@@ -15,14 +15,14 @@ from barnabas.protocol.errors import ErrorCode
 
 MayDescribe: TypeAlias = Callable[[Collection[str]], AbstractSet[str]]
 PartitionEpochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
-"""Topic id -> partition -> the epoch in which the member got it. No topic without a partition."""
+"""Topic id -> partition -> the epoch in which the member got the partition. No topic without a partition."""
 
 
 class HeartbeatTerms(NamedTuple):
-    """A ConsumerGroupHeartbeat. None (and -1 for the timeout, ms): as the member said before.
+    """A ConsumerGroupHeartbeat. None (and -1 for the timeout, ms) leaves a value as it was.
 
-    needs_member_id: the member has to name itself, since v1. owned: topic id -> partitions. may_describe: which of some
-    topics the member is allowed to see, for regular expressions.
+    needs_member_id: the member must make its own id, since v1. owned: topic id -> partitions. may_describe: returns the
+    topics that the member is allowed to see, for regular expressions.
     """
 
     group_id: str
@@ -42,7 +42,7 @@ class HeartbeatTerms(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether everything is said: so does a member that joins, or that has missed an answer."""
+        """Whether the request has all values, as from a member that joins or that has missed an answer."""
         return (
             self.rebalance_timeout_ms != -1
             and (self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None)
@@ -51,7 +51,7 @@ class HeartbeatTerms(NamedTuple):
 
 
 class HeartbeatAnswer(NamedTuple):
-    """assignment: None when it is the one that the member knows."""
+    """The answer. assignment: None when the member knows it already."""
 
     error: ErrorCode
     error_message: str | None = None

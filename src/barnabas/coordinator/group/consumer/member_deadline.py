@@ -1,4 +1,4 @@
-"""Until when a member of a consumer group has to be heard of (KIP-848).
+"""The deadline by which a member of a consumer group must be heard from (KIP-848).
 
 Kept by the `ConsumerGroup`, guarded by the group's lock; set and watched by `ConsumerGroupTimers`. Pure.
 Kafka: CoordinatorTimer's keys and entries.
@@ -12,7 +12,7 @@ from barnabas.purgatory.timing_wheel import TimerEntry
 
 
 class TimerKind(Enum):
-    """What a member is waited for; the value is why it is sent away if that does not come."""
+    """The kind of a deadline; the value is the reason in the log line when the member is removed."""
 
     SESSION = "the member session expired."
     REBALANCE = "it failed to transition from its epoch in time."
@@ -21,10 +21,10 @@ class TimerKind(Enum):
 
 
 class MemberDeadline:
-    """A deadline that moves with each heartbeat: the timer's entry stays, and is made anew when it comes too early.
+    """A deadline that moves with each heartbeat. The timer's entry stays, and is made anew when it fires too early.
 
-    deadline_ns: of the monotonic clock. member_epoch: the member is let off if it has left this epoch by then.
-    entry: the timer's, once there is one.
+    deadline_ns: of the monotonic clock. member_epoch: the deadline has no effect if the member has left this epoch by
+    then. entry: the timer's, once there is one.
     """
 
     __slots__ = ("deadline_ns", "entry", "member_epoch")

@@ -1,9 +1,8 @@
-"""Runs the deadlines of consumer groups' members (KIP-848).
+"""Runs the deadlines of the members of consumer groups (KIP-848).
 
-Used by `ConsumerGroupService` under the lock of the group it is about; the timer's executor calls back without any
-lock. A heartbeat moves a deadline and touches no timer: an entry that comes too early is made anew for the rest.
-Owns no state: deadlines lie in their group, and whoever finds another in their place has nothing to do.
-Kafka: CoordinatorTimerImpl.
+Used by `ConsumerGroupService` under the group's lock; the timer's executor calls back without any lock. A heartbeat
+moves a deadline and touches no timer: an entry that fires too early is made anew for the rest. Owns no state: a
+deadline lies in its group, and an entry that finds another deadline there does nothing. Kafka: CoordinatorTimerImpl.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from barnabas.purgatory.timer import Timer
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 RETRY_MS: Final = 500
-"""After a member could not be sent away, because the log refused the records (Kafka: the same)."""
+"""The delay after the log refused the records that remove a member (as in Kafka)."""
 
 
 class ConsumerGroupTimers:
@@ -37,7 +36,7 @@ class ConsumerGroupTimers:
         self._expired = expired
 
     def change(self, group: Group, membership: ConsumerGroup, change: TimerChange) -> None:
-        """Set, move or end a deadline; the caller holds the group's lock."""
+        """Set, move or cancel a deadline. The caller holds the group's lock."""
         key = (change.kind, change.member_id)
         deadlines = membership.deadlines
         found = deadlines.get(key)
@@ -62,9 +61,9 @@ class ConsumerGroupTimers:
     def is_over(
         self, group: Group, membership: ConsumerGroup, kind: TimerKind, member_id: str, deadline: MemberDeadline
     ) -> bool:
-        """Whether the time of a deadline has come, under the group's lock; if it has, the deadline is gone.
+        """Return whether a deadline has passed, and remove it then. The caller holds the group's lock.
 
-        If it was moved meanwhile, it is waited for again.
+        A deadline that was moved meanwhile gets another entry in the timer.
         """
         key = (kind, member_id)
         if group.is_removed or group.membership is not membership or membership.deadlines.get(key) is not deadline:
@@ -76,7 +75,7 @@ class ConsumerGroupTimers:
         return True
 
     def end_all(self, membership: ConsumerGroup) -> None:
-        """Nobody is waited for any more; the caller holds the group's lock."""
+        """Cancel all deadlines of a group. The caller holds its lock."""
         for deadline in membership.deadlines.values():
             self._cancel(deadline)
         membership.deadlines.clear()

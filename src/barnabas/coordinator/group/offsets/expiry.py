@@ -1,12 +1,11 @@
-"""Forgets offsets whose time is over, and those of topics that are deleted, and groups that are left with nothing.
+"""Removes expired offsets, offsets of deleted topics, and groups that are left without members and offsets.
 
-Periodic and on deletion of topics, by tasks of the scheduler; it takes one group's lock at a time, for as long as that
-group's offsets take, and lets others run after every few hundred groups. Nobody waits for the tombstones: a coordinator
-that loads what they should have removed finds it expired again.
+Runs periodically, and when topics are deleted, in tasks of the scheduler. It takes one group's lock at a time, and
+pauses after a slice of groups. The tombstones may be lost: a coordinator that loads an expired offset removes it again.
 
-When an offset expires: with a time of its own (OffsetCommit v2-4), then. Else `offsets.retention.minutes` after its
-group became empty; if that is not known, or nobody ever joined the group, or its members don't read the topic, after it
-was committed.
+An offset that was committed with a time of its own (OffsetCommit v2-4) expires then. Any other offset expires
+`offsets.retention.minutes` after its group became empty. If that time is not known, if the group never had a member, or
+if no member reads the topic, it expires that long after its commit.
 
 Kafka: GroupMetadataManager.cleanupGroupMetadata, GroupMetadata.removeExpiredOffsets, handleDeletedPartitions.
 """
@@ -27,16 +26,16 @@ from barnabas.protocol.errors import DecodeError
 logger = logging.getLogger(__name__)
 
 SLICE_NS = 1_000_000
-"""Of wall time, after which the rest is left to the next slice."""
+"""The wall time of a slice; the rest of the groups follows after a pause."""
 PAUSE_MS = 5
 TOMBSTONE_BATCH_BYTES = 256 * 1024
-"""Removals of one group go into batches of this size, so that no topic refuses them (`max.message.bytes`)."""
+"""The size of a batch of tombstones: small enough for `max.message.bytes` of the topic."""
 TOMBSTONE_OVERHEAD_BYTES = 32
-"""What a removal takes beside the names in its key, at most."""
+"""The most bytes of a tombstone beside the names in its key."""
 
 
 class OffsetExpiry:
-    """on_removed: told, without locks, of a group that had nothing left and is gone.
+    """on_removed: called, without locks, with a group that was removed because it had no members and no offsets.
 
     expired_count: offsets that expired since the start (Kafka: offset-expiration-count).
     """
@@ -60,18 +59,20 @@ class OffsetExpiry:
         environment.metadata.subscribe(self._metadata_changed)
 
     def stop(self) -> None:
-        """Begin nothing any more."""
+        """Begin no slice any more."""
         self._is_shut_down = True
 
     def expire(self) -> None:
-        """Begin to forget what has expired by now, in slices; nothing if that is going on already."""
+        """Begin to remove expired offsets, in slices. Do nothing if that is going on already."""
         if not self._is_running:
             self._is_running = True
             self._run(self._expire_all(), "expire-offsets")
 
     def forget_topics(self, topics: Collection[str], deleted_ms: int) -> None:
-        """Begin to forget the offsets of topics that are no more. deleted_ms: since when, in wall clock time; what was
-        committed later is of topics made anew by the same names."""
+        """Begin to remove the offsets of deleted topics.
+
+        deleted_ms: the wall clock time of the deletion. Later commits are of new topics with the same names.
+        """
         self._run(self._forget_topics(frozenset(topics), deleted_ms), "forget-offsets-of-deleted-topics")
 
     def _metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
@@ -84,7 +85,7 @@ class OffsetExpiry:
     # -- slices
 
     def _run(self, work: Iterator[None], name: str) -> None:
-        """Work for a slice; the rest comes after a pause."""
+        """Work for a slice, and schedule the rest after a pause."""
         environment = self._environment
         end_ns = environment.clock.nanoseconds() + SLICE_NS
         for _ in work:
@@ -124,7 +125,7 @@ class OffsetExpiry:
         return [group for partition in partitions.active for group in table.groups(partition)]
 
     def _remove_from(self, group: Group, choose: Callable[[Group], list[PartitionKey]]) -> int:
-        """Take a group's lock, choose and remove; returns the number of offsets removed."""
+        """Remove the offsets that `choose` returns, under the group's lock; return their number."""
         with group.lock:
             if group.is_removed:
                 return 0
@@ -135,7 +136,7 @@ class OffsetExpiry:
         return removed
 
     def _remove(self, group: Group, keys: list[PartitionKey]) -> int:
-        """Remove them with their tombstones, and the group if that was all. Under its lock."""
+        """Remove these offsets, and the group if it has nothing else; return their number. Under the group's lock."""
         removed = 0
         for some in _batches(group.group_id, keys):
             stored = remove_offsets(self._environment, group, some)
@@ -187,11 +188,11 @@ def _is_committed_by(value: bytes, moment_ms: int) -> bool:
     try:
         return commit_times(value)[0] <= moment_ms
     except DecodeError:
-        return True  # whenever it was: nobody can read it
+        return True  # a value that cannot be read is of no use, whenever it was committed
 
 
 def _batches(group_id: str, keys: Sequence[PartitionKey]) -> Iterator[list[PartitionKey]]:
-    """The keys of a group, in parts whose tombstones are a batch."""
+    """Yield the keys in parts whose tombstones fit into a batch."""
     each_takes = len(group_id.encode()) + TOMBSTONE_OVERHEAD_BYTES
     batch: list[PartitionKey] = []
     size = 0

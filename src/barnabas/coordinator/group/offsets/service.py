@@ -1,11 +1,11 @@
-"""Committing, reading and deleting a group's offsets.
+"""Commits, fetches and deletions of a group's offsets.
 
-Part of GroupCoordinator; called by handlers on request handler and processor threads: a commit is brief. Holds no lock
-but the group's, and calls nobody back under it.
+Called by handlers on request handler and processor threads: a commit is brief. Takes the group's lock only, and calls
+no callback under it.
 
-A commit, in order: its records are encoded; under the group's lock the membership says whether the member may, and the
-records are appended to the local log; with a single replica they count at once, else when all in-sync replicas have
-them, and nobody sees them before.
+A commit takes three steps. Its records are encoded without a lock. Under the group's lock the membership says whether
+the member may commit, and the records are appended to the local log. With a single replica they count at once, else
+when all in-sync replicas have them; no fetch sees them before.
 
 Kafka: GroupCoordinator.handleCommitOffsets, handleFetchOffsets, handleDeleteOffsets, GroupMetadataManager.storeOffsets
 (3.9), OffsetMetadataManager (4.3).
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.group import ConsumerGroup
 
 CommitCallback = Callable[[Sequence[ErrorCode]], None]
-"""Called once with an error for each offset, in their order."""
+"""Called once with an error for each offset, in the order of the request."""
 DeleteCallback = Callable[[ErrorCode, Sequence[ErrorCode]], None]
-"""Called once with the error of the whole, or one for each partition."""
+"""Called once with the error of the whole request, or an error for each partition."""
 
 _CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"
@@ -64,7 +64,7 @@ class _Encoded(NamedTuple):
 class OffsetService:
     """Commits, fetches and deletes. Counters are plain attributes, exact enough for rates (see `metrics`).
 
-    on_removed: told, without locks, of a group that had nothing left and is gone.
+    on_removed: called, without locks, with a group that was removed because it had no members and no offsets.
     """
 
     def __init__(self, environment: GroupEnvironment, on_removed: Callable[[Group], None]) -> None:
@@ -76,9 +76,9 @@ class OffsetService:
         self._now_ms = environment.clock.milliseconds
         self._max_metadata_size = environment.config.max_metadata_size
         self.committed_count = 0
-        """Offsets that were committed (Kafka: offset-commit-rate and -count)."""
+        """The number of committed offsets (Kafka: offset-commit-rate and -count)."""
         self.deleted_count = 0
-        """Offsets that were deleted by request."""
+        """The number of offsets that requests have deleted."""
 
     # -- commit
 
@@ -167,7 +167,7 @@ class OffsetService:
         return _Encoded(new, records, too_large)
 
     def _is_too_large(self, metadata: str) -> bool:
-        """Kafka counts UTF-16 units, and a record has room for 32767 bytes."""
+        """Return whether it exceeds the limit (UTF-16 units, as in Kafka) or the 32767 bytes of a record's string."""
         limit = self._max_metadata_size
         size = len(metadata)
         if size > limit or size > LONGEST_STRING:
@@ -199,7 +199,7 @@ class OffsetService:
     # -- fetch
 
     def fetch_offsets(self, terms: OffsetFetchTerms) -> FetchedOffsets:
-        """What is committed now. A group that does not exist has committed nothing, which is no error."""
+        """Return the committed offsets. A group that does not exist has none, which is no error."""
         error = self._check(terms.group_id)
         if error is not ErrorCode.NONE:
             return FetchedOffsets(error)
@@ -212,7 +212,7 @@ class OffsetService:
             if group.membership.state_name == _DEAD:
                 return FetchedOffsets(ErrorCode.NONE, _nothing_committed(terms))
             committed = _committed(group.offsets, terms)
-        # Decoding takes a while if there are many, and others of the group, on network threads, want the lock.
+        # Decoded without the lock: many offsets take a while, and network threads wait for the lock to commit.
         return FetchedOffsets(ErrorCode.NONE, _decoded(committed))
 
     def offset_count(self, group_id: str) -> int:
@@ -223,7 +223,7 @@ class OffsetService:
     # -- delete
 
     def delete_offsets(self, group_id: str, partitions: Sequence[PartitionKey], on_complete: DeleteCallback) -> None:
-        """Forget what is committed of these partitions, unless a member reads their topics (KIP-496)."""
+        """Delete the offsets of these partitions, except of topics that a member reads (KIP-496)."""
         error = self._check(group_id)
         stored: StoredAppend | None = None
         errors: list[ErrorCode] = []
@@ -261,10 +261,10 @@ class OffsetService:
 def remove_offsets(
     environment: GroupEnvironment, group: Group, partitions: Iterable[PartitionKey]
 ) -> StoredAppend | None:
-    """Forget these offsets of a group, under its lock, and write their tombstones; None: there were none of them.
+    """Remove these offsets of a group, and write their tombstones. The caller holds the group's lock.
 
-    A group that is left without members and offsets goes with them. If the local log refuses the tombstones, nothing is
-    forgotten (the error is in what is returned).
+    Return the append, None if the group has none of these offsets. A group that is left without members and offsets is
+    removed, too. If the local log refuses the tombstones, no offset is removed; the append has the error.
     """
     offsets = group.offsets
     prefix = offset_key_prefix(group.group_id)
@@ -285,9 +285,9 @@ def remove_offsets(
 
 
 def remove_if_useless(environment: GroupEnvironment, group: Group) -> bool:
-    """Take a group without members and offsets out of the table, under its lock; True if it was one.
+    """Remove a group without members and offsets from the table; return whether it was one. Under its lock.
 
-    Nobody waits for its tombstone: a coordinator that loads the group does the same again.
+    Its tombstone may be lost: a coordinator that loads the group removes it again.
     """
     if group.membership.has_members or not group.offsets.is_empty:
         return False
@@ -299,7 +299,7 @@ def remove_if_useless(environment: GroupEnvironment, group: Group) -> bool:
 
 
 def _missing(terms: CommitTerms) -> ErrorCode:
-    """A member of a group that is not there."""
+    """Return the error for a member of a group that does not exist."""
     return ErrorCode.GROUP_ID_NOT_FOUND if terms.tells_missing_groups else ErrorCode.ILLEGAL_GENERATION
 
 
@@ -310,7 +310,7 @@ def _nothing_committed(terms: OffsetFetchTerms) -> list[tuple[str, list[FetchedO
 def _committed(
     offsets: CommittedOffsets, terms: OffsetFetchTerms
 ) -> list[tuple[str, list[tuple[int, bytes | ErrorCode | None]]]]:
-    """What a group, whose lock the caller holds, has committed of what is asked for: values as they are kept."""
+    """Return the encoded values of the requested offsets. The caller holds the group's lock."""
     if terms.topics is None and not terms.require_stable:
         return [(topic, list(offsets.of_topic(topic).items())) for topic in offsets.topics]
     asked = terms.topics
@@ -348,5 +348,5 @@ def _fetched(partition: int, value: bytes | ErrorCode | None) -> FetchedOffset:
 
 
 def _is_consumer_group(membership: Membership) -> TypeGuard[ConsumerGroup]:
-    """By its type, for the class is loaded with the first consumer group."""
+    """Return whether this is a ConsumerGroup, by its type: the class is loaded with the first consumer group."""
     return membership.group_type is GroupType.CONSUMER

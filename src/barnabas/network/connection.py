@@ -3,7 +3,7 @@
 Implements `api.request.ResponseChannel`: those methods may be called from any thread. On the Processor's own thread an
 answer is taken over at once; from any other thread it goes through the Processor's `AnswerQueue`. Everything else here
 belongs to the Processor's thread; no lock.
-Kafka: the in-flight responses of Processor, ChannelMuteState of KafkaChannel, RequestChannel.sendResponse.
+Kafka: Processor (its in-flight responses), KafkaChannel (its ChannelMuteState), RequestChannel (sendResponse).
 
 An answer that was taken over lies in `channel.outgoing`; the Processor sends it when the turn's requests have run.
 Until its last byte has left, its request is in `inflight`, so that the time of sending is accounted for.

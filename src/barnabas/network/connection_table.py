@@ -1,7 +1,7 @@
 """The connections that one Processor serves, by connection id: made of accepted sockets, counted, forgotten.
 
 Owned by one Processor; its thread alone changes the table, other threads may look at it (`contexts`, `len`). No lock.
-Kafka: configureNewConnections and processDisconnected of SocketServer.Processor.
+Kafka: SocketServer.Processor (configureNewConnections, processDisconnected).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Opens the listeners of a SocketServer: server socket, Acceptor, and Processors with the Selectors they own.
 
 Made by the SocketServer and called under its lock, but for `new_processor`, which needs nothing that changes except
-`config`, replaced by one assignment. Kafka: createDataPlaneAcceptorAndProcessors and newProcessor of SocketServer, and
-the DataPlaneAcceptor and ControlPlaneAcceptor that it makes.
+`config`, replaced by one assignment. Kafka: SocketServer (createDataPlaneAcceptorAndProcessors), DataPlaneAcceptor and
+ControlPlaneAcceptor.
 """
 
 from __future__ import annotations

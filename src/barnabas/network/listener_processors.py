@@ -1,7 +1,7 @@
 """The network threads of one listener: added and removed while running, asked in turn by the Acceptor.
 
 Made by the Acceptor. The SocketServer's thread adds, starts and removes, the Acceptor's thread takes the next one; a
-lock guards the list. Kafka: the processors of SocketServer.Acceptor.
+lock guards the list. Kafka: SocketServer.Acceptor (its processors).
 """
 
 from __future__ import annotations

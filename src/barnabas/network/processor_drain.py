@@ -2,7 +2,7 @@
 
 `begin` and `begin_retirement` are called by the SocketServer's thread, `wait` by the thread that stops the broker; the
 Processor looks at the rest in every turn. No lock: each attribute is written once, and the Processor may see it a turn
-late. Kafka: beginShutdown of SocketServer.Processor, which does not wait for answers.
+late. Kafka: SocketServer.Processor (beginShutdown), which does not wait for answers.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Made and used by one Processor, on its thread; no lock. `RequestTurn` decides what runs at once. Two kinds of work wait
 here, for different reasons: a channel is *postponed* when its turn was used up (its frame is parsed in the next turn),
 a request is *staged* when the RequestChannel was full (a handler thread that makes room wakes the Processor).
-Kafka: processCompletedReceives of SocketServer.Processor, which blocks on a full queue.
+Kafka: SocketServer.Processor (processCompletedReceives), which blocks on a full queue.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which channels of a Selector can be read and written now, and the reading and writing itself.
 
 Owned by the Selector's thread; no lock. Called by the Selector in every poll, and by the Processor, which writes an
-answer as soon as it has one, and reads on when nothing mutes the connection. Kafka: attemptRead and attemptWrite of
-Selector, keysWithBufferedRead.
+answer as soon as it has one, and reads on when nothing mutes the connection.
+Kafka: Selector (attemptRead, attemptWrite, keysWithBufferedRead).
 
 Readiness is edge-triggered: the Poller says once that a channel has something to read, and says it again only after a
 receive that found the socket empty. In between, the channel's marks remember it. They are written here (and, for speed,

@@ -72,6 +72,7 @@ class ChannelSetup:
 
     __slots__ = (
         "_channels",
+        "_connect_errors",
         "_counters",
         "_factory",
         "_failed_authentication_delay_ns",
@@ -101,6 +102,7 @@ class ChannelSetup:
         self._open_socket = open_socket
         self._now = factory.now
         self._failed_authentication_delay_ns = int(failed_authentication_delay_ms * 1_000_000)
+        self._connect_errors: dict[str, OSError] = {}  # kept until taken, so that no poll has to empty it
         self.delayed_closes: deque[DelayedClose] = deque()
         """Ordered by the time at which they are due, since all delays are the same."""
 
@@ -128,6 +130,10 @@ class ChannelSetup:
         if not error:
             self._channels.to_report.append(channel)  # connected at once: the Poller may have nothing to say
 
+    def take_connect_error(self, connection_id: str) -> OSError | None:
+        """Return why connecting failed, and forget it; None if it did not."""
+        return self._connect_errors.pop(connection_id, None)
+
     def accept(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
         """Take over an accepted, non-blocking socket. Raises ValueError for a connection id in use."""
         self._channels.refuse_duplicate(connection_id)
@@ -153,7 +159,7 @@ class ChannelSetup:
         try:
             channel.finish_connect()
         except OSError as error:
-            self._results.connect_errors[channel.connection_id] = error
+            self._connect_errors[channel.connection_id] = error
             self._channels.fail(channel, ChannelState.NOT_CONNECTED, error)
             return
         self._counters.connections_created += 1

@@ -1,7 +1,7 @@
 """The open channels of one Selector, by connection id and by descriptor, and how a channel ends.
 
-Owned by the Selector's thread; other threads may read the totals, perhaps a moment late. No lock. Kafka: the maps
-channels and closingChannels of Selector, Selector.close, IdleExpiryManager.
+Owned by the Selector's thread; other threads may read the totals, perhaps a moment late. No lock.
+Kafka: Selector (channels, closingChannels, close) and its IdleExpiryManager.
 
 A channel ends in one of two ways. `remove` closes it because the layer above wants that: nothing is reported. `fail`
 closes it because it is lost: the end of this poll, or of the next one, reports it. Between open and closed a channel

@@ -70,7 +70,6 @@ class Selector:
 
     __slots__ = (
         "_channels",
-        "_connect_errors",
         "_memory",
         "_now",
         "_setup",
@@ -127,7 +126,6 @@ class Selector:
         self._upkeep = Upkeep(self._channels, buffers, self._now())
         self.connected = results.connected
         """Connections ready for use since the last poll: those that were begun here, and accepted ones."""
-        self._connect_errors = results.connect_errors
         self.disconnected = results.disconnected
         """Connections lost since the last poll, and the state each was in."""
         self.completed_receives: list[KafkaChannel] = []
@@ -153,7 +151,7 @@ class Selector:
 
     def take_connect_error(self, connection_id: str) -> OSError | None:
         """Return why connecting failed, for a connection in `disconnected` that was never ready, and forget it."""
-        return self._connect_errors.pop(connection_id, None)
+        return self._setup.take_connect_error(connection_id)
 
     def register(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
         """Take over an accepted, non-blocking socket. Raises ValueError for a connection id in use."""

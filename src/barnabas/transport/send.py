@@ -185,6 +185,7 @@ class Send:
         return True
 
     def _write_file(self, records: FileRecords, limit: int) -> int:
+        """Send a piece of a file range, `limit` bytes at most. Raises TruncatedFile when the file ends before it."""
         offset = self._file_offset
         count = min(records.size - offset, limit)
         written = self._send_file(records.file.fileno(), records.position + offset, count)
@@ -250,6 +251,7 @@ class Send:
         return read_bytes
 
     def _read_file(self, records: FileRecords) -> bytes:
+        """Read a small file range into memory. Raises TruncatedFile when the file ends before it."""
         data = records.read()
         if len(data) != records.size:
             raise TruncatedFile(f"A file ends {records.size - len(data)} bytes before the range being sent")

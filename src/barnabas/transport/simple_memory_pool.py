@@ -15,6 +15,60 @@ from collections.abc import Callable
 from barnabas.transport.memory_pool import MemoryLease
 
 
+class WaitingFrames:
+    """The frames that wait for leases of a pool, of which only the sizes count. Guarded by the pool's lock."""
+
+    __slots__ = ("all_bytes", "large_bytes", "wakes")
+
+    def __init__(self) -> None:
+        self.all_bytes = 0
+        self.large_bytes = 0
+        """The part of `all_bytes` that large frames want."""
+        self.wakes: dict[Callable[[], None], int] = {}
+        """How many frames wait behind each wake-up."""
+
+    def add(self, size: int, is_large: bool, wake: Callable[[], None]) -> None:
+        """Count a frame that begins to wait."""
+        self.all_bytes += size
+        self.large_bytes += size if is_large else 0
+        self.wakes[wake] = self.wakes.get(wake, 0) + 1
+
+    def remove(self, size: int, is_large: bool, wake: Callable[[], None]) -> None:
+        """Count a frame no more."""
+        self.all_bytes -= size
+        self.large_bytes -= size if is_large else 0
+        self.wakes[wake] -= 1
+        if not self.wakes[wake]:
+            del self.wakes[wake]
+
+
+class Depletion:
+    """The time during which a pool refused leases. Guarded by the pool's lock."""
+
+    __slots__ = ("_before_ns", "_now", "_since_ns")
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._before_ns = 0
+        self._since_ns: int | None = None
+
+    def begin(self) -> None:
+        """Note a refusal; the time runs from the first one on."""
+        if self._since_ns is None:
+            self._since_ns = self._now()
+
+    def end(self) -> None:
+        """Note that memory was handed out, or has come back."""
+        if self._since_ns is not None:
+            self._before_ns += self._now() - self._since_ns
+            self._since_ns = None
+
+    @property
+    def total_ns(self) -> int:
+        """The time up to now."""
+        return self._before_ns + (0 if self._since_ns is None else self._now() - self._since_ns)
+
+
 class SimpleMemoryPool:
     """A MemoryPool of `size` bytes."""
 
@@ -42,17 +96,13 @@ class SimpleMemoryPool:
         self.request_expansion = request_expansion
         self._max_allocation_bytes = max_allocation_bytes
         self._strict = strict
-        self._now = now
         self._lock = threading.Lock()
         self._available = size
         self._leases_given = 0
         self._large_bytes = large_bytes if large_bytes is not None else size
         self._large_in_use = 0
-        self._waiting_bytes = 0
-        self._large_waiting_bytes = 0
-        self._wakes: dict[Callable[[], None], int] = {}  # how many frames wait behind each
-        self._depleted_ns = 0
-        self._depleted_since_ns: int | None = None
+        self._waiting = WaitingFrames()
+        self._depletion = Depletion(now)
 
     @property
     def available_memory(self) -> int:
@@ -67,21 +117,20 @@ class SimpleMemoryPool:
     @property
     def shortage(self) -> int:
         """What is missing for the frames that wait and for the overdraft."""
-        return max(self._waiting_bytes - self.available_memory, 0)
+        return max(self._waiting.all_bytes - self.available_memory, 0)
 
     @property
     def large_shortage(self) -> int:
         """What is missing for large frames that wait, of their half of the pool."""
-        if not (self._large_waiting_bytes and self._large_in_use):
-            return 0  # one is always let in, as far as this part goes
-        return max(self._large_waiting_bytes + self._large_in_use - self.size // 2, 0)
+        if not (self._waiting.large_bytes and self._large_in_use):
+            return 0  # one large frame is always let in, whatever its size
+        return max(self._waiting.large_bytes + self._large_in_use - self.size // 2, 0)
 
     @property
     def depleted_ns(self) -> int:
         """How long the pool has been refusing leases, in all."""
         with self._lock:
-            since_ns = self._depleted_since_ns
-            return self._depleted_ns + (0 if since_ns is None else self._now() - since_ns)
+            return self._depletion.total_ns
 
     def try_allocate(self, size: int) -> MemoryLease | None:
         """Return a lease, or None for lack of memory. Raises ValueError for a size never handed out."""
@@ -91,14 +140,13 @@ class SimpleMemoryPool:
                 self.is_large(size) and self._large_in_use > 0 and self._large_in_use + size > self.size // 2
             )
             if too_many_large or self._available < (size if self._strict else 1):
-                if self._depleted_since_ns is None:
-                    self._depleted_since_ns = self._now()
+                self._depletion.begin()
                 return None
             self._available -= size
             self._leases_given = number = self._leases_given + 1
             if self.is_large(size):
                 self._large_in_use += size
-            self._end_dry_spell()
+            self._depletion.end()
         lease = MemoryLease(size)
         lease.number = number
         return lease
@@ -123,26 +171,19 @@ class SimpleMemoryPool:
         """Call `wake` whenever memory comes back. Raises ValueError for a size never handed out."""
         self._check(size)
         with self._lock:
-            self._waiting_bytes += size
-            if self.is_large(size):
-                self._large_waiting_bytes += size
-            self._wakes[wake] = self._wakes.get(wake, 0) + 1
+            self._waiting.add(size, self.is_large(size), wake)
 
     def end_waiting(self, size: int, wake: Callable[[], None]) -> None:
         """Undo one `begin_waiting` of the same arguments."""
         with self._lock:
-            self._waiting_bytes -= size
-            if self.is_large(size):
-                self._large_waiting_bytes -= size
-            self._wakes[wake] -= 1
-            if not self._wakes[wake]:
-                del self._wakes[wake]
+            self._waiting.remove(size, self.is_large(size), wake)
 
     def is_large(self, size: int) -> bool:
         """Whether a lease of `size` bytes counts against the half of large frames."""
         return size > self._large_bytes
 
     def _check(self, size: int) -> None:
+        """Raises ValueError for a size that is never handed out."""
         if size < 1:
             raise ValueError(f"requested size {size}<=0")
         if size > self._max_allocation_bytes:
@@ -155,15 +196,11 @@ class SimpleMemoryPool:
             self._available += count
             if is_lease and self.is_large(count):
                 self._large_in_use -= count
-            self._end_dry_spell()
-            wakes = list(self._wakes) if self._wakes and self._available > 0 else ()
+            self._depletion.end()
+            wakes = list(self._waiting.wakes) if self._available > 0 else ()
+        # A wake-up takes a Selector's lock; none is taken under this one.
         for wake in wakes:
             wake()
-
-    def _end_dry_spell(self) -> None:
-        if self._depleted_since_ns is not None:
-            self._depleted_ns += self._now() - self._depleted_since_ns
-            self._depleted_since_ns = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size - self.available_memory}/{self.size} bytes used)"

@@ -38,6 +38,8 @@ class Apis:
         except Exception as error:  # noqa: BLE001 - `fail` logs it
             request.fail(error)
         finally:
+            # In this order: the stamp ends the request's own time, before this thread works for other requests; the
+            # buffer goes back before their answers are made, so that a burst needs as few buffers as possible.
             if not moved:
                 if request.local_complete_ns == 0:
                     request.local_complete_ns = self._nanoseconds()

@@ -99,7 +99,10 @@ def is_allowed_somewhere(
 
 
 def require_cluster_permission(authorizer: Authorizer | None, request: Request[Any], operation: AclOperation) -> None:
-    """Raise ApiError CLUSTER_AUTHORIZATION_FAILED unless the client may do `operation` to the cluster."""
+    """Check that the client may do `operation` to the cluster.
+
+    Raises ApiError: CLUSTER_AUTHORIZATION_FAILED when it may not.
+    """
     if not is_allowed(authorizer, request, operation, ResourceType.CLUSTER, CLUSTER_NAME):
         raise ApiError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Request {request.handler.api_key.name} is not authorized."

@@ -66,13 +66,14 @@ def hand_over() -> NoReturn:
 
 
 def check_cost(cost_us: int) -> None:
-    """Raise NeedsHandlerThread when the work of a brief request, in microseconds, is above the budget."""
+    """Hand the request over if its work, in microseconds, is above the budget. Raises NeedsHandlerThread then."""
     if cost_us > BUDGET_US:
         raise NeedsHandlerThread
 
 
 def check_costs(costs_us: Iterable[int]) -> None:
-    """Raise NeedsHandlerThread when the sum is above the budget; adds no more than it needs to know that."""
+    """Hand the request over if the sum is above the budget; adds no more than that takes. Raises NeedsHandlerThread
+    then."""
     left = BUDGET_US
     for cost_us in costs_us:
         left -= cost_us

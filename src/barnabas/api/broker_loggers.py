@@ -37,6 +37,7 @@ def alter_logger_levels(changes: Sequence[Change], *, validate_only: bool) -> No
 
 
 def _check(change: Change) -> None:
+    """Check one change. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST."""
     match change.config_operation:
         case ConfigOperation.SET:
             _check_exists(change.name)
@@ -61,5 +62,6 @@ def _check(change: Change) -> None:
 
 
 def _check_exists(name: str) -> None:
+    """Check that there is such a logger. Raises ApiError: INVALID_CONFIG."""
     if not logger_exists(name):
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")

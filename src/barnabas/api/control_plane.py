@@ -5,7 +5,7 @@ nothing here needs a lock. Kafka separates its planes by listener only, and answ
 is deliberate: a client that was pointed at the controller's own listener would delay the controller's requests, which
 that listener exists to prevent.
 
-Kafka: the controlPlaneRequestProcessor of KafkaServer.
+Kafka: KafkaServer.controlPlaneRequestProcessor.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class ControlPlaneApis:
         self._handle(request if refused is None else request.handed_to(refused))
 
     def _refuse(self, request: Request[Any]) -> NoReturn:
+        """Refuse a request that is not the controller's. Raises ApiError: INVALID_REQUEST, always."""
         connection = request.connection
         name = request.handler.api_key.name
         if self._warned_of != connection.connection_id:

@@ -32,7 +32,10 @@ class ControllerOrigin:
         self._has_control_plane = has_control_plane
 
     def require(self, request: Request[Any]) -> None:
-        """Raise ApiError CLUSTER_AUTHORIZATION_FAILED for a request that may not come from where it comes."""
+        """Check where a request comes from.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for a listener, an address or a client that must not send it.
+        """
         require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
         connection = request.connection
         if not connection.from_privileged_listener:
@@ -47,6 +50,7 @@ class ControllerOrigin:
 
     @staticmethod
     def _refuse(request: Request[Any], reason: str) -> None:
+        """Log the reason. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, always."""
         logger.warning(
             "Refused %s of client %r on connection %s: %s",
             request.handler.api_key.name,
@@ -59,6 +63,8 @@ class ControllerOrigin:
 
 def _is_on_this_machine(connection: ConnectionContext) -> bool:
     """Return whether the peer's address is a loopback address, or the local end's of the same connection."""
+    # A machine that connects to one of its own addresses sends from that same address; behind address translation it
+    # does not, and the controller needs a listener on a loopback address, or a control plane.
     peer = _address(connection.client_address)
     if peer is None:
         return False

@@ -9,7 +9,7 @@ handler's, or the one that ends a long poll. Its steps:
 
 A failure at any step gives back what was read and answers with the error. No lock: the request is this thread's.
 
-Kafka: processResponseCallback and maybeConvertFetchedData in KafkaApis.handleFetchRequest.
+Kafka: KafkaApis.handleFetchRequest, its processResponseCallback and maybeConvertFetchedData.
 """
 
 from __future__ import annotations

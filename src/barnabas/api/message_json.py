@@ -2,7 +2,7 @@
 
 Pure; called on the thread that received a request, or sent its answer.
 
-Kafka: the generated ...JsonConverter classes with `serializeRecords = false`, RequestChannel.Request.loggableRequest.
+Kafka: RequestConvertToJson, RequestChannel.Request.loggableRequest.
 """
 
 from __future__ import annotations

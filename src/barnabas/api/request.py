@@ -291,9 +291,11 @@ class Request(Generic[M]):
             request_size=self.request_size,
             release=self._release,
         )
+        # Not derived from the header: of an ApiVersions request in an unknown version that says v0.
         request.api_version = self.api_version
         request.dequeued_ns = self.dequeued_ns
         request.notes = self.notes
+        # The frame has one owner; released twice, its buffer would hold two connections' requests.
         self._release = None
         return request
 
@@ -305,6 +307,7 @@ class Request(Generic[M]):
         An answer that cannot be encoded is a defect of its handler. The client gets UNKNOWN_SERVER_ERROR instead, so
         that it never waits for an answer that does not come.
         """
+        # Test-and-set: a handler, a timer and the controller may all answer one request, and the first one wins.
         if self._answered.acquire(blocking=False):
             self.response = response
             try:

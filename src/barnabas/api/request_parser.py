@@ -61,6 +61,7 @@ class RequestParser:
             header, offset = parse_request_header(buffer)
         except DecodeError as error:
             raise InvalidRequest(f"unreadable request header of {len(buffer)} bytes: {error}") from error
+        # Read once: `use` may replace the table between two frames, never within one.
         handler = self._handlers.get(header.api_key)
         if handler is None:
             raise InvalidRequest(f"unknown API key {header.api_key} (version {header.api_version})")
@@ -105,6 +106,7 @@ class RequestParser:
                 f"unsupported version {header.api_version} of {handler.api_key.name}: "
                 f"versions {handler.min_version} to {handler.max_version} are supported"
             )
+        # The answer then has the layout of v0 and header v0, which every client can read.
         header.api_version = 0
         return ApiVersionsRequest()
 

@@ -50,6 +50,7 @@ class StartupGate:
 
     def open(self) -> None:
         """Let all requests in. Those that waited are handled on a request handler's thread."""
+        # First the table, then the list: a request parsed by the old table may come to `hold` even after this.
         self._parser.use(self._handlers)
         with self._lock:
             self._is_open = True
@@ -58,8 +59,7 @@ class StartupGate:
             self._let_in(request)
 
     def turn_away(self) -> int:
-        """Close the connections of the waiting requests, and return how many: the controller may need what they
-        hold."""
+        """Close the connections of the waiting requests, whose memory the controller may need; return how many."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for request in waiting:

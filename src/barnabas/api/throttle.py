@@ -111,6 +111,7 @@ class QuotaThrottle:
         user, client_id, now_ms = *_client_of(request), self._quotas.now_ms()
         bandwidth_ms = fetch.record_and_get_throttle_time_ms(user, client_id, size, now_ms)
         throttle_time_ms = max(bandwidth_ms, request_ms)
+        # Above the quota the answer goes out empty. The bytes are taken back, or the client would wait for them twice.
         if throttle_time_ms > 0:
             fetch.record_no_throttle(user, client_id, -size, now_ms)
             self._throttle(request, fetch, bandwidth_ms, request_ms)

@@ -2,7 +2,7 @@
 
 Read by `Handler` when the table of APIs is made, and by `api.throttle`. Immutable.
 
-Kafka: which of RequestHandlerHelper's send methods KafkaApis calls.
+Kafka: RequestHandlerHelper, whose send methods KafkaApis chooses between.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Called by BrokerServer once, at start. A new API is its messages, a method of a 
 and, for a new family, a line here. Version floors are those of Kafka 3.9, ceilings those of 4.x, as the messages have
 them; a family says where it serves fewer.
 
-Kafka: the constructor of KafkaApis.
+Kafka: KafkaApis.
 """
 
 from __future__ import annotations

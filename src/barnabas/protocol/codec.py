@@ -7,7 +7,7 @@ same one.
 The source text comes from `decoder_source` and `encoder_source`, which execute nothing: a build step could write it to
 files instead. It is registered with `linecache`, so that tracebacks show the line that failed.
 
-Kafka: the code that MessageGenerator writes.
+Kafka: MessageGenerator.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _CodecTable(dict[int, Callable[..., Any]]):
                 f"{message.__name__} has no version {version}, only {message.min_version} to {message.max_version}"
             )
         with _compile_lock:
-            function = self.get(version)
+            function = self.get(version)  # another thread may have compiled it while this one waited
             if function is None:
                 function = compile_function(
                     self._source(version), self._function_name, self._file_name(version), message
@@ -54,6 +54,7 @@ class _CodecTable(dict[int, Callable[..., Any]]):
         return f"<{self._message.__name__} v{version} {self._function_name}>"
 
     def _source(self, version: int) -> str:
+        """Return the source of a version's function. Raises TypeError: a subclass writes it."""
         raise TypeError(f"{type(self).__name__} makes no source")
 
 

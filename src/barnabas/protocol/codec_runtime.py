@@ -125,25 +125,25 @@ def array_packers(format_character: str) -> _ArrayMethods:
 
 
 def refuse_null(name: str) -> NoReturn:
-    """Raise DecodeError: null where none is allowed."""
+    """Refuse null where none is allowed. Raises DecodeError."""
     raise DecodeError(f"non-nullable field {name} was serialized as null")
 
 
 def refuse_length(name: str, length: int) -> NoReturn:
-    """Raise DecodeError: a length or count that the rest of the frame cannot hold."""
+    """Refuse a length or count that the rest of the frame cannot hold. Raises DecodeError."""
     raise DecodeError(f"field {name} has invalid length {length}")
 
 
 def refuse_tag(tag: int) -> NoReturn:
-    """Raise DecodeError: a known tagged field that is shorter or longer than it says."""
+    """Refuse a known tagged field that is shorter or longer than it says. Raises DecodeError."""
     raise DecodeError(f"tagged field {tag} doesn't have the size it says")
 
 
 def refuse_version(name: str, version: int) -> NoReturn:
-    """Raise EncodeError: a value that this version cannot express (Kafka: UnsupportedVersionException)."""
+    """Refuse a value that this version cannot express (Kafka: UnsupportedVersionException). Raises EncodeError."""
     raise EncodeError(f"Attempted to write a non-default {name} at version {version}")
 
 
 def refuse_long_string(name: str, length: int) -> NoReturn:
-    """Raise EncodeError: a string above the limit of the protocol."""
+    """Refuse a string above the limit of the protocol. Raises EncodeError."""
     raise EncodeError(f"'{name}' field is too long to be serialized: {length} bytes of at most {LONGEST_STRING}")

@@ -186,6 +186,7 @@ class FieldReader:
         return tuple(found)
 
     def _take(self, length: int) -> bytes:
+        """Return the next bytes. Raises DecodeError when fewer are left."""
         start, self._position = self._position, self._position + length
         if self._position > len(self._data):
             raise DecodeError("Buffer underflow while parsing consumer protocol")

@@ -104,6 +104,7 @@ def _plan(struct: type[Struct], source: type[Struct] | None, version: int) -> _P
         for field in fields
         if field.declaration.error_value is not KAFKA_DEFAULT
     }
+    # `on_error` wins over the rule for error_code and error_message: some answers leave the text out.
     names = {field.name for field in fields} - with_value.keys()
     copies: list[_Copy] = []
     items: list[_Items] = []

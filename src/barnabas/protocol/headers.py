@@ -84,6 +84,7 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
         api_key, api_version, correlation_id, length = _unpack_request_start(buffer, 0)
         flexible_from = _FLEXIBLE_FROM.get(api_key)
         is_flexible = flexible_from is not None and api_version >= flexible_from
+        # The only request without a client id, of brokers before Kafka 0.9.
         if api_version == 0 and api_key == _CONTROLLED_SHUTDOWN:
             return _header_v0(buffer)
         position = _BODY_IF_NO_CLIENT_ID

@@ -4,7 +4,7 @@ The modules under `messages/` declare them, the source generators read their fie
 are immutable once made, except that the first construction writes the constructor; every thread reads them without a
 lock.
 
-Kafka: the structs that MessageDataGenerator writes.
+Kafka: MessageDataGenerator.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class StructMeta(type):
         declarations = {key: value for key, value in namespace.items() if isinstance(value, FieldDeclaration)}
         annotations: dict[str, str] = namespace.get("__annotations__", {})
         defaults = {key: _default_of(annotations[key], value) for key, value in declarations.items()}
+        # A class attribute and a slot of the same name exclude each other.
         for key in declarations:
             del namespace[key]
         namespace["__slots__"] = tuple(declarations)

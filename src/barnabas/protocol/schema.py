@@ -11,7 +11,9 @@ A message reads like Kafka's JSON, one line a field, all versions at once:
         member_id: str = field("0+")
         group_instance_id: str | None = field("3+", nullable="3+", default=None)
 
-Source of the facts: the message definitions of Apache Kafka 3.9 and 4.x (`common/message/*.json`).
+The facts come from the message definitions of Apache Kafka 3.9 and 4.x (`common/message/*.json`).
+
+Kafka: MessageSpec, FieldSpec.
 """
 
 from __future__ import annotations

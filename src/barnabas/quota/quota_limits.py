@@ -2,7 +2,7 @@
 
 An immutable snapshot: `ClientQuotaManager` replaces it by one assignment, any thread reads it without a lock.
 
-Kafka: the overridden quotas of ClientQuotaManager.DefaultQuotaCallback.
+Kafka: ClientQuotaManager.DefaultQuotaCallback.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Registered by `broker`; read by any thread that publishes metrics. No state.
 
-Kafka: the metrics of ClientQuotaManager and its two subclasses (`kafka.server:type=Produce,user=..,client-id=..`).
+Kafka: ClientQuotaManager, the metrics of it and its two subclasses (`kafka.server:type=Produce,user=..`).
 """
 
 from __future__ import annotations

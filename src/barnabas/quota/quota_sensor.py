@@ -2,7 +2,7 @@
 
 Made and expired by `ClientQuotaManager`; recorded to by whichever thread answers a request. `_lock` guards the values.
 
-Kafka: the two Sensors of a client in ClientQuotaManager (ClientSensors).
+Kafka: ClientSensors.
 """
 
 from __future__ import annotations

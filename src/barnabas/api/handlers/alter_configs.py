@@ -137,6 +137,7 @@ class AlterConfigsApi:
         return broker_id
 
     def _check_permission(self, request: Request[Any], kind: ResourceType, name: str) -> None:
+        """Check ALTER_CONFIGS on a resource. Raises ApiError: TOPIC_ or CLUSTER_AUTHORIZATION_FAILED."""
         if not is_allowed(self._authorizer, request, AclOperation.ALTER_CONFIGS, kind, name):
             is_topic = kind is ResourceType.TOPIC
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -174,7 +175,10 @@ def _check_settings(
     configs: Sequence[AlterConfigsRequest.AlterableConfig | IncrementalAlterConfigsRequest.AlterableConfig],
     without_value: Sequence[str],
 ) -> None:
-    """Raise ApiError INVALID_REQUEST for a setting that is named twice, or that lacks the value it needs."""
+    """Check the settings of one resource.
+
+    Raises ApiError: INVALID_REQUEST when one is named twice, or lacks the value it needs.
+    """
     if len({config.name for config in configs}) < len(configs):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     if without_value:
@@ -182,6 +186,7 @@ def _check_settings(
 
 
 def _operation(code: int) -> ConfigOperation:
+    """Return the operation of a code. Raises ApiError: INVALID_REQUEST for an unknown one."""
     try:
         return ConfigOperation(code)
     except ValueError:

@@ -167,6 +167,7 @@ class ClassicGroupsApi:
             check_cost(self._groups.member_count(group_id) * JOINING_MEMBER_US)
 
     def _require_permission(self, request: Request[Any], group_id: str) -> None:
+        """Check READ on the group. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
         if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, group_id):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 

@@ -95,6 +95,7 @@ class ConfigsApi:
     def _entries(
         self, resource: DescribeConfigsRequest.DescribeConfigsResource, wanted: Wanted
     ) -> Sequence[ConfigEntry]:
+        """Return the settings of a topic or broker. Raises ApiError for a resource that cannot be described."""
         name = resource.resource_name
         match ConfigResourceType(resource.resource_type):
             case ConfigResourceType.TOPIC:
@@ -139,6 +140,7 @@ class ConfigsApi:
     def _check_permission(
         self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
     ) -> None:
+        """Check DESCRIBE_CONFIGS on a resource. Raises ApiError: TOPIC_ or CLUSTER_AUTHORIZATION_FAILED."""
         is_topic = resource.resource_type == ConfigResourceType.TOPIC
         kind = ResourceType.TOPIC if is_topic else ResourceType.CLUSTER
         name = resource.resource_name if is_topic else CLUSTER_NAME
@@ -147,6 +149,7 @@ class ConfigsApi:
 
 
 def _broker_id(name: str) -> int:
+    """Return the id that a resource's name states. Raises ApiError: INVALID_REQUEST for any other text."""
     try:
         return int(name)
     except ValueError:

@@ -63,6 +63,7 @@ class ConsumerGroupsApi:
         self._groups().heartbeat(terms, request.deferred(answer))
 
     def _check_permission(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
+        """Check the group and the topics. Raises ApiError: GROUP_ or TOPIC_AUTHORIZATION_FAILED."""
         body = request.body
         if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -46,6 +46,7 @@ class ElectionsApi:
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR for an unknown type of election.
         """
         require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
+        # Without a list, partitions that need no election are left out of the answer: there may be very many.
         named = _partitions(request.body)
         partitions = self._all_partitions() if named is None else named
         election_type = _election_type(request.body.election_type)
@@ -82,6 +83,7 @@ def _partitions(body: ElectLeadersRequest) -> Sequence[TopicPartition] | None:
 
 
 def _election_type(value: int) -> ElectionType:
+    """Return the type of a code. Raises ApiError: UNKNOWN_SERVER_ERROR for an unknown one."""
     try:
         return ElectionType(value)
     except ValueError:

@@ -80,6 +80,7 @@ class FetchApi:
         body = request.body
         version = request.api_version
         terms = self._terms(body, version)
+        # The final epoch without a session is how clients fetch that know no sessions: nothing to look up.
         context: Context = None
         if body.session_epoch != FINAL_EPOCH or body.session_id != NO_SESSION:
             try:
@@ -110,6 +111,7 @@ class FetchApi:
         self._reader.fetch_records(terms, fetches, answer.send)
 
     def _terms(self, body: FetchRequest, version: int) -> FetchTerms:
+        """Return how far and how much to read. Raises ApiError: UNKNOWN_SERVER_ERROR for an unknown isolation level."""
         state = body.replica_state
         replica_id, replica_epoch = body.replica_id, -1
         if version >= REPLICA_STATE and state is not None:
@@ -121,6 +123,7 @@ class FetchApi:
             isolation = FetchIsolation.LOG_END
         max_bytes = min(body.max_bytes, self._max_bytes) if version >= 3 else self._max_bytes
         min_bytes = min(body.min_bytes, max_bytes)
+        # A consumer may be sent to a follower only by a version that can be told about it (KIP-392).
         leader_only = replica_id >= 0 or version < FOLLOWER_FETCH
         return FetchTerms(
             body.max_wait_ms, min_bytes, max_bytes, isolation, version <= 2, replica_id, replica_epoch, leader_only

@@ -87,6 +87,7 @@ class FindCoordinatorApi:
         if request.brief:
             check_cost(len(keys) * COORDINATOR_KEY_US)
         found = [self._find(request, key) for key in keys]
+        # Unless the client may describe none of its groups, which then must not create the topic.
         if (
             GROUP_METADATA_TOPIC not in self._metadata.image.topics
             and _NOT_AVAILABLE in found

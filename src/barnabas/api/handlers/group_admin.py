@@ -156,7 +156,7 @@ class GroupAdminApi:
 
     def delete_groups(self, request: Request[DeleteGroupsRequest]) -> None:
         """Delete the groups that the client may delete; a group named twice is answered once."""
-        names = list(dict.fromkeys(request.body.groups_names))
+        names = list(dict.fromkeys(request.body.groups_names))  # each group once, as in Kafka
         allowed = self._permitted(request, AclOperation.DELETE, names)
 
         def answer(errors: Mapping[str, ErrorCode]) -> None:

@@ -172,9 +172,9 @@ def _stop_replica_error(request: Request[StopReplicaRequest], error: ApiError) -
 
 
 def _check_partitions(topic_states: Iterable[LeaderAndIsrRequest.LeaderAndIsrTopicState]) -> None:
-    """Raise ApiError for a partition that cannot be: its name and number would become a directory.
+    """Check that the partitions can exist: name and number become a directory. No controller sends others.
 
-    INVALID_TOPIC_EXCEPTION for the name, INVALID_REQUEST for a negative number. No controller sends either.
+    Raises ApiError: INVALID_TOPIC_EXCEPTION for the name, INVALID_REQUEST for a negative number.
     """
     for topic_state in topic_states:
         validate_topic_name(topic_state.topic_name)

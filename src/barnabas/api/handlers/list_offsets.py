@@ -175,6 +175,7 @@ def _offset_for(partition: Partition, state: LeaderState, timestamp: int, isolat
         return _FoundOffset(offset=end, leader_epoch=state.leader_epoch)
     if timestamp in (EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP):
         return _FoundOffset()
+    # The end is read before the look-up: records appended meanwhile may be found, and are beyond what is readable.
     end = partition.end_offset_metadata(isolation).message_offset
     found = log.offset_for_timestamp(timestamp)
     if timestamp not in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP) and (found is None or found.offset >= end):
@@ -184,9 +185,10 @@ def _offset_for(partition: Partition, state: LeaderState, timestamp: int, isolat
 
 
 def _check_watermark_caught_up(partition: Partition, state: LeaderState, isolation: FetchIsolation) -> None:
-    """Raise ApiError OFFSET_NOT_AVAILABLE while a new leader does not know what its epoch found committed (KIP-207).
+    """Check that a new leader knows what its epoch found committed (KIP-207).
 
-    Until its high watermark reaches the start of its epoch, consumers could see offsets go back.
+    Until its high watermark reaches the start of its epoch, consumers could see offsets go back. Raises ApiError:
+    OFFSET_NOT_AVAILABLE until then.
     """
     high_watermark = partition.log.high_watermark
     if isolation is not FetchIsolation.LOG_END and state.start_offset > high_watermark:

@@ -136,9 +136,9 @@ class MetadataApi:
 
     @staticmethod
     def _check_names_and_ids(request: Request[MetadataRequest]) -> None:
-        """Raise ApiError INVALID_REQUEST for a topic by id before v12.
+        """Check how topics are named: v10 and v11 have the field for ids, but only v12 may ask by id.
 
-        v10 and v11 have the field, but topics may be asked for by id only from v12 on.
+        Raises ApiError: INVALID_REQUEST for a topic without a name, or by id, before v12.
         """
         if request.api_version < 12:
             for topic in request.body.topics or ():

@@ -351,7 +351,10 @@ def _without_transactions(entries: Sequence[PartitionAppend]) -> list[PartitionA
 
 
 def _refuse_several_producers(entries: Sequence[PartitionAppend]) -> None:
-    """Raise ApiError INVALID_PRODUCER_ID_MAPPING when transactional batches of a request have several producers."""
+    """Check that the transactional batches of a request have one producer.
+
+    Raises ApiError: INVALID_PRODUCER_ID_MAPPING when they have several.
+    """
     headers = [entry.header for entry in entries if entry.header is not None and entry.header.is_transactional]
     producers = {(header.producer_id, header.producer_epoch) for header in headers}
     if len(producers) > 1:

@@ -48,6 +48,7 @@ class ProducersApi:
         request.respond(response)
 
     def _check_topic(self, request: Request[DescribeProducersRequest], name: str) -> None:
+        """Check name, permission and existence. Raises ApiError with the first that fails."""
         validate_topic_name(name)
         if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -42,6 +42,7 @@ class SaslApi:
 
 
 def _refuse(request: Request[Any], what: str) -> NoReturn:
+    """Log what the client should do. Raises ApiError: ILLEGAL_SASL_STATE, always."""
     connection = request.connection
     logger.warning(
         "Refused SASL on connection %s: client %r begins %s, but listener %s speaks %s. Set the client's "

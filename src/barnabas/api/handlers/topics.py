@@ -108,6 +108,7 @@ class TopicsApi:
         if body.validate_only or not created:
             answer(frozenset())
         else:
+            # The partitions asked for, not those that the metadata shows: one without a live broker never gets there.
             counts = {name: results[name].num_partitions for name in created}
             self._changes.when_grown(counts, body.timeout_ms, request.deferred(answer))
 
@@ -133,6 +134,7 @@ class TopicsApi:
             respond_with_quota(request, quota, DeleteTopicsResponse(responses=answers))
 
         deleting = frozenset(result.name for result in answers if result.error_code == ErrorCode.NONE and result.name)
+        # By name, as in Kafka: a topic of the same name that is created at once keeps this request waiting.
         if deleting:
             self._changes.when_gone(deleting, request.body.timeout_ms, request.deferred(answer))
         else:

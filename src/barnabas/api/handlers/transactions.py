@@ -65,10 +65,9 @@ class InitProducerIdApi:
         )
 
     def _check_permission(self, request: Request[InitProducerIdRequest], transactional_id: str | None) -> None:
-        """Raise ApiError unless the client may write.
+        """Check that the client may write: idempotently to any topic (KIP-679), or with its transactional id.
 
-        Idempotent writes need WRITE on any topic (KIP-679), else CLUSTER_AUTHORIZATION_FAILED; a transactional id needs
-        WRITE on that id, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or TRANSACTIONAL_ID_AUTHORIZATION_FAILED for the id.
         """
         authorizer, write = self._authorizer, AclOperation.WRITE
         if transactional_id is not None:

@@ -1,6 +1,8 @@
 """Access control lists: describe, create, delete (KIP-140, KIP-290).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: DescribeAclsRequest, CreateAclsRequest, DeleteAclsRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """ApiVersions: v0-4 (KIP-35, KIP-511, KIP-584).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: ApiVersionsRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

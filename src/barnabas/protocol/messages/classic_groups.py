@@ -1,6 +1,9 @@
 """The classic group protocol: join, sync, heartbeat, leave (KIP-62, KIP-345, KIP-394, KIP-559, KIP-800).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: JoinGroupRequest, HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest and their responses, in
+common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """DescribeCluster: v0-2 (KIP-700, KIP-919, KIP-1073), and UnregisterBroker: v0.
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: DescribeClusterRequest, UnregisterBrokerRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

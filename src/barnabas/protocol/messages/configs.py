@@ -1,6 +1,9 @@
 """Configuration: describe, alter, alter incrementally (KIP-133, KIP-339), and ListConfigResources (KIP-1142).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: DescribeConfigsRequest, AlterConfigsRequest, IncrementalAlterConfigsRequest, ListConfigResourcesRequest and their
+responses, in common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Consumer groups with server-side assignment (KIP-848).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: ConsumerGroupHeartbeatRequest, ConsumerGroupDescribeRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

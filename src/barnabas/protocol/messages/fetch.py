@@ -1,6 +1,8 @@
 """Fetch: v0-18 (sessions KIP-227, rack-aware KIP-392, topic ids KIP-516, tiered storage KIP-405).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: FetchRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

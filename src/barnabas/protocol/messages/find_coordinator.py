@@ -1,6 +1,8 @@
 """FindCoordinator: v0-6 (batched from v4, KIP-699).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: FindCoordinatorRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Groups as administrators see them: list, describe, delete (KIP-222, KIP-518, KIP-848).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: DescribeGroupsRequest, ListGroupsRequest, DeleteGroupsRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """What brokers and the controller of a ZooKeeper-mode cluster send each other.
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest, ControlledShutdownRequest,
+WriteTxnMarkersRequest, AlterPartitionRequest, UpdateFeaturesRequest, AllocateProducerIdsRequest and their responses, in
+common/message/*.json.
 """
 
 from __future__ import annotations

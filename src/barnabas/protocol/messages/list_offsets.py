@@ -1,6 +1,8 @@
 """ListOffsets: v0-11, and OffsetForLeaderEpoch: v0-4 (KIP-79, KIP-101, KIP-207, KIP-734, KIP-405).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: ListOffsetsRequest, OffsetForLeaderEpochRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

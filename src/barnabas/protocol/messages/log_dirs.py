@@ -1,6 +1,8 @@
 """Replicas and their log directories (KIP-113, KIP-827).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: AlterReplicaLogDirsRequest, DescribeLogDirsRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Metadata: v0-13 (topic ids KIP-516), and DescribeTopicPartitions: v0 (KIP-966).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: MetadataRequest, DescribeTopicPartitionsRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Committed offsets: OffsetCommit v0-10, OffsetFetch v0-10, OffsetDelete v0 (KIP-447, KIP-709, KIP-848, KIP-496).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: OffsetCommitRequest, OffsetFetchRequest, OffsetDeleteRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

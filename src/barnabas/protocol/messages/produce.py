@@ -1,6 +1,8 @@
 """Produce: v0-13 (KIP-98, KIP-467, KIP-951, KIP-890; topic ids from v13, KIP-516).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: ProduceRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Client quotas (KIP-546) and SCRAM credentials (KIP-554).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: DescribeClientQuotasRequest, AlterClientQuotasRequest, DescribeUserScramCredentialsRequest,
+AlterUserScramCredentialsRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

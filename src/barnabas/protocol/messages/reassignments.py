@@ -1,6 +1,9 @@
 """Partition reassignments: v0-1 (KIP-455).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest and their responses, in
+common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """SaslHandshake: v0-1, and SaslAuthenticate: v0-2 (KIP-43, KIP-152, KIP-368).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: SaslHandshakeRequest, SaslAuthenticateRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

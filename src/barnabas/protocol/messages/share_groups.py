@@ -1,6 +1,9 @@
 """Share groups (KIP-932).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: ShareGroupHeartbeatRequest, ShareGroupDescribeRequest, ShareFetchRequest, ShareAcknowledgeRequest and their
+responses, in common/message/*.json.
 """
 
 from __future__ import annotations

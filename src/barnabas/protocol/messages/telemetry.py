@@ -1,6 +1,8 @@
 """Client metrics (KIP-714).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: GetTelemetrySubscriptionsRequest, PushTelemetryRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Delegation tokens (KIP-48, KIP-373).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: CreateDelegationTokenRequest, RenewDelegationTokenRequest, ExpireDelegationTokenRequest,
+DescribeDelegationTokenRequest and their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

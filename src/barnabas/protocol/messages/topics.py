@@ -1,6 +1,9 @@
 """CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords and ElectLeaders: topics and their partitions as a whole.
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: CreateTopicsRequest, DeleteTopicsRequest, DeleteRecordsRequest, CreatePartitionsRequest, ElectLeadersRequest and
+their responses, in common/message/*.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """Producer ids and transactions (KIP-98, KIP-360, KIP-447, KIP-890), and what administrators ask of them (KIP-664).
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
+
+Kafka: InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest, TxnOffsetCommitRequest,
+DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest and their responses, in
+common/message/*.json.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ class BackgroundWrites:
 
     def _work(self) -> None:
         while True:
+            # Emptiness and the count of workers change under one lock: `later` cannot leave a write behind that the
+            # last worker has not seen.
             with self._lock:
                 if not self._waiting:
                     self._workers -= 1

@@ -27,6 +27,14 @@ class MalformedCheckpoint(Exception):
     """A checkpoint file has another format; the text names the file and the line."""
 
 
+# A `recovery-point-offset-checkpoint` with two partitions, as Kafka writes it: version, number of entries, entries.
+#
+#   0
+#   2
+#   orders 0 120
+#   orders 1 95
+
+
 class CheckpointFile:
     """Lines of fields, separated by one blank."""
 
@@ -72,6 +80,7 @@ class CheckpointFile:
         return MalformedCheckpoint(f"{self.path}: malformed line {line!r}")
 
     def _number(self, lines: list[str], place: int) -> int:
+        """Return the number in a line. Raises MalformedCheckpoint."""
         try:
             return int(lines[place])
         except (IndexError, ValueError):

@@ -24,6 +24,8 @@ class LogEnvironment:
     background (`BackgroundWrites.later`). producer_id_expiration_ms: how long an idle producer is remembered now.
     """
 
+    # The callables go up to LogManager and its parts. As values handed in they keep imports going one way: a log knows
+    # nothing of other logs, of their directories or of the manager.
     files: Files
     clock: Clock
     scheduler: Scheduler

@@ -119,6 +119,8 @@ class LogManager:
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close all logs, write the checkpoints, mark the directories as closed in order.
 
+        A directory where that fails is not marked, and its logs are recovered at the next start. Raises nothing for it.
+
         A directory whose logs were never loaded keeps the checkpoints and the mark it had.
         """
         logger.info("Shutting down.")
@@ -182,6 +184,7 @@ class LogManager:
         log = self.get_log(topic_partition)
         if log is None:
             with self._creation_lock:
+                # Asked again: another thread may have made the log while this one waited for the lock.
                 log = self.get_log(topic_partition)
                 if log is None:
                     self._refuse_if_offline(topic_partition, is_new=is_new)
@@ -193,6 +196,7 @@ class LogManager:
         return log
 
     def _refuse_if_offline(self, topic_partition: TopicPartition, *, is_new: bool) -> None:
+        """Check that no offline directory may hold the log. Raises ApiError: KAFKA_STORAGE_ERROR when one may."""
         offline = self.offline_log_dirs
         if offline and not is_new:
             raise ApiError(
@@ -226,6 +230,8 @@ class LogManager:
 
         Raises ApiError: KAFKA_STORAGE_ERROR, also when there is no log but a failed directory may hold one.
         """
+        # Out of the table first, so that no thread finds the log any more. Then the cleaner, which may be in the middle
+        # of it, without any lock: it needs the log's lock to finish its swap. Then the directory.
         with self._creation_lock:
             log = self._table.remove(topic_partition)
         if log is not None:

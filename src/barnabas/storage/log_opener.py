@@ -62,6 +62,8 @@ class LogOpener:
             if not terms.had_clean_shutdown:
                 raise
             logger.warning("%s was closed in order and is damaged (%s): recovering its active segment", path, error)
+            # The checkpoints of a clean stop cover the whole log, so that nothing would be checked. With a recovery
+            # point behind everything, the active segment alone is walked, and cut where it is damaged.
             damaged = LoadTerms(False, BEHIND_EVERYTHING, terms.log_start_offset)
             return load_log(path, topic_partition, config, damaged, self._environment)
 

@@ -29,6 +29,7 @@ class LogTable:
         """Add a log; if there is one of this partition, return that one and change nothing."""
         key = log.topic_partition
         with self._lock:
+            # Of two threads that load or make the same log, one wins, and the other one gets the winner's.
             present = self._logs.setdefault(key, log)
             if present is not log:
                 return present

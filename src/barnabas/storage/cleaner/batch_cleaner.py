@@ -54,6 +54,22 @@ class CleaningTerms(NamedTuple):
     """The newest record of each producer, by producer id."""
 
 
+# What happens to a batch, in the order of the questions (Kafka: Cleaner.checkBatchRetention, MemoryRecords.filterTo):
+#
+#   its transaction was aborted                       all records go   a marker, no batch of its transaction is left
+# it gets a delete horizon, now + delete.retention.ms, and goes when
+#                                                     that has passed: readers that saw the records must see the marker
+#   a record with a newer offset in the map           it goes   a tombstone, the newest of its key                as a
+# marker: first a delete horizon, then it goes   anything else                                     it stays
+#
+# If no record stays, the batch goes, unless it holds the last sequence number of a producer that is still known: then
+# its header stays, without records, because a recovery reads the sequence numbers from batches.
+#
+# Worked example: offsets 10 (a=1), 11 (b=1), 12 (a=2), 13 (b=null), all in one batch. The map says a: 12, b: 13.
+# Records 12 and 13 stay, and the batch is made anew with a delete horizon; its base offset stays 10 and its last offset
+# 13, so that offsets 10 and 11 are gaps. A cleaning a day later finds the horizon passed and drops 13, too.
+
+
 class BatchCleaner:
     """Cleans batch by batch, in the order of the log. keeps_legacy_tombstones: of the segment that is being read."""
 

@@ -83,6 +83,7 @@ class CleanerChild:
             logger.debug("%s: process %d has ended", self._name, process.pid)
 
     def _ask(self, kind: str, request: MapRequest | GroupRequest) -> list[Any]:
+        """Send a request and wait for its answer. Raises CleanerInterrupted, CleaningFailed, OSError."""
         process = self._process
         if process is None:
             raise CleanerInterrupted("the process of this cleaning has ended")

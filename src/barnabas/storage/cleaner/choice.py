@@ -20,6 +20,16 @@ from barnabas.storage.segment.log_segment import LogSegment
 logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
 
+# The parts of a compacted log, from its start to its end:
+#
+#   | clean            | dirty                  | uncleanable                        | active segment |
+#   ^ log start        ^ first_dirty            ^ first_uncleanable                                 ^ log end
+#
+# Clean: every key once, as of the last cleaning, whose checkpoint is `first_dirty`. Dirty: its keys go into the offset
+# map, and clean and dirty part are copied together. Uncleanable: at or above the last stable offset, or younger than
+# min.compaction.lag.ms, or in the active segment. The dirty ratio is dirty / (clean + dirty), in bytes.
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetsToClean:
     """The offsets from `first_dirty` to below `first_uncleanable`. resets_checkpoint: the checkpoint was wrong."""

@@ -55,6 +55,7 @@ class LogCleaning:
         log, name = self._log, self._log.topic_partition
         started_ns = self._clock.nanoseconds()
         logger.info("Beginning cleaning of log %s", name)
+        # Before anything else: the dirty part, whose records make older ones superfluous, must survive a crash.
         log.flush(self._cleanable.first_uncleanable_offset)
         self._worker.open()
         self._check_done()
@@ -149,7 +150,7 @@ class LogCleaning:
         )
         try:
             result = self._worker.clean_group(request)
-            self._check_done()
+            self._check_done()  # copying takes long: a caller that wants the log must not wait for the swap, too
             logger.info("Swapping in cleaned segment %d for segment(s) %s in log %s", first.base_offset, group, log)
             log.replace_segments(first.base_offset, group)
         except BaseException:

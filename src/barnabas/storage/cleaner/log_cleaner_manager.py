@@ -51,6 +51,19 @@ class CleanerLogs:
     on_failure: Callable[[str, str, OSError], None]
 
 
+# How a caller keeps the cleaner away. It truncates the log of a partition that a cleaner thread is working on:
+#
+#   caller                                   cleaner thread
+#   abort_and_pause: state ABORTED           copies segments
+#   interrupts the thread's worker           its request fails, or `check_aborted` raises between two steps
+#   waits on `_changed`                      done_cleaning: state PAUSED (1), and notifies
+#   truncates, under the log's lock          takes other logs
+#   resume: no state                         may choose the log again
+#
+# Pauses are counted because two callers may pause one partition. Retention pauses logs that are not compacted the same
+# way, so that a topic which becomes compacted meanwhile is not cleaned while its old segments are deleted.
+
+
 class LogCleanerManager:
     """The cleaning states of all partitions. on_abort: called with a partition whose cleaning must end at once."""
 
@@ -168,7 +181,7 @@ class LogCleanerManager:
                 self._apply(topic_partition, CleaningEvent.RESUME)
 
     def check_aborted(self, topic_partition: TopicPartition) -> None:
-        """Raise LogCleaningAborted when the partition's cleaning was aborted."""
+        """Check that the cleaning may go on. Raises LogCleaningAborted when it was aborted."""
         with self._changed:
             if self._states.get(topic_partition) == ABORTED:
                 raise LogCleaningAborted(f"cleaning of {topic_partition} was aborted")

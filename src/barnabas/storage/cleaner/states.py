@@ -39,6 +39,13 @@ IN_PROGRESS = CleaningState(CleaningStep.IN_PROGRESS)
 ABORTED = CleaningState(CleaningStep.ABORTED)
 PAUSED_ONCE = CleaningState(CleaningStep.PAUSED, 1)
 
+#                 BEGIN                      DONE
+#   no state ------------------> IN_PROGRESS -----> no state
+#      |                             | PAUSE
+#      | PAUSE                       v       DONE
+#      |                          ABORTED --------> PAUSED (1)
+#      v         PAUSE
+#   PAUSED (1) --------> PAUSED (2) ...; RESUME takes one pause back, from PAUSED (1) to no state
 TRANSITIONS: dict[tuple[CleaningStep | None, CleaningEvent], CleaningState | None] = {
     (None, CleaningEvent.BEGIN): IN_PROGRESS,
     (None, CleaningEvent.PAUSE): PAUSED_ONCE,

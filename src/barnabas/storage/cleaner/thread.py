@@ -149,6 +149,7 @@ class CleanerThread:
             self._worker = self._tools.make_worker()
 
         def check_done() -> None:
+            """Raises LogCleaningAborted when the thread ends, or the partition's cleaning was aborted."""
             if not self._thread.is_running:
                 raise LogCleaningAborted("the cleaner is shutting down")
             self._manager.check_aborted(cleanable.topic_partition)
@@ -179,6 +180,7 @@ class CleanerThread:
             return
         if not self._thread.is_running:
             return
+        # Counted for each log: one that kills the process every time must not keep all others from being cleaned.
         self._deaths[topic_partition] += 1
         logger.warning("Cleaning of log %s failed, the log is as before: %s", topic_partition, error)
         if self._deaths[topic_partition] >= MOST_DEATHS:

@@ -16,6 +16,13 @@ ABORT = 0
 COMMIT = 1
 
 
+# Worked example: producer 7 writes a batch at 10, aborts at 20 (a marker), writes a batch at 30 and commits at 40. The
+# `.txnindex` lists (7, 10 to 20). At batch 10 the transaction counts as open and aborted, so the batch's records go;
+# the marker at 20 stays, because a batch of it was there, and its entry goes into the new index. Batch 30 and the
+# marker at 40 stay. In the next cleaning nothing is left between 10 and 20: the marker at 20 gets a delete horizon, and
+# later goes.
+
+
 class CleanedTransactions:
     """The open transactions, updated batch by batch in the order of offsets.
 

@@ -57,6 +57,8 @@ class LogDeletion:
             self._directories.failed(os.path.dirname(path), f"deleting {path}", error)
 
     def _rename(self, log: UnifiedLog, path: str) -> None:
+        # Under the log's lock: a background write of `partition.metadata` holds it while it looks whether the log is
+        # open and writes. It must not make a file under the old name after the directory has got the new one.
         with log.lock:
             log.close_handlers()
             self._files.rename(log.directory, path)

@@ -113,6 +113,7 @@ class LogLoading:
         return found, doomed
 
     def _refuse_duplicates(self, found: Sequence[PartitionDir]) -> None:
+        """Note the directories of partitions. Raises OSError when a partition has two."""
         for topic_partition, path in found:
             present = self._paths.get(topic_partition)
             if present is not None:
@@ -129,6 +130,7 @@ class LogLoading:
         for log in self._table.remove_dir(log_dir):
             log.close_handlers()
 
+    # Runs on several threads. What they share is the table, which has a lock of its own, and the count.
     def _load_one(self, log_dir: str, total: int, topic_partition: TopicPartition, path: str) -> None:
         started_ns = self._clock.nanoseconds()
         log = self._load(topic_partition, path, self._directories[log_dir])

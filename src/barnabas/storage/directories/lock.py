@@ -15,6 +15,8 @@ from barnabas.storage.errors import LogDirectoryLocked
 
 FILE_NAME = ".lock"
 
+# A POSIX lock belongs to the process and ends when any descriptor of the file is closed. So a second broker in this
+# process must not even open the file: it would get the lock, and closing its descriptor would drop the first one's.
 _held: set[str] = set()
 _held_lock = threading.Lock()
 

@@ -87,6 +87,7 @@ class LogDirectory:
         has changed: idle partitions cost no sync.
         """
         with self._checkpoint_lock:
+            # The offsets are read under the lock: of two threads that write, the later one has the newer offsets.
             now = offsets()
             if now != self._recovery_points:
                 self._recovery_point_file.write(now)

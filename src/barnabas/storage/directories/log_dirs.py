@@ -91,6 +91,7 @@ class LogDirectories:
 
         A full disk, or too many open files, is only logged: the operation has failed, and may succeed later.
         """
+        # ENOSPC and EMFILE pass; EIO, EROFS and the like mean that the disk can no longer be trusted.
         if is_shortage(error):
             logger.error("Could not go on %s in %s: %s", doing, path, error)
             return
@@ -143,7 +144,7 @@ class LogDirectories:
         self.check_one_is_left()
 
     def check_one_is_left(self) -> None:
-        """Raise OSError when no directory is online."""
+        """Check that a directory is online. Raises OSError when none is."""
         if not self.online():
             paths = ", ".join(self.paths)
             raise OSError(errno.EIO, f"Shutdown broker because all log dirs in {paths} have failed")

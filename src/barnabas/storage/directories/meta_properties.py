@@ -68,7 +68,10 @@ def write_meta_properties(files: Files, directory: str, properties: MetaProperti
 
 
 def check_meta_properties(found: Mapping[str, MetaProperties | None], cluster_id: str, broker_id: int) -> None:
-    """Raise InconsistentMetaProperties unless every directory belongs to this broker of this cluster, or is new."""
+    """Check that every directory belongs to this broker of this cluster, or is new.
+
+    Raises InconsistentMetaProperties when one belongs to another cluster or broker.
+    """
     for directory, properties in found.items():
         if properties is None:
             continue

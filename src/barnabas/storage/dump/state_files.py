@@ -78,6 +78,7 @@ def _dump_partition_metadata(path: str, files: Files) -> Iterator[str]:
 
 
 def _dump_meta_properties(path: str, files: Files) -> Iterator[str]:
+    """Yield the one line of `meta.properties`. Raises MalformedCheckpoint, OSError."""
     try:
         found = read_meta_properties(files, os.path.dirname(path))
     except InconsistentMetaProperties as error:

@@ -21,6 +21,12 @@ from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 END_OF_ALL = 2**63 - 1
 
 
+# Worked example: a transaction has batches at 10 and 30, its abort marker is at 60, and segments begin at 0, 20 and 50.
+# A fetch reads from 10 on and gets bytes up to offset 19. The entry of the transaction is in the third segment's index,
+# that of its marker, so the indexes of the first, second and third segment are read. The entry says (first 10, last 60,
+# last stable 61): it overlaps what was read, and since everything before 61 is decided, no later index is read.
+
+
 def read_committed(
     local: LocalLog, start_offset: int, max_bytes: int, limit: LogOffsetMetadata, *, min_one_message: bool
 ) -> FetchDataInfo:

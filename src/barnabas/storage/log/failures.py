@@ -51,7 +51,7 @@ class LogFailures:
             self._environment.on_failure(self._parent_dir, f"{doing} for {partition}", error)
 
     def refuse_closed(self) -> NoReturn:
-        """Raise ApiError: KAFKA_STORAGE_ERROR, because the log takes no more appends."""
+        """Reject an append. Raises ApiError: KAFKA_STORAGE_ERROR, always, because the log is closed."""
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self._local.topic_partition} is closed")
 
     def segment_too_small(self, size: int) -> ApiError:

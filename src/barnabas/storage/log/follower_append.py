@@ -72,6 +72,7 @@ def append_batches(state: LogState, batches: Sequence[Batch], records: Buffer) -
 
 
 def _append(state: LogState, batch: Batch, data: memoryview) -> None:
+    """Append one batch. Raises OSError. Raises ApiError: RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE."""
     local = state.local
     size = len(data)
     if size > local.config.segment_bytes:
@@ -85,9 +86,11 @@ def _append(state: LogState, batch: Batch, data: memoryview) -> None:
         legacy = next(iter(any_batches(data)))
         first = last = legacy.last_offset
         max_timestamp = legacy.max_timestamp
+        # Old formats have no epochs. Entries from before such a batch would vouch for offsets that they know nothing
+        # of.
         state.leader_epochs.clear()
     if local.must_roll(size, max_timestamp, last):
-        state.roll(first)
+        state.roll(first)  # at the batch's own offset: in a compacted log it may lie far behind the end
     if isinstance(batch, RecordBatch) and batch.producer_id != NO_PRODUCER_ID:
         _append_of_producer(state, batch, data)
     else:
@@ -95,7 +98,10 @@ def _append(state: LogState, batch: Batch, data: memoryview) -> None:
 
 
 def _append_of_producer(state: LogState, batch: RecordBatch, data: memoryview) -> None:
-    """Append a batch that changes its producer's state; an aborted transaction goes into the index first."""
+    """Append a batch that changes its producer's state; an aborted transaction goes into the index first.
+
+    Raises OSError. Raises ApiError: CORRUPT_MESSAGE when a control batch holds no control record.
+    """
     local = state.local
     segment = local.segments.active
     states = state.producers.make_states()

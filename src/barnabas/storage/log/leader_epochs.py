@@ -3,11 +3,6 @@
 One per log. Changed under the log's lock, read by any thread: every change replaces the immutable tuple of entries.
 `flush` writes changes; the log calls it before it moves its recovery point, so that entries which a crash loses are
 found again in the batches behind the recovery point. `_write_lock` orders the writes. Kafka: LeaderEpochFileCache.
-
-A follower whose log parts from its leader's uses the entries to find where. Worked example: the leader has the entries
-(epoch 1, from 0) and (epoch 3, from 50) and ends at 80; a follower's last batch is of epoch 2, which led from 50 to 60
-and was never committed. Asked for the end of epoch 2, the leader answers with the largest epoch not above it: epoch 1
-ends at 50. The follower truncates to 50 and fetches epoch 3 from there.
 """
 
 from __future__ import annotations
@@ -39,6 +34,12 @@ def _epoch(entry: EpochEntry) -> int:
 
 def _start_offset(entry: EpochEntry) -> int:
     return entry.start_offset
+
+
+# A follower whose log parts from its leader's uses the entries to find where. Worked example: the leader has the
+# entries (epoch 1, from 0) and (epoch 3, from 50) and ends at 80; a follower's last batch is of epoch 2, which led from
+# 50 to 60 and was never committed. Asked for the end of epoch 2, the leader answers with the largest epoch not above
+# it: epoch 1 ends at 50. The follower truncates to 50 and fetches epoch 3 from there.
 
 
 class LeaderEpochCache:
@@ -81,6 +82,7 @@ class LeaderEpochCache:
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} from offset {start_offset}")
         entries = self._entries
+        # The usual case: another batch of the newest epoch.
         if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
             return False
         kept = [entry for entry in entries if entry.epoch < epoch and entry.start_offset < start_offset]
@@ -145,7 +147,7 @@ class LeaderEpochCache:
         """Write the file if there are changes; returns when it is durable. Raises OSError."""
         with self._write_lock:
             if self._dirty:
-                self._dirty = False
+                self._dirty = False  # before the entries are read: a change meanwhile makes it dirty again
                 try:
                     self._checkpoint.write(self._entries)
                 except OSError:

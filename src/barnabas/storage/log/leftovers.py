@@ -78,6 +78,8 @@ def _complete_swaps(directory: str, names: Sequence[str], config: LogConfig, env
             offset = base_offset_of(old)
             if offset is not None and base_offset <= offset < end_offset and old.endswith(SEGMENT_SUFFIXES):
                 files.unlink(os.path.join(directory, old))
+        # The log file last: as long as it is called `.swap`, the next start comes here again. An index that is missing
+        # is rebuilt, but a missing transaction index would look like a segment without aborted transactions.
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX):
             final = os.path.join(directory, segment_file_name(base_offset, suffix))
             if files.exists(final + SWAP_SUFFIX):

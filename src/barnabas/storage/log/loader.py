@@ -74,10 +74,13 @@ class LogLoader:
             # that was taken out must not come back in the place of what is written from here on.
             self._files.sync_dir(self._directory)
         names = clear_leftovers(self._directory, self._local.config, environment)
+        # Epochs before segments: the recovery of a segment adds the epochs of its batches, and cuts those behind them.
         self._load_epochs()
         self._load_segments(names)
         self._producers.note_snapshots(names)
         LogRecovery(self._local, self._epochs, self._producers, terms, environment).run()
+        # From here on the end is known. Epochs are cut to it first, then completed from the batches below the first
+        # known one, and only then cut to the start: the epoch of the start offset may be one that was just found.
         end_offset = self._local.end.message_offset
         start_offset = max(terms.log_start_offset, self._segments.first.base_offset)
         self._epochs.truncate_from_end(end_offset)

@@ -29,6 +29,7 @@ from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 logger = logging.getLogger(__name__)
 
 _new_tuple: Final = tuple.__new__
+"""Makes a NamedTuple without its constructor, which is a Python function: every append makes one."""
 
 
 class LocalLog:
@@ -190,6 +191,7 @@ class LocalLog:
         if wanted <= self.recovery_point:
             return
         with self._flush_lock:
+            # Asked again under the lock: another caller may have flushed these offsets while this one waited.
             if wanted <= self.recovery_point:
                 return
             # The log may have been truncated since the flush was asked for.
@@ -209,6 +211,8 @@ class LocalLog:
                 if segment in self.segments.all():
                     raise
                 # else the segment has been deleted meanwhile
+        # A synced file is lost with its directory entry: the log directory has that of the log's directory, which is
+        # synced once, and the log's directory those of the segments, synced whenever one began since the last flush.
         files = self._environment.files
         if not self._directory_synced:
             files.sync_dir(os.path.dirname(self.directory))
@@ -273,8 +277,13 @@ class LocalLog:
 
         A crash before all its files are called `.swap` leaves the old segments; after that, the next start finishes the
         swap. Old segments that retention has deleted meanwhile are left out. Return the others, whose files are deleted
-        later.
+        later. Raises OSError: EIO when the swap has stopped half-way.
         """
+        # The names on disk tell a start where a crash came:   old segments, `.cleaned`: nothing has happened; the
+        # cleaned files are deleted   old segments, some files `.cleaned` and some `.swap`: the same   old segments or
+        # some `.deleted`, all new files `.swap`: the swap is finished by `log.leftovers`   the new segment under its
+        # final name: nothing is left to do but to delete `.deleted` files The names `.swap` are synced before an old
+        # file changes its name: a disk may write directory entries in any order.
         present = set(self.segments)
         replaced = [segment for segment in old if segment in present]
         files = self._environment.files

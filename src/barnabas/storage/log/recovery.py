@@ -2,12 +2,6 @@
 
 Made and run once by `loader`, on the thread that loads the log; nothing else knows the log yet.
 Kafka: LogLoader.recoverLog, recoverSegment.
-
-What lies below the recovery point was flushed: of these segments only the indexes are looked at. After a crash each
-segment from the recovery point on is walked batch by batch. Worked example: segments begin at 0, 100 and 200, the
-recovery point is 120, and the crash tore the batch at 170 in two. Segment 0 is not read. Segment 100 is walked; it is
-cut at 170, and ends there. Segment 200 is deleted, although its batches are whole: with 170 to 199 gone, its offsets no
-longer follow, and a follower or a consumer would read over a hole that is in no other replica's log.
 """
 
 from __future__ import annotations
@@ -30,6 +24,13 @@ from barnabas.storage.segment.recovery import Batch
 logger = logging.getLogger(__name__)
 
 END_OF_ALL = 2**63 - 1
+
+
+# What lies below the recovery point was flushed: of these segments only the indexes are looked at. After a crash each
+# segment from the recovery point on is walked batch by batch. Worked example: segments begin at 0, 100 and 200, the
+# recovery point is 120, and the crash tore the batch at 170 in two. Segment 0 is not read. Segment 100 is walked; it is
+# cut at 170, and ends there. Segment 200 is deleted, although its batches are whole: with 170 to 199 gone, its offsets
+# no longer follow, and a follower or a consumer would read over a hole that is in no other replica's log.
 
 
 class LogRecovery:

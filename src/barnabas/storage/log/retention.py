@@ -13,6 +13,10 @@ from barnabas.storage.segment.log_segment import LogSegment
 
 logger = logging.getLogger(__name__)
 
+# Worked example: segments of 40, 40 and 40 bytes begin at 0, 100 and 200, the log ends at 250, the high watermark is
+# 210, and retention.bytes is 50. 70 bytes are too many. The first segment goes, which leaves 30; the second one is
+# larger than what is left to delete, so it stays: a log keeps at least its retention.bytes. Whatever the settings are,
+# a segment that reaches above the high watermark stays, and so does every later one: a log has no holes.
 Predicate = Callable[[LogSegment, LogSegment | None], bool]
 """Whether a segment goes, given the one behind it (None: there is none)."""
 
@@ -58,6 +62,7 @@ def _delete(state: LogState, predicate: Predicate, reason: str) -> int:
     """Delete from the oldest on while `predicate` holds, but nothing at or above the high watermark.
 
     There is always an active segment: when the last one goes, the log is rolled first. An empty last segment stays.
+    Raises OSError, CorruptRecord, CorruptIndex.
     """
     local = state.local
     high_watermark = state.bounds.high_watermark.message_offset

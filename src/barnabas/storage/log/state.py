@@ -120,6 +120,8 @@ class LogState:
         """
         self.refuse_if_closed()
         local, bounds = self.local, self.bounds
+        # A watermark at the end lies in the new segment from now on. A fetch that waits there measures the bytes behind
+        # it by positions, and positions of two segments say nothing about each other.
         at_end = bounds.high_watermark.message_offset >= local.end.message_offset
         base_offset = max(expected_next_offset, local.end.message_offset)
         snapshot_taken = self.producers.take_snapshot(base_offset, sync=False)
@@ -176,6 +178,7 @@ class LogState:
             )
         if offset <= bounds.start:
             return False
+        # The bound first: readers must not find a start whose epoch or transactions are forgotten already.
         self.bounds = bounds.with_start(offset)
         self.leader_epochs.truncate_from_start(offset)
         self.producers.on_log_start_offset_incremented(offset)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from barnabas.storage.log.leader_epochs import LeaderEpochCache
 from barnabas.storage.log.local_log import LocalLog
 
+# Special timestamps of ListOffsets: KIP-79, and for the last three KIP-734, KIP-405 and KIP-1005. Without a remote tier
+# the earliest local offset is the log start, and there is no latest tiered offset.
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3

@@ -1,10 +1,6 @@
 """Cutting the end off a log, or all of it: what a follower does when its leader has other batches.
 
 Called by UnifiedLog under the log's lock. Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt.
-
-Checkpoints that a truncation makes too large are lowered on disk before anything is cut. Worked example: the log ends
-at 100, its recovery point 90 is in the checkpoint, and it is cut at 40. Were 90 still on disk when the broker crashes
-after it has appended 40 to 95 anew, the next start would take offsets below 90 for flushed and would not check them.
 """
 
 from __future__ import annotations
@@ -16,6 +12,11 @@ from barnabas.storage.log.state import LogState
 from barnabas.storage.producers.rebuild import rebuild_producer_state
 
 logger = logging.getLogger(__name__)
+
+
+# Checkpoints that a truncation makes too large are lowered on disk before anything is cut. Worked example: the log ends
+# at 100, its recovery point 90 is in the checkpoint, and it is cut at 40. Were 90 still on disk when the broker crashes
+# after it has appended 40 to 95 anew, the next start would take offsets below 90 for flushed and would not check them.
 
 
 def truncate_to(state: LogState, offset: int) -> bool:

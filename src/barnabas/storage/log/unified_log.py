@@ -4,30 +4,6 @@ Appends, rolls, truncation and everything that moves an offset hold `lock`, whic
 is re-entrant: a partition that must check its leadership and append in one go holds it around both. Reads take no
 lock: the end (`LocalLog.end`) and the bounds (`LogBounds`) are immutable values replaced by one assignment.
 Kafka: UnifiedLog.
-
-How the offsets of a log move. Five of them matter, and they never lie in another order than this:
-
-    log start <= last stable <= high watermark <= log end        last stable = min(first unstable, high watermark)
-
-A produced batch moves the log end only. The high watermark follows when all in-sync replicas have the batch: the
-replica layer says so (`maybe_increment_high_watermark`), or, when a batch is committed by its append, the caller of
-`append_as_leader` does. An open transaction holds the last stable offset back, until the high watermark has passed the
-transaction's marker: a consumer of committed records must not see the records before it knows how they end, and must
-not see the end before it is replicated. A partition with one follower, from its creation on:
-
-    | event                                                | start | last stable | high watermark | end |
-    | the log is made                                      |     0 |           0 |              0 |   0 |
-    | the leader appends offsets 0 to 4                    |     0 |           0 |              0 |   5 |
-    | the follower fetches from 5: it has what lies below  |     0 |           5 |              5 |   5 |
-    | a transaction begins: offsets 5 and 6                |     0 |           5 |              5 |   7 |
-    | the follower fetches from 7                          |     0 |           5 |              7 |   7 |
-    | the coordinator's commit marker is appended at 7     |     0 |           5 |              7 |   8 |
-    | the follower fetches from 8                          |     0 |           8 |              8 |   8 |
-    | DeleteRecords up to 6                                |     6 |           8 |              8 |   8 |
-
-Between the last two "fetches" the transaction is ended but not stable: `ProducerStates` keeps it among the unreplicated
-ones, so that the first unstable offset stays 5. Offsets carry their place in the files (`LogOffsetMetadata`), so that a
-fetch at a watermark finds its bytes without an index; a roll or a swapped segment moves the place and not the offset.
 """
 
 from __future__ import annotations
@@ -68,6 +44,34 @@ _CLIENT: Final = AppendOrigin.CLIENT
 _PREFIX: Final = struct.Struct(">qii")
 """Base offset, length, leader epoch: what an append writes anew."""
 _new_tuple: Final = tuple.__new__
+
+
+# How the offsets of a log move
+#
+# Five offsets matter, and they never lie in another order than this:
+#
+#     log start <= last stable <= high watermark <= log end        last stable = min(first unstable, high watermark)
+#
+# A produced batch moves the log end only. The high watermark follows when all in-sync replicas have the batch: the
+# replica layer says so (`maybe_increment_high_watermark`), or, when a batch is committed by its append, the caller of
+# `append_as_leader` does. An open transaction holds the last stable offset back, until the high watermark has passed
+# the transaction's marker: a consumer of committed records must not see the records before it knows how they end, and
+# must not see the end before it is replicated. A partition with one follower, from its creation on:
+#
+#     | event                                                | start | last stable | high watermark | end |
+#     | the log is made                                      |     0 |           0 |              0 |   0 |
+#     | the leader appends offsets 0 to 4                    |     0 |           0 |              0 |   5 |
+#     | the follower fetches from 5: it has what lies below  |     0 |           5 |              5 |   5 |
+#     | a transaction begins: offsets 5 and 6                |     0 |           5 |              5 |   7 |
+#     | the follower fetches from 7                          |     0 |           5 |              7 |   7 |
+#     | the coordinator's commit marker is appended at 7     |     0 |           5 |              7 |   8 |
+#     | the follower fetches from 8                          |     0 |           8 |              8 |   8 |
+#     | DeleteRecords up to 6                                |     6 |           8 |              8 |   8 |
+#
+# Between the last two "fetches" the transaction is ended but not stable: `ProducerStates` keeps it among the
+# unreplicated ones, so that the first unstable offset stays 5. Offsets carry their place in the files
+# (`LogOffsetMetadata`), so that a fetch at a watermark finds its bytes without an index; a roll or a swapped segment
+# moves the place and not the offset.
 
 
 class UnifiedLog:
@@ -153,6 +157,15 @@ class UnifiedLog:
 
     # -- appending
 
+    # Why the steps of `append_as_leader` come in their order:
+    # - Validation, the long part, comes without the lock: other appends to this log go on meanwhile.
+    # - Producer state is checked before the write and noted after it: a failed write must leave the state as it was,
+    #   or the producer's retry would count as a duplicate of a batch that is not in the log.
+    # - 16 new bytes and the untouched rest are written. The length does not count the base offset and itself, which are
+    #   12 bytes; the checksum covers nothing before the attributes, so it stays right.
+    # - A flush comes outside of the lock: an fsync takes milliseconds, in which other appends go on. The high watermark
+    #   rises after it, in the caller: a record must not be visible before it is as durable as the topic wants.
+
     def append_as_leader(  # noqa: C901 - one function, because every produced batch goes through it
         self,
         records: Buffer | None,
@@ -200,7 +213,7 @@ class UnifiedLog:
                     state.roll(first)
                 if leader_epoch != state.leader_epochs.latest_epoch:
                     state.assign_epoch(leader_epoch, first)
-                place = local.end
+                place = local.end  # after a possible roll: where this batch will begin
                 if end is not None:
                     end.enter(local.segments.active)
                 local.append((_PREFIX.pack(first, size - 12, leader_epoch), *pieces), size, first, last, max_timestamp)
@@ -267,6 +280,8 @@ class UnifiedLog:
         Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         local = self.local
+        # Two values, each consistent in itself. The bounds may be newer than the end, which only lets this read see
+        # more.
         end = local.end
         bounds = self._state.bounds
         if start_offset < bounds.start or start_offset > end.message_offset:

@@ -37,6 +37,10 @@ class TransactionEnd:
         self.marker = marker
         self.completed = completed
 
+    # The entry comes before the marker. If the broker dies in between, the recovery rebuilds the index from the
+    # batches, where there is no marker, and the coordinator sends it again. The other way round, a reader could find a
+    # marker whose transaction no index calls aborted, and would return its records.
+
     def enter(self, segment: LogSegment) -> None:
         """Enter the transaction into the segment's index if it is aborted. Raises OSError."""
         completed = self.completed

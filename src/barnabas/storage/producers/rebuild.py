@@ -41,6 +41,9 @@ def rebuild_producer_state(
     A log that was closed in order and has no snapshot was written by a broker that makes none: it is not read for its
     producers. A log whose producers were all without ids is not read either.
     """
+    # Worked example: segments begin at 0, 100 and 200, the log ends at 250, and the newest snapshot is that of 100. It
+    # is loaded; the batches from 100 to 199 are read; a snapshot is taken at 200; the batches from 200 on are read; a
+    # snapshot is taken at 250. A truncation into the last segment reads that one segment only.
     wanted = _wanted_snapshots(segments, end_offset)
     if after_clean_shutdown and not manager.snapshots:
         for offset in wanted:

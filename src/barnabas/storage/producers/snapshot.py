@@ -17,6 +17,10 @@ from barnabas.storage.producers.entry import NO_OFFSET, BatchMetadata, ProducerS
 
 VERSION = 1
 
+# Worked example, one producer: id 7 in epoch 2, last sequence 41, last offset 120, delta 3 (so the last batch was
+# 117-120, with the sequence numbers 38-41), its timestamp, coordinator epoch 5, open transaction from 100. Only the
+# last of the five remembered batches is in a snapshot, in Kafka too: after a start an older duplicate is
+# OUT_OF_ORDER_SEQUENCE_NUMBER.
 _HEADER = struct.Struct(">hIi")
 _CRC_COVERS_FROM = 6
 _ENTRY = struct.Struct(">qhiqiqiq")

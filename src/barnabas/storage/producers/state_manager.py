@@ -133,6 +133,7 @@ class ProducerStateManager:
             if sync:
                 self._files.sync_dir(self._directory)
         except OSError:
+            # A torn file fails its checksum at the next start, which would have to read it first.
             if self._files.exists(path):
                 self._files.unlink(path)
             raise

@@ -3,12 +3,6 @@
 Owned by a ProducerStateManager and guarded by the log's lock. A batch is checked before it is written and noted
 afterwards, so that a write that fails changes nothing. All rules hold for clients; for coordinators those of epochs
 hold; batches that a follower fetched or a recovery reads were checked by their leader.
-
-Worked example, the rules of sequence numbers. A producer of epoch 0 has appended batches with the sequence numbers 0-4
-and 5-9. Then 10-14 follows and is appended. 5-9 is one of its last five batches: it was sent twice, and gets the first
-answer again. 15-19 leaves a gap, and 3-7 is no batch that was appended: both are OUT_OF_ORDER_SEQUENCE_NUMBER. Epoch 1
-must begin at 0, and from then on epoch 0 is fenced: INVALID_PRODUCER_EPOCH. A producer without state may begin
-anywhere, as in Kafka since 2.4: its state may have expired, so UNKNOWN_PRODUCER_ID is never raised.
 Kafka: the map of ProducerStateManager, ProducerAppendInfo, TxnMetadata, CompletedTxn.
 """
 
@@ -79,6 +73,13 @@ class TransactionMetadata(NamedTuple):
     last_offset: int = NO_OFFSET
 
 
+# Worked example, the rules of sequence numbers. A producer of epoch 0 has appended batches with the sequence numbers
+# 0-4 and 5-9. Then 10-14 follows and is appended. 5-9 is one of its last five batches: it was sent twice, and gets the
+# first answer again. 15-19 leaves a gap, and 3-7 is no batch that was appended: both are OUT_OF_ORDER_SEQUENCE_NUMBER.
+# Epoch 1 must begin at 0, and from then on epoch 0 is fenced: INVALID_PRODUCER_EPOCH. A producer without state may
+# begin anywhere, as in Kafka since 2.4: its state may have expired, so UNKNOWN_PRODUCER_ID is never raised.
+
+
 class ProducerStates:
     """The producers of one partition. entries: by producer id."""
 
@@ -118,6 +119,7 @@ class ProducerStates:
             return None
         if origin is _CLIENT:
             if producer_epoch == entry.producer_epoch:
+                # The next batch in order passes by one comparison; all else is looked at only when that fails.
                 batches = entry.batches
                 if base_sequence != ((batches[-1][0] if batches else NO_SEQUENCE) + 1 & MAX_SEQUENCE):
                     last_sequence = base_sequence + batch.last_offset_delta & MAX_SEQUENCE
@@ -257,6 +259,7 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> LogOffsetMetadata | None:
         """Where the oldest transaction begins that is open, or whose marker lies at or above the high watermark."""
+        # Open transactions are in the order of their offsets, ended ones in the order of their markers.
         ongoing, unreplicated = self._ongoing, self._unreplicated
         first = ongoing[next(iter(ongoing))].first_offset if ongoing else None
         if unreplicated:
@@ -282,6 +285,7 @@ class ProducerStates:
     # -- errors
 
     def _check_epoch(self, entry: ProducerStateEntry, epoch: int, offset: int, origin: AppendOrigin) -> None:
+        """Fence an old epoch. Raises ApiError: INVALID_PRODUCER_EPOCH, except for batches that a leader accepted."""
         if epoch >= entry.producer_epoch:
             return
         message = (

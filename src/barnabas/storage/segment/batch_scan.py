@@ -52,6 +52,8 @@ def find_batch(file: Readable, offset: int, position: int, end: int) -> BatchPla
     read = 0
     unpack = _PLACE.unpack_from
     while position + MIN_BATCH_SIZE <= end:
+        # The next header may lie in the chunk, beyond it, or be cut by its end: in the latter two cases a new chunk is
+        # read that begins with the header.
         at = position - chunk_start
         if at + _PLACE.size > read:
             chunk = file.read(position, min(SEARCH_CHUNK_BYTES, end - position))

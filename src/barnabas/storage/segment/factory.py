@@ -92,5 +92,6 @@ class SegmentFactory:
         )
 
     def _jitter_ms(self, config: LogConfig) -> int:
+        # Logs that are made together would all roll together, a week later, and sync together.
         bound = min(config.segment_jitter_ms, config.segment_ms)
         return self.random.randrange(bound) if bound > 0 else 0

@@ -35,7 +35,11 @@ class SegmentFile:
         return SegmentFile(path, self._open_files)
 
     def borrow(self, *, create: bool = False) -> OpenFile:
-        """Return the open file, retained for the caller, who must release it once."""
+        """Return the open file, retained for the caller, who must release it once.
+
+        Raises FileNotFoundError when the file was closed for good, or does not exist and `create` is False.
+        """
+        # Without the lock first: `try_retain` fails for a file that was closed in between, and then the lock decides.
         open_file = self._open
         if open_file is not None and open_file.try_retain():
             self.recently_used = True
@@ -101,7 +105,7 @@ class SegmentFile:
         """Return when the content is on stable storage.
 
         A sync that fails may have lost data even where the disk is only full, so it never counts as a shortage: the
-        error is turned into EIO, which takes the log directory offline.
+        error is turned into EIO, which takes the log directory offline. Raises OSError.
         """
         open_file = self.borrow()
         try:

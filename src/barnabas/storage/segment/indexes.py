@@ -91,7 +91,7 @@ class SegmentIndexes:
         self.is_full = False
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex when a file is missing or cannot be an index of this segment."""
+        """Check that the files can be indexes of this segment. Raises CorruptIndex when one is missing or cannot."""
         for index in (self.offsets, self.times):
             try:
                 index.sanity_check()

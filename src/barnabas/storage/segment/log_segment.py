@@ -103,10 +103,12 @@ class LogSegment:
             self.indexes.append(last_offset, position, largest)
             since = 0
         self.bytes_since_last_index_entry = since + size
+        # Dictionaries keep the order of insertion, so the first key is the oldest batch.
         recent = self.recent
         recent[first_offset] = (position, size)
         if len(recent) > RECENT_BATCHES:
             del recent[next(iter(recent))]
+        # Last, because readers take no lock: a reader looks at nothing at or behind the size that it has seen.
         self.size = position + size
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
@@ -165,6 +167,7 @@ class LogSegment:
             position, batch_size = found.position, found.size
             if max_bytes <= MAX_BYTES:
                 sequels.note(found.last_offset + 1, position + batch_size)
+        # KIP-74: a consumer must make progress, so one whole batch may exceed its limit.
         limit = max_bytes if not min_one_message or max_bytes > batch_size else batch_size
         size = min(max_position - position, limit)
         metadata = _new_tuple(LogOffsetMetadata, (start_offset, self.base_offset, position))
@@ -240,7 +243,7 @@ class LogSegment:
     # -- loading, recovery, truncation
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex when an index is missing or cannot belong to the segment.
+        """Check the indexes. Raises CorruptIndex when one is missing or cannot belong to the segment.
 
         The last entry of the offset index must point at a batch: Kafka's followers enter the last offset of several
         batches with the position of the first.
@@ -309,7 +312,7 @@ class LogSegment:
             cut = self.size - place.position
             self.size = place.position
             self.file.truncate(place.position)
-            self._sequels = SequentialReads()
+            self._sequels = SequentialReads()  # after the cut: late entries of slow readers go into the old object
         if self.size == 0:
             self.created_ms = now_ms
             self.rolling_timestamp = None

@@ -83,6 +83,8 @@ class LogSegments:
         return segments[max(0, bisect_right(bases, start) - 1) : bisect_left(bases, end)]
 
     def _replace(self, by_offset: dict[int, LogSegment]) -> None:
+        # Both tuples go out in one assignment: a reader never searches the offsets of one set in the segments of
+        # another.
         bases = tuple(sorted(by_offset))
         segments = tuple(by_offset[base] for base in bases)
         self._view = (bases, segments)

@@ -104,7 +104,7 @@ class OffsetIndex(IndexFile):
             self._truncate_to_entries(self._number_of_last(0, offset - self.base_offset - 1) + 1)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex when the file cannot be an offset index of this segment.
+        """Check that the file can be an offset index of this segment. Raises CorruptIndex when it cannot.
 
         An entry never points at position 0, and never at the base offset: a batch is entered only when others lie
         before it. That is how zeros at the end are told, which a crash of Kafka leaves behind.

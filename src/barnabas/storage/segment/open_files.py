@@ -48,6 +48,10 @@ class OpenFiles:
         """
         victims: list[Closable] = []
         with self._lock:
+            # Second chance, with a dictionary as the queue. Worked example, limit 3: A, B, C hold descriptors, A was
+            # used since it came in. D opens: A is oldest, loses its mark and goes to the end; B, next, has no mark and
+            # is the victim. The queue is C, D, A. `chances` ends the search when every file has a mark: the oldest goes
+            # then.
             holding = self._holding
             holding[file] = None
             chances = len(holding)
@@ -60,6 +64,7 @@ class OpenFiles:
                     chances -= 1
                 else:
                     victims.append(oldest)
+        # Without the lock: `let_go` takes the file's lock, under which other threads may be waiting to come in here.
         for victim in victims:
             victim.let_go()
 

@@ -38,7 +38,7 @@ def good_batches(file: Readable, file_size: int, base_offset: int, gapless_from:
 
 
 def _check_follows(batch: Batch, base_offset: int, next_offset: int, epoch: int) -> int:
-    """Raise CorruptRecord unless the batch may follow; return its leader epoch.
+    """Check that the batch may follow; return its leader epoch. Raises CorruptRecord when it may not.
 
     Epochs only rise: an older one is left from before a truncation that did not reach the disk.
     """

@@ -56,6 +56,7 @@ class SequentialReads:
                 open_file.release()
         if len(content) < _HEADER.size:
             return None
+        # The entry was a guess: a cleaning may have put another segment's batches here. The header tells.
         base_offset, length, magic, delta = _HEADER.unpack_from(content)
         end = length + LOG_OVERHEAD
         if magic != 2 or not base_offset <= offset <= base_offset + delta or not _HEADER.size < end <= len(content):

@@ -61,7 +61,7 @@ class TimeIndex(IndexFile):
                 if relative < last[1]:
                     raise ValueError(f"offset {offset} is before {self.base_offset + last[1]} in {self.path}")
                 self._append(timestamp, relative)
-            return self._entries >= self.max_entries - 1
+            return self._entries >= self.max_entries - 1  # the last one is for `on_become_inactive`
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the last entry with at most `timestamp`; (-1, base offset) when there is none."""
@@ -83,7 +83,7 @@ class TimeIndex(IndexFile):
             self._truncate_to_entries(self._number_of_last(1, offset - self.base_offset - 1) + 1)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex when the file cannot be a time index of this segment."""
+        """Check that the file can be a time index of this segment. Raises CorruptIndex when it cannot."""
         self._check_size()
         with self._lock:
             self._load()

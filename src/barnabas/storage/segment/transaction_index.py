@@ -77,7 +77,7 @@ class TransactionIndex:
         self._file.write((entry.encode(),), self._size, create=True)
         self._unsynced = True
         self._last_offset = entry.last_offset
-        self._size += ENTRY_SIZE
+        self._size += ENTRY_SIZE  # last: readers take no lock, and read up to this size
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of markers at `offset` and behind it."""
@@ -133,7 +133,7 @@ class TransactionIndex:
         return AbortedSearch(found, False)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex when the file cannot belong to the segment."""
+        """Check that the file can belong to the segment. Raises CorruptIndex when it cannot."""
         last_offset = self.base_offset - 1
         if self._file.exists() and self._file.size() != self._size:
             raise CorruptIndex(f"transaction index {self.path} ends within an entry")

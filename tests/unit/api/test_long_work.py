@@ -49,6 +49,7 @@ MANY = 5000
     ("settings", "produced", "is_long"),
     [
         ({}, batch(MANY), True),
+        ({}, batch(MANY, size=1, key=None), True),
         ({"record_validation": "framing"}, batch(MANY), False),
         ({"record_validation": "full"}, batch(MANY), True),
         ({"record_validation": "full"}, batch(100, size=LARGE_BYTES // 50), False),

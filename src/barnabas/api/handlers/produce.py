@@ -40,6 +40,7 @@ from barnabas.records.batch_header import CODEC_MASK, BatchHeader
 from barnabas.replica.append import VALID_ACKS
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.storage.validation.validator import MANY_RECORDS
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,11 @@ class ProduceApi:
                     if (
                         request.brief
                         and header
-                        and (header.attributes & CODEC_MASK or request.request_size > LARGE_BYTES)
+                        and (
+                            header.attributes & CODEC_MASK
+                            or header.record_count > MANY_RECORDS
+                            or request.request_size > LARGE_BYTES
+                        )
                     ):
                         self._look_ahead(entry, header)
                     to_append.append(entry)

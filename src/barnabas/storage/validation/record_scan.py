@@ -44,6 +44,11 @@ _TWO_BYTE_OFFSETS: Final = 8192
 """Others below take two."""
 _SHORTEST_RUN: Final = 6
 """Fewer records are not worth the slices."""
+_LONGEST_RUN: Final = 1024
+"""More records are several runs. Looking for a run must not cost more the more records are left: a batch whose records
+are all unlike would take the square of their number."""
+_MOST_AT_ONCE: Final = 128
+"""So many records are read quickly at most, for the same reason."""
 _UNLIKE: Final = 32
 """So many records are read carefully when one was not read quickly: those behind it are mostly like it."""
 
@@ -115,18 +120,42 @@ def scan_records(body: bytes, count: i64) -> RecordSummary:
 
 def _some(body: bytes, position: i64, index: i64, count: i64) -> _Part:
     """Check at least one record from `index` on, at `position`: as many as go the same way. Raises CorruptRecord."""
-    stop = count
-    if index < _ONE_BYTE_OFFSETS:
-        stop = min(count, _ONE_BYTE_OFFSETS)
-    elif index < _TWO_BYTE_OFFSETS:
-        stop = min(count, _TWO_BYTE_OFFSETS)
+    if index >= _TWO_BYTE_OFFSETS:
+        return _carefully(body, position, index, count)
+    stop = min(count, index + _LONGEST_RUN, _ONE_BYTE_OFFSETS if index < _ONE_BYTE_OFFSETS else _TWO_BYTE_OFFSETS)
     found = None
     if stop - index >= _SHORTEST_RUN:
         found = _same_shape(body, position, index, stop)
     if found is None and _INTERPRETED:
-        found = _quickly(body, position, index, stop)
+        found = _quickly(body, position, index, min(stop, index + _MOST_AT_ONCE))
         stop = min(stop, index + _UNLIKE)
     return found or _carefully(body, position, index, stop)
+
+
+class _Run(NamedTuple):
+    """Records of the same length, one after another. prefix: how many bytes the length takes, which `size` counts."""
+
+    size: int
+    prefix: int
+    records: int
+
+
+def _same_length(body: bytes, position: i64, most: i64) -> _Run | None:
+    """Find out how many records from `position` on say the same length, or return None when they are few."""
+    if len(body) - position < 8:
+        return None
+    low = body[position]
+    high = body[position + 1]
+    prefix = 1 if low < 0x80 else 2
+    size = prefix + (_SHORT[low] if low < 0x80 else _LOW[low] + _HIGH[high])
+    if body[position : position + _SHORTEST_RUN * size : size].count(low) < _SHORTEST_RUN:
+        return None
+    column = body[position : position + most * size : size]
+    records = len(column) - len(column.lstrip(column[:1]))
+    if prefix == 2:
+        column = body[position + 1 : position + records * size : size]
+        records = len(column) - len(column.lstrip(column[:1]))
+    return _new(_Run, (size, prefix, records)) if position + records * size <= len(body) else None
 
 
 def _same_shape(body: bytes, position: i64, index: i64, stop: i64) -> _Part | None:
@@ -134,25 +163,15 @@ def _same_shape(body: bytes, position: i64, index: i64, stop: i64) -> _Part | No
 
     The offset deltas of records `index` to `stop` take the same number of bytes.
     """
-    total: i64 = len(body)
-    if total - position < 8:
+    run = _same_length(body, position, stop - index)
+    if run is None:
         return None
-    low: i64 = body[position]
-    prefix: i64 = 1 if low < 0x80 else 2
-    size = prefix + (_SHORT[low] if low < 0x80 else _LOW[low] + _HIGH[body[position + 1]])
-    end = min(total, position + (stop - index) * size)
-    column = body[position:end:size]
-    records = len(column) - len(column.lstrip(column[:1]))
-    if prefix == 2:
-        column = body[position + 1 : position + records * size : size]
-        records = len(column) - len(column.lstrip(column[:1]))
+    size, prefix, records = run
     times = body[position + prefix + 1 : position + records * size : size]
     records = len(times) - len(times.lstrip(_EARLY))
     if records < _SHORTEST_RUN:
         return None
     end = position + records * size
-    if end > total:
-        return None
     place = position + prefix + 2
     if index < _ONE_BYTE_OFFSETS:
         if body[place:end:size] != _OFFSETS[index : index + records]:
@@ -214,10 +233,8 @@ def _quickly(body: bytes, position: int, index: int, stop: int) -> _Part | None:
     offsets: Sequence[int]
     if index < _ONE_BYTE_OFFSETS:
         unpack, width, offsets = _BEFORE_KEY_1, 5, _OFFSETS
-    elif index < _TWO_BYTE_OFFSETS:
-        unpack, width, offsets = _BEFORE_KEY_2, 6, _OFFSETS_BOTH
     else:
-        return None
+        unpack, width, offsets = _BEFORE_KEY_2, 6, _OFFSETS_BOTH
     short_of, low_of, high_of = _SHORT, _LOW, _HIGH
     times: list[int] = []
     null_key = False

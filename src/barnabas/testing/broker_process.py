@@ -26,6 +26,8 @@ Setting = str | int | float | bool | Sequence[str]
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 """The address to connect to, for listeners on every interface."""
 
+_DECIDED_BY_PARAMETERS = {"listeners": "`listen`", "log.dir": "`data_dir`", "log.dirs": "`data_dir`"}
+
 _READY = re.compile(
     r"barnabas ready: (?P<addresses>\S+) broker=(?P<broker>-?\d+) cluster=(?P<cluster>\S+)"
     r"(?: console=(?P<console>\S+))? data=.*"
@@ -39,7 +41,8 @@ class BrokerFailed(RuntimeError):
 class BrokerProcess:
     """One broker: a data dir, settings, and a process that can be stopped, killed and started again.
 
-    Settings are Kafka's names, with underscores for dots where they are keywords: `num_partitions=3`.
+    Settings are Kafka's names, with underscores for dots where they are keywords: `num_partitions=3`. Raises ValueError
+    for settings that the parameters decide (`listeners`, `log_dirs`), TypeError for None.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class BrokerProcess:
     ) -> None:
         self.data_dir = data_dir
         self.settings = dict(settings or {})
+        _check(self.settings)
         self.log_path = data_dir.rstrip(os.sep) + ".log"
         self.addresses: list[str] = []
         self.broker_id = -1
@@ -244,6 +248,16 @@ def broker(
         process.kill()
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _check(settings: Mapping[str, Setting]) -> None:
+    """Reject settings that the command line would override silently. Raises ValueError, TypeError for None."""
+    for name, value in settings.items():
+        instead = _DECIDED_BY_PARAMETERS.get(name.replace("_", "."))
+        if instead is not None:
+            raise ValueError(f"{name} is decided by the parameter {instead}: give that instead")
+        if value is None:
+            raise TypeError(f"the setting {name} is None: leave it out for its default")
 
 
 def _text(value: Setting) -> str:

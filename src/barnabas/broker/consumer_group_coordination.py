@@ -1,6 +1,6 @@
-"""Puts together what a broker needs for consumer groups (KIP-848), when the first of them comes.
+"""Builds the services of consumer groups (KIP-848) when they are needed for the first time.
 
-Imported and called by `group_coordination`, once, on whatever thread that is: a handler's, or the loader's.
+Imported and called once by `group_coordination`, on a handler's thread or the loader's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.coordinator.group.environment import GroupEnvironment
 
 
 class ConsumerGroups(NamedTuple):
-    """The service, and what it does for members that speak the classic protocol."""
+    """The service, and its part for members that speak the classic protocol."""
 
     service: ConsumerGroupService
     classic_members: ConsumerGroupClassicMembers
@@ -26,7 +26,7 @@ class ConsumerGroups(NamedTuple):
 def build_consumer_groups(
     environment: GroupEnvironment, classic: ClassicGroupService, count_rebalance: Callable[[], None]
 ) -> ConsumerGroups:
-    """Told of changes of the metadata from now on. count_rebalance: told of each new target assignment."""
+    """Return the services, which follow the metadata from now on. count_rebalance: called for each new target."""
     assignors = assignors_named(environment.config.consumer.assignors)
     service = ConsumerGroupService(
         environment,
@@ -40,7 +40,7 @@ def build_consumer_groups(
 
 
 def _check_regular_expression(regex: str) -> None:
-    """Raise INVALID_REGULAR_EXPRESSION unless it is one."""
+    """Raises ApiError: INVALID_REGULAR_EXPRESSION when the expression is malformed."""
     from barnabas.coordinator.group.consumer.topics.regex import check_regular_expression  # noqa: PLC0415 - loads google-re2
 
     check_regular_expression(regex)

@@ -1,6 +1,10 @@
-"""The group coordinator: who is in a group, who reads what, and how far they have got.
+"""The group coordinator: the members of groups, their assignments, and their committed offsets.
 
-`coordinator.GroupCoordinator` is its facade for the request handlers; `broker/` tells it which partitions of
-`__consumer_offsets` this broker leads. A `Group` is a lock, the committed offsets and a membership, which is a
-`ClassicGroup` (JoinGroup, SyncGroup) or a `ConsumerGroup` (KIP-848).
+`coordinator.GroupCoordinator` holds the services; `broker.group_coordination` hands each request handler the one that
+it calls, and tells the coordinator which partitions of `__consumer_offsets` this broker leads. A `Group` is a lock, the
+committed offsets and a membership, which is a `ClassicGroup` (JoinGroup, SyncGroup) or a `ConsumerGroup` (KIP-848).
+
+The rooms, from the bottom: `log` encodes and appends records; `classic`, `consumer` (with `assignors`) and `offsets`
+are the services; `loading` reads the groups back. In `classic` and `consumer` a request takes three steps: pure modules
+decide under the group's lock, `changes` writes the records under it, and finishes the work without it.
 """

@@ -49,7 +49,7 @@ class GroupTable:
         return LockedGroup(self, group_id)
 
     def locked_or_new(self, group_id: str) -> LockedNewGroup:
-        """Return the same for a group that is made, without members or offsets, if there is none.
+        """Return a context manager that holds the group's lock; it makes a group if there is none.
 
         Entering it raises ApiError: NOT_COORDINATOR, or another error of a group that this broker does not serve.
         """

@@ -1,1 +1,1 @@
-"""The assignors of the consumer group protocol (KIP-848): who reads what, decided by the broker."""
+"""The assignors of the consumer group protocol (KIP-848): the broker divides the partitions."""

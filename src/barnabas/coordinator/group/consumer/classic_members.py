@@ -1,7 +1,7 @@
 """Members of the classic protocol in consumer groups (KIP-848): JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-`ClassicGroupService` hands over what turns out to be about a consumer group, on any thread and without any lock; what
-has come to be about a classic group meanwhile goes back to it. It owns no lock: see `ConsumerGroupService`.
+`ClassicGroupService` hands requests over that turn out to be about a consumer group, on any thread and without any
+lock. If the group has become a classic one meanwhile, the request goes back. Owns no lock, as `ConsumerGroupService`.
 Kafka: GroupMetadataManager.classicGroupJoin and its siblings, the half about consumer groups.
 """
 
@@ -51,7 +51,7 @@ class ConsumerGroupClassicMembers:
         self._make_member_id = make_member_id
 
     def join_group(self, terms: JoinTerms, on_complete: Callable[[JoinAnswer], None]) -> None:
-        """A classic member joins; answered when the replicas have what that changed."""
+        """Let a classic member join. Answered when the records of the change are replicated."""
         environment, context, new_id = self._environment, self._consumer_groups.context(), self._make_member_id()
 
         def change(membership: ConsumerGroup) -> ConsumerOutcome[JoinAnswer] | None:
@@ -77,7 +77,7 @@ class ConsumerGroupClassicMembers:
         self._changes.finish(written, answer)
 
     def sync_group(self, terms: SyncTerms, on_complete: Callable[[SyncAnswer], None]) -> None:
-        """A classic member asks for its assignment."""
+        """Answer with the classic member's assignment."""
         topics = self._consumer_groups.context().topics
         try:
             changed = self._change(terms.group_id, lambda membership: sync(membership, terms, topics))
@@ -90,7 +90,7 @@ class ConsumerGroupClassicMembers:
             on_complete(changed[0].answer)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """A classic member lives; REBALANCE_IN_PROGRESS: it shall join again."""
+        """Restart a classic member's session; REBALANCE_IN_PROGRESS asks it to join again."""
         try:
             changed = self._change(
                 group_id, lambda membership: heartbeat(membership, member_id, group_instance_id, generation)
@@ -104,7 +104,7 @@ class ConsumerGroupClassicMembers:
     def leave_group(
         self, group_id: str, members: Sequence[LeavingMember], on_complete: Callable[[LeaveAnswer], None]
     ) -> None:
-        """Members go, or are sent away; answered when the replicas have it."""
+        """Remove members, at their own or an administrator's request. Answered when the records are replicated."""
         environment, context = self._environment, self._consumer_groups.context()
         try:
             changed = self._change(
@@ -125,9 +125,10 @@ class ConsumerGroupClassicMembers:
         self._changes.finish(written, answer)
 
     def _forget_if_empty(self, group_id: str) -> None:
-        """A member joins a group by the classic protocol that has no members: what it was before is over.
+        """Make a consumer group without members a classic one: a classic member wants to join it.
 
-        UNKNOWN_MEMBER_ID: it was a consumer group, which did not give the member its id.
+        Raises ApiError: UNKNOWN_MEMBER_ID then, because the consumer group did not make the member's id, or the error
+        of the log that refuses the tombstones.
         """
         environment = self._environment
         with environment.table.locked(group_id) as group:
@@ -145,7 +146,10 @@ class ConsumerGroupClassicMembers:
     def _change(
         self, group_id: str, change: Callable[[ConsumerGroup], ConsumerOutcome[T] | None]
     ) -> tuple[ConsumerOutcome[T], ConsumerFollowUp] | None:
-        """Let the request happen under the group's lock; None: it is not about a consumer group. Raises ApiError."""
+        """Decide and write under the group's lock; return None if the request is not about a consumer group.
+
+        Raises ApiError when `change` rejects the request, or the log refuses the records.
+        """
         with self._environment.table.locked(group_id) as group:
             if group is None or not isinstance(group.membership, ConsumerGroup):
                 return None

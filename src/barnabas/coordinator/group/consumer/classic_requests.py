@@ -1,9 +1,9 @@
-"""What members of the classic protocol ask of a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
+"""The requests of classic members to a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
 
 Called by `ConsumerGroupClassicMembers` under the group's lock. Pure: a group and a request give records and an answer.
-To such a member the coordinator is a leader that has decided already: its join is answered at once with its epoch as
-the generation, its sync with what it has; a heartbeat says REBALANCE_IN_PROGRESS when there is something to give up or
-to get, whereupon it joins again with what it owns.
+To such a member the coordinator is a leader that has decided already. Its JoinGroup is answered at once, with the
+member epoch as the generation, and its SyncGroup with its partitions. When there are partitions to give up or to get, a
+heartbeat answers REBALANCE_IN_PROGRESS, and the member joins again with the partitions that it owns.
 
 Kafka: GroupMetadataManager.classicGroup{Join,Sync,Heartbeat,Leave}ToConsumerGroup of 4.3.
 """
@@ -96,7 +96,11 @@ def _check_join(update: ConsumerGroupUpdate, terms: JoinTerms, config: GroupCoor
 
 
 def sync(group: ConsumerGroup, terms: SyncTerms, topics: ClusterTopics) -> ConsumerOutcome[SyncAnswer]:
-    """A classic member asks for what it has joined for. Raises ApiError; but for the wish that it joins again."""
+    """Return the member's assignment.
+
+    REBALANCE_IN_PROGRESS is returned in the answer. Raises ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+    ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, or UNKNOWN_SERVER_ERROR for metadata that cannot be read.
+    """
     member, classic = _classic_member(group, terms.member_id, terms.group_instance_id)
     _check_generation(member, terms.generation)
     if terms.protocol_type is not None and terms.protocol_type != PROTOCOL_TYPE:
@@ -123,7 +127,10 @@ def sync(group: ConsumerGroup, terms: SyncTerms, topics: ClusterTopics) -> Consu
 def heartbeat(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ConsumerOutcome[ErrorCode]:
-    """A classic member lives; perhaps it shall join again. Raises ApiError."""
+    """Restart the member's session; REBALANCE_IN_PROGRESS in the answer asks it to join again.
+
+    Raises ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
     member, classic = _classic_member(group, member_id, instance_id)
     _check_generation(member, generation)
     timers = [TimerChange(TimerKind.SESSION, member.member_id, classic.session_timeout_ms)]
@@ -141,7 +148,10 @@ def leave(
     config: GroupCoordinatorConfig,
     clock: Clock,
 ) -> ConsumerOutcome[LeaveAnswer]:
-    """Members go, or are sent away by an administrator, whichever protocol they speak."""
+    """Remove members of either protocol, at their own or an administrator's request.
+
+    Raises ApiError: GROUP_ID_NOT_FOUND when the group cannot be downgraded, because metadata cannot be read.
+    """
     answers: list[LeftMember] = []
     gone: dict[str, ConsumerGroupMember] = {}
     for each in leaving:
@@ -173,7 +183,10 @@ def fence(
     config: GroupCoordinatorConfig,
     clock: Clock,
 ) -> ConsumerOutcome[T]:
-    """These members are out. The group goes on without them; perhaps as a classic one. Raises ApiError."""
+    """Remove these members; the group goes on without them, perhaps as a classic group.
+
+    Raises ApiError: GROUP_ID_NOT_FOUND when it cannot be downgraded, because metadata cannot be read.
+    """
     if not members:
         return ConsumerOutcome(answer, group)
     if can_downgrade_without(group, members, config):
@@ -210,6 +223,7 @@ def _downgrade(
 
 
 def _joining_member(update: ConsumerGroupUpdate, terms: JoinTerms, member_id: str) -> ConsumerGroupMember:
+    """Return the member as it was, or a new one. Raises ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     group = update.group
     if terms.group_instance_id is None:
         return group.members.get(member_id) or ConsumerGroupMember(member_id)
@@ -220,7 +234,10 @@ def _joining_member(update: ConsumerGroupUpdate, terms: JoinTerms, member_id: st
 
 
 def _subscription(terms: JoinTerms) -> Subscription:
-    """All of a member's protocols carry the same subscription."""
+    """Return the subscription, which is the same in all of a member's protocols.
+
+    Raises ApiError: UNKNOWN_SERVER_ERROR when it cannot be read.
+    """
     try:
         return decode_subscription(terms.protocols[0][1])
     except DecodeError as error:
@@ -252,7 +269,7 @@ def _joined(member: ConsumerGroupMember) -> JoinAnswer:
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> tuple[ConsumerGroupMember, ClassicMetadata]:
-    """The member, and what makes it a classic one. UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Return the member and its classic part. Raises ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     member = group.member(member_id) if instance_id is None else known_static_member(group, member_id, instance_id)
     if member.classic is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} does not use the classic protocol.")
@@ -260,7 +277,10 @@ def _classic_member(
 
 
 def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerGroupMember:
-    """An administrator names a static member by its instance alone."""
+    """Return the member to remove; an administrator may name a static member by its instance id alone.
+
+    Raises ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
     if leaving.group_instance_id is None:
         return group.member(leaving.member_id)
     member = group.static_member(leaving.group_instance_id)
@@ -270,6 +290,7 @@ def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerGro
 
 
 def _check_generation(member: ConsumerGroupMember, generation: int) -> None:
+    """Raises ApiError: ILLEGAL_GENERATION unless the generation is the member's epoch."""
     if generation != member.member_epoch:
         raise ApiError(
             ErrorCode.ILLEGAL_GENERATION,
@@ -279,10 +300,10 @@ def _check_generation(member: ConsumerGroupMember, generation: int) -> None:
 
 
 def _is_behind(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """Whether there is another assignment for the member, or there would be if it joined.
+    """Return whether there is another assignment for the member, or would be if it joined.
 
-    The latter only if nobody speaks the new protocol: those compute it with their next heartbeat. (In Kafka 4.3 such a
-    group, which may not be downgraded, would wait for ever.)
+    The latter counts only without members of the new protocol, which would compute the assignment with their next
+    heartbeat. (In Kafka 4.3 such a group, if it may not be downgraded, waits for ever.)
     """
     if member.member_epoch < group.assignment_epoch:
         return True

@@ -1,4 +1,4 @@
-"""What the members of a consumer group have in common, counted: assignors, and protocols of classic members (KIP-848).
+"""The assignors and classic protocols of a consumer group's members, counted (KIP-848).
 
 Held by `ConsumerGroup`, guarded by the group's lock, changed by the replay of records. Pure.
 Kafka: ConsumerGroup (serverAssignors, numClassicProtocolMembers, classicProtocolMembersSupportedProtocols).

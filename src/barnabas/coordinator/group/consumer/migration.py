@@ -1,8 +1,8 @@
 """Groups change their protocol while they work (KIP-848): classic groups become consumer groups, and back.
 
-Called by `ConsumerGroupService` and by what classic members do in consumer groups, under the group's lock. Pure.
-A classic group is taken over when somebody joins it by the new protocol: its members go on as they are, each with the
-partitions it had. The way back is taken when the last member that speaks the new protocol has gone.
+Called by `ConsumerGroupService` and `consumer.classic_requests` under the group's lock. Pure. A classic group becomes a
+consumer group when a member joins it by the new protocol. Its other members go on as they are, each with its
+partitions. The group becomes a classic one again when the last member of the new protocol leaves.
 `group.consumer.migration.policy` says which way is open.
 
 Kafka: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup, ConsumerGroup.fromClassicGroup,
@@ -55,9 +55,9 @@ _CUSTOM_ASSIGNOR_HINT = (
 def upgraded(
     classic: ClassicGroup, config: GroupCoordinatorConfig, topics: ClusterTopics
 ) -> tuple[ConsumerGroup, list[GroupRecord]]:
-    """The consumer group that a classic group becomes, and the records that make it one.
+    """Return the consumer group that a classic group becomes, and the records that make it one.
 
-    GROUP_ID_NOT_FOUND: it may not or cannot.
+    Raises ApiError: GROUP_ID_NOT_FOUND when the policy, the protocol type, the size, or a member's metadata forbids it.
     """
     group_id = classic.group_id
     if config.consumer.migration_policy not in _UPGRADING:
@@ -84,7 +84,7 @@ def upgraded(
 def can_downgrade_without(
     group: ConsumerGroup, leaving: Collection[ConsumerGroupMember], config: GroupCoordinatorConfig
 ) -> bool:
-    """Whether the group becomes a classic one when these members have gone."""
+    """Return whether the group becomes a classic one when these members leave."""
     left = len(group.members) - len(leaving)
     return group.are_all_classic_without(leaving) and left > 0 and _may_downgrade(group.group_id, left, config)
 
@@ -92,7 +92,7 @@ def can_downgrade_without(
 def can_downgrade_replacing(
     group: ConsumerGroup, replaced: ConsumerGroupMember, config: GroupCoordinatorConfig
 ) -> bool:
-    """Whether the group becomes a classic one when a static member comes back by the classic protocol."""
+    """Return whether the group becomes a classic one when a static member is back by the classic protocol."""
     is_last = group.classic_member_count == len(group.members) - 1 and replaced.classic is None
     return is_last and _may_downgrade(group.group_id, len(group.members), config)
 
@@ -104,10 +104,10 @@ def downgraded(
     clock: Clock,
     topics: ClusterTopics,
 ) -> tuple[ClassicGroup, list[GroupRecord]]:
-    """The classic group that a consumer group becomes, stable at the group's epoch, and the records that make it one.
+    """Return the classic group that a consumer group becomes, and the records that make it one.
 
-    joining: a static member that has come back by the classic protocol; it takes the target of the one it replaces.
-    GROUP_ID_NOT_FOUND: a member's metadata cannot be read.
+    The classic group is stable at the group's epoch. joining: a static member that is back by the classic protocol; it
+    takes the target of the member that it replaces. Raises ApiError: GROUP_ID_NOT_FOUND for unreadable metadata.
     """
     replaced = None if joining is None else group.static_member(joining.instance_id)
     gone = {member.member_id for member in leaving}
@@ -149,7 +149,10 @@ def _assign_targets(classic: ClassicGroup, group: ConsumerGroup, topics: Cluster
 def encode_partitions(
     partitions: Mapping[bytes, AbstractSet[int] | Mapping[int, int]], metadata: bytes, topics: ClusterTopics
 ) -> bytes:
-    """An assignment as a classic member reads it, in the version of its subscription. Raises DecodeError."""
+    """Encode an assignment for a classic member, in the version of its subscription.
+
+    Raises DecodeError when the metadata has no version.
+    """
     return encode_assignment(Assignment(topics.by_name(partitions)), subscription_version(metadata))
 
 
@@ -195,7 +198,7 @@ def _classic_member(member: ConsumerGroupMember, classic: ClassicGroup) -> Class
 
 
 def _records(group: ConsumerGroup) -> Iterable[GroupRecord]:
-    """A whole group, in the order of Kafka's."""
+    """Yield the records of a whole group, in Kafka's order."""
     group_key = GroupKey(group.group_id)
     for member in group.members.values():
         yield member.metadata_record(group.group_id)

@@ -1,9 +1,9 @@
 """The step of one member towards its part of the target assignment (KIP-848).
 
-Called with each heartbeat and JoinGroup of a member under the group's lock. A partition is given up before it is given
-to another member: who has to give something up stays at its old epoch until it says that it no longer owns it; who
-waits for something goes on to the new epoch without it, and gets it with the first heartbeat after it was released.
-Pure. Kafka: CurrentAssignmentBuilder of 4.3.
+Called with each heartbeat and JoinGroup of a member under the group's lock. A partition is given up before another
+member gets it. A member with partitions to give up stays at its old epoch until it says that it no longer owns them. A
+member that waits for a partition goes on to the new epoch without it, and gets it with its first heartbeat after the
+partition is released. `consumer.update` has an example. Pure. Kafka: CurrentAssignmentBuilder of 4.3.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _NO_EPOCHS: Mapping[int, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What a member is reconciled with.
+    """The inputs of one step.
 
-    target_epoch, target: the group's target assignment, the member's part of it. subscribed_topic_ids: the topics it
-    subscribes to that exist. subscription_changed: with this request. owned: what it says it owns, None when it says
-    nothing. epoch_of: the epoch of a partition's present owner, -1 if it has none.
+    target_epoch, target: the group's target assignment, the member's part of it. subscribed_topic_ids: the subscribed
+    topics that exist. subscription_changed: by this request. owned: the partitions that the member says it owns, None
+    when it does not say. epoch_of: returns the epoch of a partition's present owner, -1 if it has none.
     """
 
     target_epoch: int
@@ -36,9 +36,10 @@ class Reconciliation:
     epoch_of: Callable[[bytes, int], int]
 
     def next_state(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
-        """The member after the step, or itself if there is none to take.
+        """Return the member after the step, or the same object if there is no step to take.
 
-        FENCED_MEMBER_EPOCH: a later release left it in a state unknown here, and it owns partitions.
+        Raises ApiError: FENCED_MEMBER_EPOCH when a later release left the member in a state unknown here, and the
+        member owns partitions.
         """
         if member.state is ReconciliationState.STABLE and member.member_epoch == self.target_epoch:
             return self._without_unsubscribed(member)
@@ -57,13 +58,13 @@ class Reconciliation:
         return self._reconciled(member, member.member_epoch)
 
     def _owns_any_of(self, partitions: PartitionEpochs) -> bool:
-        """Whether it may still own one of them: it does until it says otherwise."""
+        """Return whether the member may still own one of them: it does until it says otherwise."""
         if self.owned is None:
             return True
         return any(not numbers.isdisjoint(partitions.get(topic_id, ())) for topic_id, numbers in self.owned.items())
 
     def _without_unsubscribed(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
-        """After a change of the subscription: it gives up the topics that it no longer wants, at its present epoch."""
+        """Return the member without the topics that it no longer subscribes to, at its present epoch."""
         wanted = self.subscribed_topic_ids
         if not self.subscription_changed or all(topic_id in wanted for topic_id in member.assigned_partitions):
             return member
@@ -111,6 +112,6 @@ class Reconciliation:
         )
 
     def _is_free(self, member: ConsumerGroupMember, topic_id: bytes, partition: int) -> bool:
-        """Nobody has it; or only this very member, which was to give it up."""
+        """Return whether no member owns the partition, or only this member, which was to give it up."""
         pending = member.partitions_pending_revocation.get(topic_id, _NO_EPOCHS)
         return partition in pending or self.epoch_of(topic_id, partition) == -1

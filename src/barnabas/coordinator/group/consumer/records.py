@@ -23,7 +23,7 @@ _VERSION = struct.Struct(">h")
 
 
 class ConsumerGroupKind(IntEnum):
-    """The kinds of records, as the first two bytes of a key tell them (Kafka: CoordinatorRecordType)."""
+    """The kinds of records: the first two bytes of a key (Kafka: CoordinatorRecordType)."""
 
     GROUP_METADATA = 3
     PARTITION_METADATA = 4
@@ -35,34 +35,34 @@ class ConsumerGroupKind(IntEnum):
 
 
 class GroupKey(Record, versions="0"):
-    """Kinds 3, 4 and 6: what belongs to the whole group."""
+    """The key of kinds 3, 4 and 6, which belong to the whole group."""
 
     group_id: str = field("0")
 
 
 class MemberKey(Record, versions="0"):
-    """Kinds 5, 7 and 8: what belongs to a member."""
+    """The key of kinds 5, 7 and 8, which belong to a member."""
 
     group_id: str = field("0")
     member_id: str = field("0")
 
 
 class RegularExpressionKey(Record, versions="0"):
-    """Kind 16."""
+    """The key of kind 16."""
 
     group_id: str = field("0")
     regular_expression: str = field("0")
 
 
 class ConsumerGroupMetadataValue(Record, versions="0", flexible="0+"):
-    """Kind 3. The hash says what the group's topics looked like at this epoch (KIP-1101)."""
+    """Kind 3: the epoch, and a hash of the metadata of the group's topics at this epoch (KIP-1101)."""
 
     epoch: Int32 = field("0+")
     metadata_hash: Int64 = field("0+", tag=0, tagged="0+")
 
 
 class PartitionMetadataValue(Record, versions="0", flexible="0+"):
-    """Kind 4: what Kafka 4.0 wrote instead of the hash. It is read, and removed when the group changes next."""
+    """Kind 4: the metadata that Kafka 4.0 wrote instead of a hash. Removed with the next change of the group."""
 
     topics: list[PartitionMetadataValue.TopicMetadata] = field("0+")
 
@@ -78,7 +78,7 @@ class PartitionMetadataValue(Record, versions="0", flexible="0+"):
 
 
 class MemberMetadataValue(Record, versions="0", flexible="0+"):
-    """Kind 5: what a member said of itself."""
+    """Kind 5: the metadata of a member."""
 
     instance_id: str | None = field("0+", nullable="0+", default=None)
     rack_id: str | None = field("0+", nullable="0+", default=None)
@@ -110,7 +110,7 @@ class TargetAssignmentMetadataValue(Record, versions="0", flexible="0+"):
 
 
 class TargetAssignmentMemberValue(Record, versions="0", flexible="0+"):
-    """Kind 7: what a member shall have."""
+    """Kind 7: the target of a member."""
 
     topic_partitions: list[TargetAssignmentMemberValue.TopicPartition] = field("0+")
 
@@ -120,7 +120,7 @@ class TargetAssignmentMemberValue(Record, versions="0", flexible="0+"):
 
 
 class CurrentMemberAssignmentValue(Record, versions="0", flexible="0+"):
-    """Kind 8: what a member has, in which epoch, and what it has to give up first."""
+    """Kind 8: the epoch of a member, its partitions, and those that it has to give up first."""
 
     member_epoch: Int32 = field("0+")
     previous_member_epoch: Int32 = field("0+")
@@ -165,17 +165,17 @@ _SCHEMAS: Final[dict[ConsumerGroupKind, tuple[type[AnyKey], type[AnyValue]]]] = 
 
 
 def record(kind: ConsumerGroupKind, key: AnyKey, value: AnyValue) -> GroupRecord:
-    """Key and value as they are appended."""
+    """Return the encoded key and value."""
     return GroupRecord(_encoded(kind, key), _encoded(VALUE_VERSION, value))
 
 
 def tombstone(kind: ConsumerGroupKind, key: AnyKey) -> GroupRecord:
-    """What removes the record with this key."""
+    """Return the tombstone of this key."""
     return GroupRecord(_encoded(kind, key), None)
 
 
 def decode_key(key: bytes) -> tuple[ConsumerGroupKind, AnyKey]:
-    """A record's kind, and its key. Raises DecodeError, also for the kinds of others."""
+    """Return a record's kind and key. Raises DecodeError, also for kinds of other groups."""
     try:
         kind = ConsumerGroupKind(_VERSION.unpack_from(key)[0])
     except (ValueError, struct.error) as error:
@@ -187,7 +187,7 @@ def decode_key(key: bytes) -> tuple[ConsumerGroupKind, AnyKey]:
 
 
 def decode_value(kind: ConsumerGroupKind, value: bytes) -> AnyValue:
-    """A record's value. Raises DecodeError, also for versions that nobody has written yet."""
+    """Return a record's value. Raises DecodeError, also for unknown versions."""
     try:
         version = _VERSION.unpack_from(value)[0]
     except struct.error as error:
@@ -198,7 +198,7 @@ def decode_value(kind: ConsumerGroupKind, value: bytes) -> AnyValue:
 
 
 def target_partitions(partitions: Mapping[bytes, Iterable[int]]) -> TargetAssignmentMemberValue:
-    """The value of kind 7, partitions in order."""
+    """Return the value of kind 7, with sorted partitions."""
     return TargetAssignmentMemberValue(
         topic_partitions=[
             TargetAssignmentMemberValue.TopicPartition(topic_id=topic_id, partitions=sorted(numbers))

@@ -1,6 +1,6 @@
 """Applies records to consumer groups: when they have just been appended, and when a partition is loaded (KIP-848).
 
-Called by `ConsumerGroupService` under the group's lock, and by the loader, whose groups nobody else knows yet. Pure.
+Called by `ConsumerGroupService` under the group's lock, and by the loader, before any request can see the groups. Pure.
 Compaction may have dropped any record that a later one of the same key replaced, so every record says all it has to
 say, and the order of records of different keys tells nothing. Kafka: GroupMetadataManager.replay.
 """
@@ -35,12 +35,12 @@ from barnabas.protocol.errors import DecodeError
 logger = logging.getLogger(__name__)
 
 RECORDS_PER_STEP = 20
-# What was resolved before this broker started is resolved again: versions of the metadata begin anew with each start.
+# Expressions of an earlier start are resolved again: metadata versions begin anew with each start of a broker.
 _VERSION_BEFORE_ANY = -1
 
 
 def replay(group: ConsumerGroup, key: bytes, value: bytes | None) -> None:
-    """Apply one record of the group; value None: a tombstone. Raises DecodeError."""
+    """Apply one record of the group; value None: a tombstone. Raises DecodeError when it cannot be read."""
     kind, decoded_key = decode_key(key)
     if value is None:
         _remove(group, kind, decoded_key)
@@ -49,9 +49,10 @@ def replay(group: ConsumerGroup, key: bytes, value: bytes | None) -> None:
 
 
 def restore_consumer_groups(latest: Iterable[tuple[bytes, bytes]]) -> Iterator[Mapping[str, ConsumerGroup]]:
-    """The groups that the newest record of each key makes, in any order, tombstones left out.
+    """Yield the groups made from the newest record of each key, in any order, without tombstones.
 
-    Yields nothing between steps, and all groups in the end. A record that cannot be read is logged and left out.
+    Empty results between steps let the caller pause; the last result has all groups. A record that cannot be read is
+    logged and left out.
     """
     groups: dict[str, ConsumerGroup] = {}
     for count, (key, value) in enumerate(latest, 1):
@@ -112,4 +113,4 @@ def _remove(group: ConsumerGroup, kind: ConsumerGroupKind, key: AnyKey) -> None:
     elif kind is ConsumerGroupKind.TARGET_ASSIGNMENT_METADATA:
         group.target.epoch = NO_EPOCH
         group.target.timestamp_ms = 0
-    # A tombstone of the group itself (kind 3) removes it from the table, which is the affair of who wrote it.
+    # A tombstone of the group itself (kind 3) needs nothing here: its writer removes the group from the table.

@@ -1,8 +1,8 @@
 """Reads the groups of one partition of `__consumer_offsets`, in small steps, and hands them to their services.
 
-Made by `broker.group_coordination`, called by `GroupLoader` on its thread; `drop_groups` on any thread. Owns no lock:
-what is being loaded belongs to the iterator that `load` returns. Between two steps other threads run, and the partition
-may be given up: each step looks whether the loading is still wanted.
+Made by `broker.group_coordination`, called by `GroupLoader` on its thread; `drop_groups` on any thread. Owns no lock: a
+group that is not loaded yet belongs to the iterator that `load` returns. Between two steps other threads run, and the
+partition may be given up: each step looks whether the loading is still wanted.
 
 Kafka: GroupMetadataManager.doLoadGroupsAndOffsets, removeGroupsForPartition.
 """

@@ -1,8 +1,8 @@
-"""What the records of one partition of `__consumer_offsets` add up to.
+"""The newest records of one partition of `__consumer_offsets`.
 
-Fed by `GroupLoader`, batch by batch in the order of the log, in small steps; owned by it. Of every committed offset the
-newest value is kept as it lies in the log, of every other key the newest record: nothing is decoded that a later record
-may replace. Offsets of open transactions wait for their marker. Pure.
+Owned by `PartitionLoader`, which feeds it batch by batch in the order of the log, in small steps. It keeps the newest
+value of every committed offset, as it lies in the log, and the newest record of every other key: it decodes no value,
+because a later record may replace it. Offsets of open transactions wait for their marker. Pure.
 
 Kafka: GroupMetadataManager.doLoadGroupsAndOffsets.
 """
@@ -40,9 +40,9 @@ from barnabas.records.record_batch import (
 logger = logging.getLogger(__name__)
 
 STEP_RECORDS: Final = 64
-"""So many records a step: some 80 microseconds."""
+"""The records of a step: some 80 microseconds."""
 PLAIN_BATCH_RECORDS: Final = 1024
-"""A commit of no more partitions is taken in at one go: about a millisecond."""
+"""The most records of a batch that is taken in as one step: about a millisecond."""
 _SPECIAL: Final = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
 _BRIEF: Final = struct.Struct(">qi4xb4xhi30xi")
 """Base offset, length, magic, attributes, last offset delta and count of a batch's header."""
@@ -72,7 +72,7 @@ class PartitionReplay:
         """By producer id and group; None once a plain commit came later."""
 
     def transactional(self) -> dict[bytes, dict[int, TransactionalOffsets]]:
-        """What is committed inside transactions that are still open, by group and producer id."""
+        """Return the offsets of transactions that are still open, by group and producer id."""
         found: dict[bytes, dict[int, TransactionalOffsets]] = {}
         for producer_id, by_group in self._open.items():
             for group, commits in by_group.items():
@@ -85,15 +85,15 @@ class PartitionReplay:
     def replay(self, buffer: bytes) -> Iterator[int]:
         """Take in the whole batches at the start of `buffer`, a step between two results.
 
-        Yields the offset behind the last batch that was taken in, -1 before there is one. A batch that cannot be read
-        is logged and left out: it was checked when it was written, and the others are no worse for it.
+        Yield the offset behind the last batch that was taken in, -1 before there is one. A batch that cannot be read is
+        logged and left out, and costs no other batch. Raises CorruptRecord for a batch without a size.
         """
         position = 0
         while True:
             try:
                 position, next_offset, is_full_step = self._take_plain_batches(buffer, position)
             except (IndexError, struct.error, UnicodeDecodeError):
-                next_offset, is_full_step = -1, False  # one of them cannot be read: each for itself
+                next_offset, is_full_step = -1, False  # one batch cannot be read: take each by itself
             if next_offset >= 0:
                 yield next_offset
             if is_full_step:
@@ -106,16 +106,16 @@ class PartitionReplay:
             try:
                 yield from self._take_batch(batch)
             except (CorruptRecord, DecodeError, UnicodeDecodeError):
-                logger.exception("A batch of committed offsets at byte %d of what was read cannot be read", position)
+                logger.exception("A batch of committed offsets cannot be read (byte %d of the buffer)", position)
             position = batch.end
             yield batch.next_offset
 
     def _take_plain_batches(self, body: bytes, position: int) -> tuple[int, int, bool]:
         """Take in a step's worth of the usual batches: of plain commits, neither compressed nor in a transaction.
 
-        Stops before the first that is anything else, has a number above two bytes, or a tombstone: `_take_batch` knows
-        them all. One function with everything in line, because a million records go through it. Returns the position
-        and the offset (-1: none) behind them, and whether there was enough for a step.
+        Stop before the first batch of another kind, or with a number of more than two bytes or a tombstone:
+        `_take_batch` reads all of them. Everything is in line, because a million records go through this function.
+        Return the position and the offset (-1: none) behind the batches, and whether they were enough for a step.
         """
         if self._open:
             return position, -1, False
@@ -152,7 +152,7 @@ class PartitionReplay:
                     number = number & 0x7F | body[value] << 7
                     value += 1
                 value_end = value + (number >> 1)
-                # The record's length says whether the numbers were right: nothing is left of it but no headers.
+                # The record's length confirms the numbers: nothing is left of the record but a header count of 0.
                 is_plain = value_end + 1 == record_end and body[value_end] == 0 and not number & 1 and not body[start]
                 if not is_plain or body[start + 1] > _LAST_OFFSET_KIND or body[value + 1] > _LAST_VALUE_VERSION:
                     return position, next_offset, False
@@ -192,7 +192,7 @@ class PartitionReplay:
                 yield -1
 
     def _take_record(self, key: bytes, value: bytes | None, position: int, producer_id: int) -> None:
-        """Take in one record of any kind."""
+        """Take in one record of any kind. Raises DecodeError when an offset has an unknown version."""
         kind = version_of(key)
         if kind not in OFFSET_KINDS:
             if value is None:
@@ -220,7 +220,7 @@ class PartitionReplay:
         self._put(group, topic, partition, value)
 
     def _put(self, group: bytes, topic: str, partition: int, value: bytes | None) -> None:
-        """An offset is committed, or forgotten."""
+        """Keep a committed offset, or remove it (value None)."""
         if value is not None:
             self.groups.setdefault(group, {}).setdefault(topic, {})[partition] = value
             return
@@ -232,7 +232,7 @@ class PartitionReplay:
                 del self.groups[group]
 
     def _end_transaction(self, batch: RecordBatch) -> None:
-        """A transaction has ended: what it committed counts, unless a plain commit came later."""
+        """End a transaction: its offsets count, unless a plain commit came later."""
         marker = EndTransactionMarker.of(batch)
         by_group = self._open.pop(batch.producer_id, {})
         if marker is None or marker.is_abort:
@@ -244,7 +244,7 @@ class PartitionReplay:
                     self._put(group, topic, partition, commit.value)
 
     def _supersede(self, group: bytes, topic: str, partition: int, position: int) -> None:
-        """Of the open transactions, those that committed before this one have nothing to say about the partition."""
+        """Drop what open transactions committed for the partition before this position."""
         for by_group in self._open.values():
             commits = by_group.get(group, {})
             commit = commits.get((topic, partition))

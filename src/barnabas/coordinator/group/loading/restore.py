@@ -1,7 +1,7 @@
-"""Makes memberships of the records that a coordinator has loaded.
+"""Makes memberships from the records that a coordinator has loaded.
 
-Called by `GroupLoader`, in steps, on a scheduler thread; nothing is shared. A record that cannot be read costs its own
-group its members, who join again; nobody else.
+Called by `PartitionLoader`, in steps, on the loading thread; nothing is shared. A record that cannot be read costs its
+own group its members, which join again, and no other group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GROUPS_PER_STEP = 20
 
 
 def restore_memberships(records: Mapping[bytes, bytes], clock: Clock) -> Iterator[Mapping[str, Membership]]:
-    """The memberships by group id, in steps. records: the newest of each key, without those of committed offsets."""
+    """Yield memberships by group id, in steps. records: the newest of each key, without committed offsets."""
     some: dict[str, Membership] = {}
     of_consumer_groups: list[tuple[bytes, bytes]] = []
     for key, value in records.items():
@@ -43,7 +43,7 @@ def restore_memberships(records: Mapping[bytes, bytes], clock: Clock) -> Iterato
         elif kind in CONSUMER_GROUP_KINDS:
             of_consumer_groups.append((key, value))
         else:
-            # Kafka writes of share groups and streams groups, too; it is no reason not to serve the others.
+            # Kafka has records of share groups and streams groups, too; the other groups are served all the same.
             logger.warning("Unknown record type %d found while loading offsets and group metadata", kind)
     yield some
     if of_consumer_groups:

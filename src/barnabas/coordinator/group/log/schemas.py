@@ -1,4 +1,4 @@
-"""What lies in `__consumer_offsets` for the classic protocol: keys and values of kinds 0 to 2, in all their versions.
+"""The records of `__consumer_offsets` for offsets and classic groups: keys and values of kinds 0 to 2, all versions.
 
 Written by the offset service and the classic group, read while a coordinator loads and by the differential tests. Keys
 and values begin with two bytes of version; a key's version says its kind: 0 and 1 a committed offset, 2 a group, 3 and
@@ -23,13 +23,13 @@ OFFSET_KINDS: Final = (0, 1)
 GROUP_KIND: Final = 2
 """Version of keys of classic groups."""
 CONSUMER_GROUP_KINDS: Final = frozenset({*range(3, 9), 16})
-"""Versions of keys of consumer groups' records, by which they are told before their module is loaded."""
+"""Versions of keys of consumer groups' records, known here so that their module is loaded only if it is needed."""
 NO_TIMESTAMP: Final = -1
 LAST_TIMESTAMP: Final = 2**63 - 1
-"""The latest time that a record can say."""
+"""The latest time that a record can hold."""
 NO_LEADER_EPOCH: Final = -1
 LONGEST_STRING: Final = 0x7FFF
-"""Bytes that a key or value of these kinds can say of a string."""
+"""The most bytes of a string in a key or value of these kinds."""
 
 _VERSION: Final = struct.Struct(">h")
 _HEAD: Final = struct.Struct(">hh")
@@ -45,7 +45,7 @@ R = TypeVar("R", bound=Record)
 
 
 class OffsetCommitKey(Record, versions="0-1"):
-    """Whose offset a record is."""
+    """The key of a committed offset."""
 
     group: str = field("0+")
     topic: str = field("0+")
@@ -64,7 +64,7 @@ class OffsetCommitValue(Record, versions="0-4", flexible="4+"):
 
 
 class GroupMetadataKey(Record, versions="2"):
-    """Which classic group a record is of."""
+    """The key of a classic group."""
 
     group: str = field("2")
 
@@ -91,7 +91,7 @@ class GroupMetadataValue(Record, versions="0-4", flexible="4+"):
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has got in a partition. Times are wall clock; expire_timestamp_ms is -1 unless the client said.
+    """A group's offset in a partition. Times are wall clock; expire_timestamp_ms is -1 unless the client named one.
 
     leader_epoch: of the last record that was consumed, -1 if not known.
     """
@@ -107,19 +107,19 @@ class CommittedOffset(NamedTuple):
 
 
 def version_of(data: bytes) -> int:
-    """The version that a key or value begins with. Raises DecodeError."""
+    """Return the version at the start of a key or value. Raises DecodeError when it is shorter than two bytes."""
     if len(data) < 2:
         raise DecodeError(f"{len(data)} bytes are no version")
     return int.from_bytes(data[:2], "big", signed=True)
 
 
 def encode_record(record: Record, version: int) -> bytes:
-    """A key or value as it is written. Raises EncodeError."""
+    """Encode a key or value. Raises EncodeError when the version cannot hold it."""
     return b"".join((_VERSION.pack(version), *record.encode(version)))
 
 
 def decode_record(kind: type[R], data: bytes) -> R:
-    """A key or value as it was written, of whatever version. Raises DecodeError."""
+    """Decode a key or value of any known version. Raises DecodeError."""
     version = version_of(data)
     if not kind.min_version <= version <= kind.max_version:
         raise DecodeError(f"{kind.__name__} has no version {version}")
@@ -131,12 +131,12 @@ def decode_record(kind: type[R], data: bytes) -> R:
 
 
 def group_key(group_id: str) -> bytes:
-    """The key of a classic group."""
+    """Return the key of a classic group."""
     return _with_string(GROUP_KIND, group_id.encode())
 
 
 def group_value(value: GroupMetadataValue) -> bytes:
-    """A classic group, in the version that Kafka 3.9 and 4 write."""
+    """Encode a classic group, in the version that Kafka 3.9 and 4 write."""
     return encode_record(value, _GROUP_VALUE_VERSION)
 
 
@@ -144,21 +144,21 @@ def group_value(value: GroupMetadataValue) -> bytes:
 
 
 def offset_key_prefix(group_id: str) -> bytes:
-    """What the keys of all offsets of a group begin with, as they are written."""
+    """Return the common start of the keys of a group's offsets."""
     return _with_string(OFFSET_KINDS[-1], group_id.encode())
 
 
 def offset_key(prefix: bytes, topic: bytes, partition: int) -> bytes:
-    """The key of a committed offset. prefix: of its group (`offset_key_prefix`); topic: its name, encoded."""
+    """Return the key of a committed offset. prefix: of its group (`offset_key_prefix`); topic: its encoded name."""
     return b"".join((prefix, len(topic).to_bytes(2, "big"), topic, _PARTITION.pack(partition)))
 
 
 def offset_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, expire_timestamp_ms: int = NO_TIMESTAMP
 ) -> bytes:
-    """A committed offset: version 3, or 1 with a time at which it expires, which 3 cannot say.
+    """Encode a committed offset: version 3, or 1 for a time at which it expires, which 3 has no room for.
 
-    The metadata's bytes must not be more than LONGEST_STRING.
+    The metadata must not have more than LONGEST_STRING bytes.
     """
     if expire_timestamp_ms != NO_TIMESTAMP:
         value = OffsetCommitValue(
@@ -179,7 +179,7 @@ _PLAIN_VALUE: Final = struct.Struct(">hqihq")
 
 
 def committed_offset(value: bytes) -> CommittedOffset:
-    """What `offset_value` wrote, or Kafka. Raises DecodeError."""
+    """Decode a committed offset that this broker or Kafka wrote. Raises DecodeError."""
     if value[:2] == b"\x00\x03":
         try:
             _, offset, leader_epoch, length = _OFFSET_HEAD.unpack_from(value)
@@ -198,9 +198,9 @@ def committed_offset(value: bytes) -> CommittedOffset:
 
 
 def commit_times(value: bytes) -> tuple[int, int]:
-    """When an offset was committed and when it expires (-1: by the broker's settings), without the rest of it.
+    """Return when an offset was committed and when it expires (-1: by the broker's settings).
 
-    Raises DecodeError.
+    Raises DecodeError when the value cannot be read.
     """
     if value[:2] == b"\x00\x03" and len(value) >= _PLAIN_VALUE.size:
         return _TIMESTAMP.unpack_from(value, len(value) - _TIMESTAMP.size)[0], NO_TIMESTAMP
@@ -209,7 +209,7 @@ def commit_times(value: bytes) -> tuple[int, int]:
 
 
 def is_readable_offset(value: bytes) -> bool:
-    """Whether the value has a version that this broker reads; looked at while loading, where the rest is not."""
+    """Return whether this broker reads the value's version: the only part that loading looks at."""
     return len(value) > _OLD_HEAD.size and 0 <= version_of(value) <= OffsetCommitValue.max_version
 
 
@@ -218,7 +218,7 @@ def _with_string(kind: int, text: bytes) -> bytes:
 
 
 def decoded_for_people(key: bytes, value: bytes | None) -> tuple[Any, Any]:
-    """Key and value of kinds 0 to 2 as messages; for tools and tests. Raises DecodeError."""
+    """Decode key and value of kinds 0 to 2 as messages, for tools and tests. Raises DecodeError."""
     if version_of(key) in OFFSET_KINDS:
         return decode_record(OffsetCommitKey, key), None if value is None else decode_record(OffsetCommitValue, value)
     return decode_record(GroupMetadataKey, key), None if value is None else decode_record(GroupMetadataValue, value)

@@ -53,6 +53,7 @@ class RecentWeights:
         self._elapsed_seconds += elapsed_seconds
         if counts == self._counted:
             return
+        # Ticks without new values were skipped above; their time is made up for here, in one decay.
         kept = math.exp(-DECAY_PER_SECOND * self._elapsed_seconds)
         self._weights = [
             weight * kept + now - before

@@ -38,6 +38,7 @@ class Histogram:
     def distribution(self) -> Distribution:
         """Return the distribution of now."""
         with self._lock:
+            # A copy, since `update` goes on without the lock: sum and percentiles must be of the same counts.
             counts = self.counts.copy()
             return distribution(counts, self._recent.now(counts), self.unit)
 

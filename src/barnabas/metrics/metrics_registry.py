@@ -168,6 +168,7 @@ class MetricsRegistry:
             histograms = list(self._histograms.items())
             timers = list(self._timers.items())
             families = list(self._families)
+        # From here on without the lock: a gauge may take locks of its own, in an order that is not known here.
         samples = []
         for name, value in gauges:
             try:

@@ -164,6 +164,7 @@ class Acceptor(AbstractServerThread):
             self._throttled.add(self._now() + error.delay_ms * NANOSECONDS_PER_MILLISECOND, accepted)
             return
         try:
+            # The client may be gone by now: then setting an option fails, and costs this one connection.
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

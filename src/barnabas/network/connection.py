@@ -100,6 +100,8 @@ class Connection:
         outgoing = channel.outgoing
         outgoing.add(frame)
         self.inflight.append(request)
+        # A small answer counts as sent when it is handed over: so the next pipelined request runs in the same turn, and
+        # all answers leave in one write. Behind much unsent data the client has to read first.
         if outgoing.unsent > UNSENT_BYTES_LIMIT:
             self.sent_event_due = True
         elif self.mute_state is _PENDING:

@@ -93,6 +93,7 @@ class ConnectionQuotas:
         second; neither is counted.
         """
         with self._changed:
+            # Waiting comes first, as in Kafka: an address is judged by what is open when there is room, not before.
             waited_ns = self._wait_for_slot(listener)
             if not self._is_starting:
                 self._check_address(listener, address)
@@ -194,6 +195,7 @@ class ConnectionQuotas:
         if ends_ns == started_ns and self._has_room(listener):
             return 0
         # A delay stays as it is, even if the limit is raised meanwhile: it is one connection a listener, and short.
+        # The wait gives the lock up, so Processors can count closed connections, which may be what makes room.
         while self._is_open(listener):
             left_ns = ends_ns - self._now()
             if left_ns <= 0 and self._has_room(listener):

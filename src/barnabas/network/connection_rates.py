@@ -125,6 +125,8 @@ class ConnectionRates:
         delay_ms = self._record(rate, limit, now_ms)
         if not delay_ms:
             return
+        # The connection is refused, so it counts for no rate: it is taken back here, and from the broker's and its
+        # listener's rates, where it was counted before its address was looked at.
         rate.record(-1, now_ms)
         if counts_for_broker:
             self._broker.record(-1, now_ms)

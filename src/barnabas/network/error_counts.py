@@ -37,6 +37,7 @@ def error_counter(answer: type[Message], version: int) -> ErrorCounter:
     """Return the function for answers of a class in a version."""
     counter = _counters.get((answer, version))
     if counter is None:
+        # Written as source, once: walking over a message's fields for every answer would cost more than the answer.
         lines = _lines(answer, version, "answer", 1, most_loops=1 if answer.__name__ in _COUNTED_AT_TOP_ONLY else 9)
         namespace: dict[str, Any] = {}
         exec("def count(answer, errors):\n" + "\n".join(lines or ["    pass"]), namespace)  # noqa: S102 our own fields

@@ -77,6 +77,7 @@ class NetworkMetrics:
         with self._lock:
             now_ns = self._now()
             rates, self._rates = self._rates, {}
+            # Only counts that still exist are taken over, so threads that are gone leave nothing behind.
             for key, total in self._totals(processors):
                 rate = self._rates[key] = rates.get(key) or RecentRate(total, now_ns)
                 rate.tick(total, now_ns)
@@ -165,6 +166,7 @@ class NetworkMetrics:
         for name, counter in TIMES:
             total_ns = getattr(counters, counter)
             yield _attribute(f"{name}-ratio", self._share((number, counter), total_ns), tags)
+            # Kafka has the old names of KIP-773 (`io-waittime-total`) beside the new ones, for dashboards made before.
             yield _attribute(f"{name}-time-ns-total", total_ns, tags)
             yield _attribute(f"{name}time-total", total_ns, tags)
             yield _attribute(f"{name}-time-ns-avg", total_ns / max(counters.select_calls, 1), tags)

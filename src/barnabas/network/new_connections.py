@@ -43,6 +43,7 @@ class NewConnections:
 
     def take(self) -> NewConnection | None:
         """Take the first connection; None if none waits (any more)."""
+        # No look before the leap: another thread may take the last one in between.
         try:
             connection = self.waiting.popleft()
         except IndexError:

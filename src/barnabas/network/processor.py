@@ -91,7 +91,7 @@ class Processor(AbstractServerThread):
     def accept(self, stream_socket: StreamSocket, address: str, may_block: bool) -> bool:
         """Take over an accepted connection from `address`; False if too many wait already and it may not block."""
         while self.is_running and not self._drain.has_begun:
-            # In slices, so that a stop ends the wait.
+            # In slices, so that a stop ends the wait: a semaphore cannot be interrupted.
             if self._new_connections.put(NewConnection(stream_socket, address), POLL_MS / 1000 if may_block else 0):
                 self._selector.wakeup()
                 # Looked at after the put: either `close` sees the connection, or this sees the close.
@@ -191,6 +191,7 @@ class Processor(AbstractServerThread):
             response = responses.popleft()
             connection = response.connection
             response.request.response_dequeued_ns = self._now()
+            # An answer that goes wrong costs its own connection; those behind it in the queue are still sent.
             try:
                 connection.apply(response)
                 self._settle(connection)
@@ -202,6 +203,7 @@ class Processor(AbstractServerThread):
         """Move bytes; wait for some if there is nothing else to do."""
         selector = self._selector
         selector.poll(0 if self._intake.postponed or self._new_connections.waiting else POLL_MS)
+        # Connections become ready here when their authenticator is content: only now is the principal known.
         if selector.connected:
             for connection_id in selector.connected:
                 channel = selector.channel(connection_id)

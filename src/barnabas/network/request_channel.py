@@ -60,6 +60,8 @@ class RequestChannel:
 
     def try_send(self, request: Any, wake: Callable[[], None]) -> bool:
         """Queue `request`; False if the queue is full: then `wake` is called, once, when there is room."""
+        # Only Processors take the lock; handlers take requests out without it. So there may be more room than is seen
+        # here, never less.
         with self._lock:
             if len(self.waiting_requests) >= self.capacity:
                 if wake not in self._refused:
@@ -69,7 +71,7 @@ class RequestChannel:
                     return False
                 self._refused.remove(wake)
             self.waiting_requests.append(request)
-        self._tokens.put(None)
+        self._tokens.put(None)  # after the item: the handler that gets the token must find it
         return True
 
     def send_callback(self, run: Callable[[], None]) -> None:

@@ -75,6 +75,7 @@ class RequestHandlerPool:
                 self._handlers.append(handler)
                 handler.start()
             while len(self._handlers) > count:
+                # No join: the handler may be in a long request, and settings change on a thread that must not wait.
                 handler = self._handlers.pop()
                 handler.stop()
                 self._retired_idle_ns += handler.idle_ns

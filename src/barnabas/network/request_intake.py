@@ -84,6 +84,7 @@ class RequestIntake:
                 channel.receive = frame
                 self.postponed.append(channel)
                 return
+            # For the next request, which may find the turn used up and asks whether this one was slow.
             self._last_began_ns = received_ns
             connection.mute_state = _REQUEST_TAKEN
             request = self._parse(

@@ -71,6 +71,8 @@ class RequestMetrics:
 
     def record(self, request: Request[Any]) -> None:
         """Count a request that has ended: its answer has left, or never will."""
+        # Look-ups that nearly always succeed stand in `try`, which costs nothing until they fail; tests of lengths and
+        # ranges would be paid for by every request.
         try:
             table = self._tables[request.processor_id][request.handler]
         except KeyError:
@@ -85,6 +87,7 @@ class RequestMetrics:
         try:
             table.versions[version] += 1
         except IndexError:
+            # ApiVersions in a version from the future: it is answered, so it is counted, among the unknown ones.
             version = -1
             table.versions[version] += 1
         if request.notes is not None:
@@ -109,7 +112,8 @@ class RequestMetrics:
         except IndexError:  # one of them is large
             record_stages(table, request)
             return
-        # The stages of a request that was run and answered at once: two, neither longer than the whole.
+        # Most requests ran at once and were answered by their own thread: their stamps coincide, and two stages are
+        # left. Neither is longer than the whole, so if the whole is in INDEX, so are they.
         if (
             completed_ns == request.local_complete_ns == request.response_dequeued_ns
             and received_ns == request.dequeued_ns

@@ -25,6 +25,7 @@ class AbstractServerThread(ABC):
         self._on_fatal = on_fatal
         self._finished = threading.Event()
         self._stopping = threading.Event()
+        # Not a daemon: the process must not end while this thread still owns open sockets and half-sent answers.
         self._thread = threading.Thread(target=self._main, name=name, daemon=False)
 
     def start(self) -> None:

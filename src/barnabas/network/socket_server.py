@@ -205,11 +205,13 @@ class SocketServer:
         """
         with self._lock:
             self._stopped = True
+            # First the quotas: an Acceptor may be waiting in them, and would not hear that it is to stop.
             self.connection_quotas.stop()
             self._close_acceptors()
             processors = self._retiring + [
                 processor for acceptor in self._acceptors if acceptor.is_started for processor in acceptor.processors
             ]
+            # All of them begin before the first is waited for: the deadline is one for all.
             for processor in processors:
                 processor.begin_drain()
             deadline_ns = self._now() + int(drain_ms * 1_000_000)
@@ -289,6 +291,7 @@ def _memory_pool(config: NetworkConfig, clock: Clock) -> MemoryPool:
     size = config.queued_max_request_bytes
     if size <= 0:
         return NONE
+    # The largest lease: that of the largest request, or of a frame just below 64 KiB, which counts eight times.
     largest = min(size, max(config.largest_request_bytes, LARGE_FRAME_BYTES * REQUEST_EXPANSION))
     return GarbageCollectedMemoryPool(
         size,

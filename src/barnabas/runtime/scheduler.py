@@ -123,6 +123,7 @@ class ThreadScheduler:
             threads = list(self._threads)
         if was_running:
             for thread in threads:
+                # A task may shut its own scheduler down; it cannot wait for itself.
                 if thread is not threading.current_thread():
                     thread.join()
 
@@ -177,6 +178,8 @@ class ThreadScheduler:
             if entry.period_ms < 0:
                 entry.finished = True
             elif not entry.cancelled and self._state == "running":
+                # From the planned time, so that a period does not drift by the length of each run; but not in the past,
+                # so that runs which were missed are not made up for in a burst.
                 planned_ns = entry.due_ns + entry.period_ms * NANOSECONDS_PER_MILLISECOND
                 entry.due_ns = max(planned_ns, self._clock.nanoseconds())
                 self._push(entry)
@@ -188,7 +191,7 @@ class ThreadScheduler:
                 while self._heap and self._heap[0].cancelled:
                     heapq.heappop(self._heap)
                 if not self._heap:
-                    self._changed.wait()
+                    self._changed.wait()  # `_push`, `resize` and `shutdown` notify
                     continue
                 wait_ns = self._heap[0].due_ns - self._clock.nanoseconds()
                 if wait_ns <= 0:

@@ -79,6 +79,7 @@ class ShutdownableThread:
             try:
                 self._do_work()
             except Exception as error:
+                # What a step ran into because its sockets or files were closed under it is part of the stop.
                 if self._stopping.is_set():
                     logger.debug("%s: error while stopping", self.name, exc_info=True)
                     return

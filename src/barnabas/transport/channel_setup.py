@@ -124,7 +124,7 @@ class ChannelSetup:
             channel = self._factory.make(connection_id, stream_socket)
             self._channels.add(channel)
         except BaseException:
-            stream_socket.close()
+            stream_socket.close()  # no channel owns it yet
             raise
         channel.begin_connect()
         if not error:

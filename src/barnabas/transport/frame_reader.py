@@ -164,6 +164,7 @@ class FrameReader:
         self.received += count
         # A short read of a stream means that it is empty, so the call that would block can be saved (see epoll(7)).
         self.drained = count < self._receive_bytes
+        # The beginning of a frame waits for its rest, which need not be whole either.
         if self._pieces:
             return self._add_piece(data)
         if _PREFIX_BYTES < count <= self._whole_bytes and _length_in(data)[0] == count - _PREFIX_BYTES:
@@ -281,6 +282,7 @@ class FrameReader:
         pieces.append(data)
         self._missing -= len(data)
         if self._missing > 0:
+            # Each piece is an object of 33 bytes and more: single bytes must not take 34 times their size.
             if len(pieces) > _PIECES_BEFORE_JOIN:
                 pieces[:] = [b"".join(pieces)]
             return None

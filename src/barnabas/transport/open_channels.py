@@ -77,6 +77,7 @@ class OpenChannels:
 
     def remove(self, channel: KafkaChannel, state: ChannelState = ChannelState.LOCAL_CLOSE) -> None:
         """Close a channel without a report."""
+        # Before the descriptor is closed: its number may be a new connection's at once.
         self._poller.unregister(channel.fd)
         del self.by_id[channel.connection_id]
         del self.by_fd[channel.fd]

@@ -132,6 +132,7 @@ class Send:
         Raises OSError when the connection is gone (TruncatedFile when a file is).
         """
         pieces = self._pieces
+        # The usual answer is bytes only, in few pieces: one call, and no loop around it.
         if self._files or len(pieces) > _MAX_PIECES:
             return self._write_in_steps()
         try:

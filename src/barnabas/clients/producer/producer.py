@@ -142,7 +142,7 @@ class Producer:
             # An upper bound of the uncompressed size: no record that passes here is too large once it is encoded.
             size = estimate_size(key, value, headers)
             if HEADER_SIZE + size > self._largest_record:
-                self._refuse_size(HEADER_SIZE + size)
+                self._reject_size(HEADER_SIZE + size)
             if partition is None and key is not None and not self.config.partitioner_ignore_keys:
                 count = cluster.partition_count(topic)
                 assert count is not None
@@ -169,7 +169,7 @@ class Producer:
         try:
             _, left_ms = self._wait_on_metadata(topic, partition)
             if len(batch) > self._largest_record:
-                self._refuse_size(len(batch))
+                self._reject_size(len(batch))
             future = self._accumulator.append_batch(made, on_delivery, max_block_ms=left_ms)
         except (ApiError, ClientTimeout) as error:
             return _failed(error, on_delivery)
@@ -231,7 +231,7 @@ class Producer:
         if os.getpid() != self._process_id:
             raise ClientClosed("A producer does not survive a fork: make one in the child")
 
-    def _refuse_size(self, size: int) -> None:
+    def _reject_size(self, size: int) -> None:
         """Reject a record that is too large. Raises ApiError: MESSAGE_TOO_LARGE."""
         limit = self._largest_record
         name = "max.request.size" if limit == self.config.max_request_size else "buffer.memory"

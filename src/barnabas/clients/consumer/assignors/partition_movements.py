@@ -31,7 +31,7 @@ class PartitionMovements:
             pairs.setdefault((source, target), {})[partition] = None
 
     def actual(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
-        """Return the partition to move instead of this one: one that would go back, if there is one."""
+        """Return the partition to move instead of this one: one that would go back to its owner, if possible."""
         earlier = self._by_partition.get(partition)
         if earlier is not None:
             source = earlier[0]

@@ -35,7 +35,7 @@ class FetchSessionHandler:
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
         self._next = _INITIAL
-        self._told: dict[TopicPartition, FetchPosition] = {}
+        self._known: dict[TopicPartition, FetchPosition] = {}
 
     @property
     def session_id(self) -> int:
@@ -45,18 +45,18 @@ class FetchSessionHandler:
     @property
     def partitions(self) -> Iterable[TopicPartition]:
         """The partitions that the broker has in the session, once it has the request of `build`."""
-        return self._told.keys()
+        return self._known.keys()
 
     def build(self, positions: Iterable[FetchPosition], limits: FetchLimits) -> FetchRequest:
         """Return the request that fetches exactly `positions`. A full request names them in this order."""
         wanted = {position.topic_partition: position for position in positions}
         if self._next.epoch == INITIAL_EPOCH:
-            self._told = wanted
+            self._known = wanted
             return fetch_request(wanted.values(), limits, self._next)
-        told = self._told
-        changed = [position for partition, position in wanted.items() if told.get(partition) != position]
-        forgotten = [partition for partition in told if partition not in wanted]
-        self._told = wanted
+        known = self._known
+        changed = [position for partition, position in wanted.items() if known.get(partition) != position]
+        forgotten = [partition for partition in known if partition not in wanted]
+        self._known = wanted
         return fetch_request(changed, limits, self._next, forgotten)
 
     def handle_response(self, response: FetchResponse) -> bool:
@@ -82,8 +82,8 @@ class FetchSessionHandler:
         if is_full and not answered and response.throttle_time_ms > 0:
             self._next = _INITIAL
             return False  # KIP-219: above its quota, a client gets an empty answer
-        extra = answered - self._told.keys()
-        omitted = self._told.keys() - answered if is_full else set()
+        extra = answered - self._known.keys()
+        omitted = self._known.keys() - answered if is_full else set()
         if extra or omitted:
             logger.info(
                 "Node %d answered a fetch with %s and left out %s", self._node_id, extra or "{}", omitted or "{}"
@@ -105,7 +105,7 @@ class FetchSessionHandler:
 
     def closing_request(self, limits: FetchLimits) -> FetchRequest | None:
         """Return the request that ends the session at the broker, or None without a session."""
-        place, self._next, self._told = self._next, _INITIAL, {}
+        place, self._next, self._known = self._next, _INITIAL, {}
         if place.session_id == NO_SESSION:
             return None
         return fetch_request((), limits, place._replace(epoch=FINAL_EPOCH))

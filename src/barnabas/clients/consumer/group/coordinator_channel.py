@@ -207,7 +207,7 @@ class CoordinatorChannel:
         with self.lock:
             if self._closing_until_ms is None:
                 return True
-            # Fetches of offsets and heartbeats in flight are not waited for: nobody reads their answers any more.
+            # Fetches of offsets and heartbeats in flight are not waited for: a closed consumer has no use for them.
             is_idle = not self._waiting and not self._awaited_in_flight
             return not is_idle and self.now_ms() < self._closing_until_ms
 

@@ -20,11 +20,11 @@ from barnabas.config.server_defaults import SERVER_DEFAULTS
 _NO_OTHER_BROKERS: Final = "there are no other brokers to replicate with"
 _NO_TIERS: Final = "there is no tiered storage"
 _FORMAT_2: Final = "records are always kept in format 2"
-_NO_PLUGINS: Final = "it is for a plug-in, and there is no Java to load one"
+_NO_PLUGINS: Final = "there is no Java to load plug-ins"
 
 _BY_REASON: Final = (
     (
-        "it belongs to KRaft's metadata quorum",
+        "there is no KRaft quorum",
         """
         broker.heartbeat.interval.ms broker.session.timeout.ms
         controller.quorum.append.linger.ms controller.quorum.bootstrap.servers
@@ -120,7 +120,7 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there is no Java to load it",
+        "there is no Java to load classes",
         """
         alter.config.policy.kraft.compatibility.enable auto.include.jmx.reporter kafka.metrics.polling.interval.secs
         kafka.metrics.reporters metric.reporters metrics.recording.level security.providers

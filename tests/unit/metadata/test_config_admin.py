@@ -133,3 +133,13 @@ def test_changes_at_once_lose_nothing() -> None:
     for thread in threads:
         thread.join()
     assert fixture.settings() == {"retention.ms": "1"} | dict.fromkeys(names, "129")
+
+
+def test_a_topics_change_that_nothing_acts_on_is_said_to_be_one(caplog: pytest.LogCaptureFixture) -> None:
+    fixture = Fixture()
+    throttle = "leader.replication.throttled.replicas"
+    for _ in range(2):
+        fixture.admin.replace_topic_config("orders", {throttle: "*", "retention.ms": "5"})
+    said = [record.getMessage() for record in caplog.records if "nothing acts" in record.getMessage()]
+    kept = f"{throttle} (there are no other brokers to replicate with)"
+    assert said == [f"Settings of topic orders are kept, and nothing acts on them: {kept}"]

@@ -1,9 +1,9 @@
-"""How this broker's controller reaches brokers: over the control plane's listener, or else the brokers' own.
+"""The connections of this broker's controller to brokers, over the control plane's or the inter-broker listener.
 
-Made by BrokerServer on the main thread; the channels are made and closed on the controller's thread, and counted while
-they exist: `_channels` is replaced by one assignment, so that gauges may look at it from any thread. The broker itself
-is reached at the address its listener was bound to, by loopback if that is every address: what it advertises need not
-be an address here. Kafka: ControllerChannelManager.addNewBroker.
+Made by BrokerServer on the main thread. The controller's thread makes and closes channels; `_channels` is replaced by
+one assignment, so that gauges may read it on any thread. The broker reaches itself at the address its listener is bound
+to, by loopback if that is every address: the advertised address need not be reachable from here. Kafka:
+ControllerChannelManager.addNewBroker.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ConnectionConfig(Settings):
 
 
 class BrokerConnections:
-    """Clients for talking to brokers. listeners: this broker's own, bound by the time a client is made."""
+    """Makes clients for brokers. listeners: those of this broker, bound by the time a client is made."""
 
     def __init__(
         self, config: KafkaConfig, broker_id: int, listeners: OwnListeners, clock: Clock, metrics: MetricsRegistry
@@ -74,9 +74,9 @@ class BrokerConnections:
         metrics.gauge(GROUP, KIND, "TotalQueueSize", lambda: sum(c.queue_size for c in self._channels.values()))
 
     def node(self, broker_id: int, addresses: Mapping[str, tuple[str, int]], listener_name: str) -> Node:
-        """Where a broker's listener is to be reached from here. addresses: (host, port) by listener, as it advertises.
+        """Return where a broker's listener is reached from here. addresses: (host, port) by listener, as it advertises.
 
-        ConfigError if it has none of that name.
+        Raises ConfigError: the broker advertises no listener of that name.
         """
         if broker_id == self._broker_id:
             own = self._listeners.bound_end_point(listener_name)
@@ -86,7 +86,10 @@ class BrokerConnections:
         return Node(broker_id, *addresses[listener_name])
 
     def client(self, node: Node, listener_name: str) -> NetworkClient:
-        """A client for one node, one request at a time, which sends every request in its latest version."""
+        """Return a client for one node, with one request in flight, which sends the latest version of every request.
+
+        Raises ConfigError: the listener has a security protocol that the controller does not speak.
+        """
         config = self._config
         protocol = self._listeners.bound_end_point(listener_name).security_protocol
         builder = CLIENT_CHANNEL_BUILDERS.get(protocol)
@@ -112,7 +115,7 @@ class BrokerConnections:
         )
 
     def new_channel(self, broker: BrokerInfo) -> NetworkBrokerChannel:
-        """The controller's channel to a broker (ChannelFactory)."""
+        """Return a channel of the controller to a broker (ChannelFactory)."""
         listener_name = self._config.controller_listener
         addresses = {each.listener_name: (each.host, each.port) for each in broker.endpoints}
         node = self.node(broker.id, addresses, listener_name)

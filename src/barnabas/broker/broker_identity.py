@@ -1,4 +1,4 @@
-"""Who this broker is: its id and its cluster's, out of the settings, the log directories and the store.
+"""The identity of this broker: its id and its cluster's, from the settings, the log directories and the store.
 
 Called by BrokerServer during start, on its thread. Kafka: KafkaServer.getBrokerIdAndOfflineDirs,
 getOrGenerateClusterId, and the checks of meta.properties.
@@ -30,17 +30,18 @@ class IdentityConfig(Settings):
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """A broker of a cluster."""
+    """The ids of a broker and of its cluster."""
 
     broker_id: int
     cluster_id: str
 
 
 def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, directories: LogDirectories) -> BrokerIdentity:
-    """Find out who this broker is and write it into every log directory.
+    """Determine the ids of this broker and its cluster, and write them into every log directory.
 
-    `broker.id` decides; -1 takes what the directories remember, or a generated one if that is enabled. Raises
-    ConfigError for contradictions, InconsistentMetaProperties when a directory belongs to another broker or cluster.
+    `broker.id` decides; -1 takes the id in the directories, or generates one if that is enabled. Raises ConfigError:
+    the directories name several brokers, or no id may be generated. Raises InconsistentMetaProperties: a directory
+    belongs to another broker or cluster.
     """
     found = [properties for properties in directories.meta_properties().values() if properties is not None]
     remembered = {properties.broker_id for properties in found if properties.broker_id is not None} - {GENERATE}

@@ -1,7 +1,7 @@
-"""Everything the broker counts, registered by Kafka's names, and the task that keeps rates up to date.
+"""The registration of the metrics of replicas, logs and the process, and the task that updates rates.
 
-Called by BrokerServer on the main thread, once, when all parts exist. Kafka registers each metric where its owner is
-made, in a registry all classes share.
+Called by `replication_stage` on the main thread, once. Kafka registers each metric where its owner is made, in one
+registry for all classes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def register_broker_metrics(
     scheduler: Scheduler,
     clock: Clock,
 ) -> None:
-    """Register all metrics and begin to compute rates."""
+    """Register the metrics, and begin to compute rates."""
     register_replica_metrics(registry, replicas)
     register_storage_metrics(registry, log_manager)
     for name in linux_io_counters():

@@ -1,4 +1,4 @@
-"""The states a broker goes through, as the gauge BrokerState tells them and /healthz shows them.
+"""The states of a broker, which the gauge BrokerState and /healthz show.
 
 Data only. Kafka: org.apache.kafka.metadata.BrokerState, whose numbers these are.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class BrokerState(IntEnum):
-    """From the start to the end."""
+    """The states from the start to the end."""
 
     NOT_RUNNING = 0
     STARTING = 1

@@ -1,7 +1,6 @@
-"""Puts the client quotas of a broker together: what is measured, who is charged, and where changes come from.
+"""The client quotas of a broker put together: the managers, the throttling of handlers, the changes from the store.
 
-Called by BrokerServer on the main thread during start, before the first request is handled. Kafka: QuotaFactory,
-and the parts of KafkaServer.startup that register the quotas' config handlers.
+Called by `front_stage` on the main thread, before the first request is handled. Kafka: QuotaFactory.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from barnabas.transport.host_addresses import host_addresses
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 EXPIRATION_INTERVAL_MS = 30_000
-"""How often idle sensors are looked for (Kafka: Metrics.ExpireSensorTask)."""
+"""How often idle sensors are removed (Kafka: Metrics.ExpireSensorTask)."""
 
 
 class ClientQuotas:
-    """Made once; what it holds belongs to the parts it connects."""
+    """Connects the quota managers with the registry of handlers and with the store."""
 
     def __init__(
         self,
@@ -45,22 +44,22 @@ class ClientQuotas:
         scheduler.schedule("quota-sensors", self._quotas.expire_sensors, period_ms=EXPIRATION_INTERVAL_MS)
 
     def start(self, zk_client: KafkaZkClient, changes: ConfigChangeListener, update_address: UpdateAddress) -> None:
-        """Apply the quotas in the store, and their changes. update_address: of the network's connection quotas."""
+        """Apply the quotas in the store, and their changes. update_address: sets the connection rate of an address."""
         ClientQuotaListener(ClientQuotaStore(zk_client), self._quotas, update_address, address_of).start(changes)
 
 
 def address_of(name: str) -> str | None:
-    """The IP address of a host, or of an address as it may be written; None if it cannot be resolved. May block.
+    """Return the IP address of a host name or of a written address, or None if it cannot be resolved. May block.
 
     IPv4 is preferred, as in Java: InetAddress.getByName.
     """
     try:
         addresses = host_addresses(name, 0)
-    except (OSError, ValueError):  # ValueError: no name could look like that
+    except (OSError, ValueError):  # ValueError: the text cannot be a name
         return None
     return min(addresses, key=lambda address: ipaddress.ip_address(address.partition("%")[0]).version, default=None)
 
 
 def is_address(name: str) -> bool:
-    """Whether `name` is an IP address, or can be resolved to one."""
+    """Return whether `name` is an IP address, or can be resolved to one."""
     return address_of(name) is not None

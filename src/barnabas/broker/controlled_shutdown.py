@@ -1,8 +1,8 @@
-"""Asks the controller to lead this broker's partitions elsewhere, before the broker stops.
+"""Asks the controller to move this broker's leaderships to other brokers, before the broker stops.
 
 Run by BrokerServer on the main thread as the first step of a stop, while the network still serves: on a single node the
-controller that is asked is this broker's own. A broker that is alone has nobody to hand over to: it asks once, and
-doesn't wait long for the answer.
+controller is this broker's own. A broker that is alone has no other broker to lead its partitions: it asks once, and
+waits at most a second for the answer.
 
 Kafka: KafkaServer.controlledShutdown.
 """
@@ -77,7 +77,7 @@ class ControlledShutdownClient:
         self._sleep = sleep
 
     def run(self) -> bool:
-        """Ask until nothing is left to move, as often as the settings say; whether that was achieved."""
+        """Ask until no leadership is left, as often as the settings say. Return whether that was achieved."""
         logger.info("Starting controlled shutdown")
         terms = self._terms if len(self._metadata.image.brokers) > 1 else self._terms.alone()
         for attempt in range(terms.attempts):

@@ -1,7 +1,7 @@
 """The request handlers of both planes: made, started, and stopped together.
 
-Built by BrokerServer on the main thread once the SocketServer exists. The data plane has `num.io.threads` of them, the
-control plane one. Kafka: dataPlaneRequestHandlerPool and controlPlaneRequestHandlerPool of KafkaServer.
+Made by `front_stage` on the main thread, when the SocketServer exists. The data plane has `num.io.threads` handlers,
+the control plane one. Kafka: KafkaServer.dataPlaneRequestHandlerPool, controlPlaneRequestHandlerPool.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONTROL_PLANE_HANDLERS: Final = 1
 
 
 class HandlerPools:
-    """`control_plane` is None unless a listener is the controller's own."""
+    """The pools. `control_plane` is None unless the controller has a listener of its own."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class HandlerPools:
         self.data_plane.start()
 
     def shutdown(self) -> None:
-        """Have what is queued handled, and end the threads."""
+        """Let the threads handle the queued requests, and end them."""
         self.data_plane.shutdown()
         if self.control_plane is not None:
             self.control_plane.shutdown()

@@ -1,6 +1,7 @@
-"""How many bytes this process has had moved from and to disks, which Linux counts.
+"""The bytes that this process has read from and written to disks, as Linux counts them.
 
-Asked by whoever reads the metrics, on any thread. Kafka: org.apache.kafka.server.metrics.LinuxIoMetricsCollector.
+Called by gauges, on the thread that reads the metrics; no state, no lock. Kafka:
+org.apache.kafka.server.metrics.LinuxIoMetricsCollector.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ COUNTERS: Final = {"read_bytes": "read-bytes", "write_bytes": "write-bytes"}
 
 
 def linux_io_counters() -> dict[str, int]:
-    """`read-bytes` and `write-bytes`; nothing where the system does not tell."""
+    """Return `read-bytes` and `write-bytes`, or nothing on other systems."""
     try:
         with open(PATH, encoding="ascii") as counters:
             lines = [line.partition(": ") for line in counters]

@@ -1,7 +1,7 @@
-"""Makes a stopped Apache Kafka's log directories ours: the metadata are built anew from what the directories say.
+"""Adopts the log directories of a stopped Apache Kafka: the metadata are built from the contents of the directories.
 
 Used by `barnabas log adopt` on its main thread, with no broker running: a `with` block holds the directories' locks and
-the metadata store. The logs themselves are not touched; the files are the same for either broker.
+the metadata store. The logs are not touched, since both brokers use the same files. Kafka has no counterpart.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ INTERNAL_TOPIC_CONFIGS: Mapping[str, Mapping[str, str]] = {
         "unclean.leader.election.enable": "false",
     },
 }
-"""The settings Kafka gives the topics it makes for itself, which no file of theirs says."""
+"""The settings of Kafka's internal topics, which are in none of the files."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptionOrder:
     """What to adopt, and how.
 
-    broker_id: of directories that don't say it. metadata_dir: where the store goes, None for the first directory.
+    broker_id: of directories without one. metadata_dir: where the store goes, None for the first directory.
     topic_configs: settings by topic. ignore_leftovers: adopt beside directories of half-deleted or half-moved logs.
     """
 
@@ -67,7 +67,7 @@ class AdoptionOrder:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """What adopting would do. With `refusals` it cannot be done; each is a sentence for the user."""
+    """The effects of an adoption. With `refusals`, sentences for the user, it cannot be carried out."""
 
     broker_id: int
     cluster_id: str | None
@@ -78,14 +78,15 @@ class AdoptionPlan:
 
     @property
     def changed_topics(self) -> list[TopicChange]:
-        """The topics of which the store lacks something."""
+        """The topics that the store lacks, or lacks a part of."""
         return [change for change in self.changes if change.is_needed]
 
 
 class LogAdoption:
-    """One adoption. Use it in a `with` block; raises LogDirectoryLocked, StoreUnavailableError, OSError.
+    """One adoption, to be used in a `with` block.
 
-    Until it is carried out, a metadata store that does not exist is an empty one in memory.
+    Raises LogDirectoryLocked, StoreUnavailableError, OSError. Until the adoption is carried out, a missing metadata
+    store is an empty one in memory.
     """
 
     def __init__(self, order: AdoptionOrder, files: Files | None = None) -> None:
@@ -108,7 +109,7 @@ class LogAdoption:
         self._held.close()
 
     def plan(self) -> AdoptionPlan:
-        """Look at everything and compare it with the store; changes nothing."""
+        """Compare the directories with the store. Changes nothing."""
         survey = survey_log_dirs(self.log_dirs, self._files)
         refusals = [*survey.problems, *self._refused_leftovers(survey)]
         broker_id = self._one_of(survey, lambda found: found.broker_id, "broker id", refusals)
@@ -134,7 +135,7 @@ class LogAdoption:
         return AdoptionPlan(broker_id, cluster_id or known_cluster_id, survey, changes, highest, refusals)
 
     def carry_out(self, plan: AdoptionPlan) -> None:
-        """Write the metadata, then mark the directories as this broker's. Doing it again after a crash completes it."""
+        """Write the metadata, then mark the directories as this broker's. After a crash, a second run completes it."""
         if not os.path.exists(os.path.join(self.metadata_dir, DATABASE_NAME)):
             self._files.make_dirs(self.metadata_dir)
             self._zk = self._open_store(self.metadata_dir)
@@ -161,7 +162,7 @@ class LogAdoption:
     def _one_of(
         self, survey: LogDirSurvey, what: Callable[[MetaProperties], _T | None], name: str, refusals: list[str]
     ) -> _T | None:
-        """What all `meta.properties` agree on, None if none says it."""
+        """Return the value that all `meta.properties` agree on, or None if none has it."""
         values = [what(properties) for properties in survey.meta_properties.values() if properties is not None]
         found = {value for value in values if value is not None}
         if len(found) > 1:
@@ -178,7 +179,7 @@ class LogAdoption:
         ]
 
     def _unknown_policies(self, survey: LogDirSurvey, known_topics: frozenset[str]) -> list[str]:
-        """With the wrong policy a broker would delete what must be kept: no guesses."""
+        """Return refusals for topics whose cleanup policy is unknown: a wrong guess would delete records."""
         topics = survey.compacted_topics & survey.topics.keys() - known_topics
         return [
             f"topic {topic} was compacted (cleaner-offset-checkpoint): say how it is to be cleaned from now on, as"
@@ -188,7 +189,7 @@ class LogAdoption:
         ]
 
     def _configs(self, topic: str, *, is_new: bool) -> Mapping[str, str]:
-        """The settings asked for, over those that Kafka's own topics begin with."""
+        """Return the given settings of a topic, over those that Kafka's internal topics begin with."""
         initial = INTERNAL_TOPIC_CONFIGS.get(topic, {}) if is_new else {}
         return {**initial, **self._order.topic_configs.get(topic, {})}
 

@@ -1,9 +1,11 @@
-"""The `log-dir-failure` thread: takes a failed log directory out, away from whoever ran into the failure.
+"""The `log-dir-failure` thread: handles failed log directories, away from the threads that found the failure.
 
-Notified by the log manager on any thread, perhaps under its locks; acts on its own thread, which holds none: the
-replica layer stops serving what lies there, and the controller is told, which has other replicas lead. A broker
-without any live log directory ends, as does one that has lost the directory of its metadata store, or cannot reach the
-controller within `log.dir.failure.timeout.ms`. Kafka: LogDirFailureChannel, ReplicaManager.LogDirFailureHandler.
+LogDirectories notifies it on any thread, perhaps while that thread holds locks. It acts on its own thread without
+locks: the replica layer stops serving the partitions in the directory, and the controller is notified, so that other
+replicas lead. The broker ends when its last log directory or that of the metadata store has failed, or when the
+controller cannot be reached within `log.dir.failure.timeout.ms`.
+
+Kafka: LogDirFailureChannel, ReplicaManager.LogDirFailureHandler.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ RETRY_SECONDS = 1.0
 
 
 class LogDirFailures:
-    """fail: ends the broker, told why. timeout_ms: how long the controller may be out of reach."""
+    """The thread and its queue. fail: ends the broker. timeout_ms: how long the controller may be out of reach."""
 
     def __init__(
         self,
@@ -41,7 +43,7 @@ class LogDirFailures:
         self._thread: threading.Thread | None = None
 
     def notify(self, log_dir: str) -> None:
-        """A directory has failed."""
+        """Queue a failed directory."""
         self._failed.put(log_dir)
 
     def start(
@@ -51,9 +53,9 @@ class LogDirFailures:
         tell_controller: Callable[[], None],
         needed_dir: str | None,
     ) -> None:
-        """Handle failures from now on, those noted before first.
+        """Handle failures from now on, the queued ones first.
 
-        stop_serving: given the directory. needed_dir: the one this broker cannot do without, if there is such.
+        stop_serving: takes the directory out of service. needed_dir: the directory that the broker needs to run.
         """
         self._thread = threading.Thread(
             target=self._run,
@@ -91,7 +93,7 @@ class LogDirFailures:
                 self._fail(error)
 
     def _tell(self, tell_controller: Callable[[], None]) -> None:
-        """Try until the store takes it: unheard of, the partitions would stay without a leader."""
+        """Notify the controller, and retry until the store accepts it: else the partitions would have no leader."""
         deadline_ns = self._clock.nanoseconds() + self._timeout_ms * NANOSECONDS_PER_MILLISECOND
         while True:
             try:

@@ -1,7 +1,7 @@
-"""What a broker asks of its process: descriptors, memory, garbage collection, thread switching.
+"""Process-wide settings of a broker: descriptors, memory, garbage collection, thread switching.
 
-Called by the command line's `serve` through BrokerServer, once, before and after start; changes process-wide state,
-so nothing else in the package does.
+Called by BrokerServer, once, at the beginning and the end of a start. No other module changes the state of the
+process. Kafka has no counterpart; its start scripts set the options of the JVM.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MALLOC_SETTINGS = (
 """Parameters and values of glibc's mallopt(3). Setting the first two ends their adjustment by use."""
 
 GENERATION_0_THRESHOLD = 50_000
-"""Requests make no cycles (tested), so the collector finds nothing; let it look rarely."""
+"""Requests make no cycles (a test checks that), so the collector would find nothing: it runs rarely."""
 
 MANY_GROUP_RECORDS = 100_000
 
 
 def raise_descriptor_limit() -> int:
-    """Lift the soft limit of open files to the hard one; returns the limit in force."""
+    """Raise the soft limit of open files to the hard one. Return the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -45,12 +45,12 @@ def raise_descriptor_limit() -> int:
 
 
 def tune_memory_allocation() -> None:
-    """Have glibc give freed memory back to the system; other C libraries are left alone.
+    """Have glibc give freed memory back to the system. Other C libraries are left alone.
 
-    Its own rule raises the size from which a block is mapped to that of any large block ever freed. From then on large
-    frames and answers come from the heaps, one per thread, which they leave full of holes: under mutated requests of up
-    to 4 MB the resident memory grew from 54 to 159 MB in two minutes, a third of it in use; with these settings it
-    stays at 60 (docs/decisions/0012-memory-allocation.md).
+    By its own rule glibc raises the size from which a block is mapped to that of any large block ever freed. From then
+    on large frames and answers come from the heaps, one per thread, and leave them full of holes: under mutated
+    requests of up to 4 MB the resident memory grew from 54 to 159 MB in two minutes, a third of it in use. With these
+    settings it stays at 60 MB (docs/decisions/0012-memory-allocation.md).
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -67,13 +67,13 @@ def tune_thread_switching() -> None:
 
 
 def settle_garbage_collection() -> None:
-    """After start: what exists now stays, so the collector need not visit it again."""
+    """Exclude the objects that exist after the start from collection: they live as long as the broker."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)
 
 
 def settle_loaded_groups(record_count: int) -> None:
-    """After very many groups were loaded: they stay, too. What few leave the collector visits in no time."""
+    """Exclude loaded groups from collection if there are very many. A few do not slow the collector down."""
     if record_count >= MANY_GROUP_RECORDS:
         gc.freeze()

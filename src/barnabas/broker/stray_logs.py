@@ -1,7 +1,8 @@
-"""Which logs on the disk belong to no topic of today, so that the log manager puts them aside when it loads them.
+"""The logs on disk that belong to no existing topic, so that the log manager puts them aside when it loads them.
 
-Asked while logs are loaded, on the threads that load; `topic_ids` is read once before, so no lock.
-Kafka: LogManager.isStrayReplica (only its KRaft brokers look; in ZooKeeper mode such a log is refused for ever).
+Called on the threads that load logs; `topic_ids` is read once before, so no lock. Only Kafka's KRaft brokers check
+this; its ZooKeeper brokers reject such a log for ever.
+Kafka: LogManager.isStrayReplica.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ logger = logging.getLogger(__name__)
 
 
 def stray_check(zk_client: KafkaZkClient) -> Callable[[UnifiedLog], bool]:
-    """Whether a log is of an earlier topic of the same name: it could never be served, and would keep the new one out.
+    """Return a function that tells whether a log is of an earlier topic of the same name.
 
-    A log whose topic the store does not know is left where it is, with a warning: the store may be the one that is
-    wrong, as it is when the log directories are another broker's and have not been adopted yet.
+    Such a log could never be served, and would keep the log of the new topic out. A log whose topic the store does not
+    know stays where it is, with a warning: the store may be incomplete, for example when the log directories come from
+    another broker and have not been adopted yet.
     """
     known = zk_client.topics.assignments(zk_client.topics.all_topics())
     topic_ids = {found.topic: found.topic_id for found in known}

@@ -49,7 +49,7 @@ class TopicLogConfigs:
             defaults = LogConfig.of(broker)
             self._defaults = (broker, defaults)
         if not overrides:
-            return defaults  # one for all the topics that set nothing
+            return defaults  # one object for all topics without settings
         try:
             return LogConfig.of(broker, overrides)
         except ConfigError:

@@ -1,7 +1,8 @@
-"""Which producer ids the transactional producers of a stopped Kafka hold, read from its transaction log.
+"""The producer ids of a stopped Kafka's transactional producers, read from its transaction log.
 
-Used by `broker.log_adoption`: an id that a transactional producer will come back with must not be handed out again,
-even when it has written nothing for so long that no partition remembers it. Kafka: TransactionLogValue.
+Used by `broker.log_adoption`: an id that a transactional producer will use again must not be given to another producer,
+even when it has written nothing for so long that no partition remembers it. Stateless, so no lock. Kafka:
+TransactionLogValue.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from barnabas.runtime.files import Files
 from barnabas.storage.directories.survey import NO_PRODUCER_ID, FoundPartition, batches_from
 
 _VERSION_AND_PRODUCER_ID = struct.Struct(">hq")
-"""How a value begins, in every version."""
+"""The first fields of a value, in every version."""
 
 
 def highest_transaction_producer_id(partitions: Iterable[FoundPartition], files: Files) -> int:
-    """The highest producer id in the partitions of `__transaction_state`, -1 for none. Raises OSError."""
+    """Return the highest producer id in the partitions of `__transaction_state`, -1 for none. Raises OSError."""
     highest = NO_PRODUCER_ID
     for found in partitions:
         for batch in batches_from(0, found.directory, files):

@@ -84,19 +84,19 @@ class NetworkBrokerChannel:
         return self._queue.qsize()
 
     def start(self) -> None:
-        """See BrokerChannel."""
+        """Start the thread."""
         self._thread.start()
 
     def leader_and_isr(self, request: LeaderAndIsrRequest, on_response: OnLeaderAndIsrResponse) -> None:
-        """See BrokerChannel."""
+        """Queue the leaders of partitions that the broker hosts."""
         self._put(request, on_response)
 
     def update_metadata(self, request: UpdateMetadataRequest, on_response: OnUpdateMetadataResponse) -> None:
-        """See BrokerChannel."""
+        """Queue the metadata of the cluster."""
         self._put(request, on_response)
 
     def stop_replica(self, request: StopReplicaRequest, on_response: OnStopReplicaResponse) -> None:
-        """See BrokerChannel."""
+        """Queue the stop of replicas, some of which are deleted."""
         self._put(request, on_response)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The cluster's metadata on a broker: the image readers use, and the administration that writes it to the store.
+"""The cluster's metadata on a broker: the image that readers use, and the administration that writes to the store.
 
 Imported by replica, controller, api and broker.
 """

@@ -1,9 +1,9 @@
-"""Creating topics because somebody asked for them: clients' by Metadata, the broker's own by FindCoordinator too.
+"""Creation of topics on first use: clients' topics by Metadata, internal topics by FindCoordinator too.
 
-Used by those handlers on request handler threads; it blocks on the store. The broker's own topics get the settings that
-their coordinators need, and are created only when enough brokers are alive for all their replicas: what is lost with
-one of too few is lost. `_lock` guards the names that are being created, so that a crowd of clients that asks for the
-same coordinator creates its topic once.
+Used by those handlers on request handler threads; blocks on the store. Internal topics get the settings that their
+coordinators need. They are created only when enough brokers are alive for all replicas, since offsets in a single
+replica would be lost with its broker. `_lock` guards the names that are being created: when many clients ask for the
+same coordinator at once, its topic is created once.
 
 Kafka: DefaultAutoTopicCreationManager.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.topic_admin import NewTopic, TopicAdmin
+from barnabas.metadata.topic_admin import TopicAdmin, TopicToCreate
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.quota.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
@@ -35,7 +35,7 @@ class InternalTopicsConfig(Settings):
 
 
 class AutoTopicCreation:
-    """Creates what is missing. config: of the broker's own topics; all others have the broker's defaults."""
+    """Creates missing topics. config: of internal topics; all others have the broker's defaults."""
 
     def __init__(self, topic_admin: TopicAdmin, metadata: MetadataCache, config: InternalTopicsConfig) -> None:
         self._topic_admin = topic_admin
@@ -45,7 +45,10 @@ class AutoTopicCreation:
         self._in_flight: set[str] = set()
 
     def create(self, names: Iterable[str], quota: ControllerMutationQuota = UNBOUNDED) -> Mapping[str, ErrorCode]:
-        """Create the topics; why not, for those that were not, by name. TOPIC_ALREADY_EXISTS: somebody else does."""
+        """Create the topics, and return the errors by name.
+
+        TOPIC_ALREADY_EXISTS: another request is creating the topic.
+        """
         names = list(dict.fromkeys(names))
         with self._lock:
             errors = {name: ErrorCode.TOPIC_ALREADY_EXISTS for name in names if name in self._in_flight}
@@ -65,10 +68,10 @@ class AutoTopicCreation:
             with self._lock:
                 self._in_flight.difference_update(ours)
 
-    def _new_topic(self, name: str) -> NewTopic:
+    def _new_topic(self, name: str) -> TopicToCreate:
         config = self._config
         if name == GROUP_METADATA_TOPIC:
-            return NewTopic(
+            return TopicToCreate(
                 name,
                 config.offsets_partitions,
                 config.offsets_replication_factor,
@@ -78,7 +81,7 @@ class AutoTopicCreation:
                     "segment.bytes": str(config.offsets_segment_bytes),
                 },
             )
-        return NewTopic(name)
+        return TopicToCreate(name)
 
     def _has_too_few_brokers(self, name: str) -> bool:
         if name != GROUP_METADATA_TOPIC:

@@ -1,9 +1,9 @@
-"""This broker's entry among the live ones: an ephemeral znode, whose creation gives the broker epoch.
+"""The entry of this broker among the live brokers: an ephemeral znode, whose creation gives the broker epoch.
 
 Made by `broker`, which registers before the controller stands for election; the controller registers the broker again
 after its session expired (thread `controller-event`). `_lock` guards the registration and the epoch.
 
-Kafka: createBrokerInfo and registerBroker in kafka.server.KafkaServer.
+Kafka: KafkaServer.createBrokerInfo, KafkaZkClient.registerBroker.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class BrokerRegistration:
             self._zk.update_broker_info(self._info())
 
     def _check_endpoints(self, info: BrokerInfo) -> None:
-        """Raise ConfigError when another broker has registered one of the endpoints."""
+        """Check that no other broker has the endpoints.
+
+        Raises ConfigError: another broker has registered one of them.
+        """
         ours = {endpoint.host_and_port for endpoint in info.endpoints}
         for broker, _ in self._zk.brokers_and_epochs().values():
             common = ours & {endpoint.host_and_port for endpoint in broker.endpoints}

@@ -1,7 +1,7 @@
-"""Which client quotas there are, for whoever asks: by user, client id, IP address, exactly or all of a kind.
+"""The descriptions of client quotas: by user, client id or IP address, exactly or all of a kind.
 
-Used by DescribeClientQuotas on request handler threads; it blocks on the store, keeps nothing, so no lock.
-Kafka: kafka.server.ZkAdminManager.describeClientQuotas; the error texts are theirs.
+Used by DescribeClientQuotas on request handler threads; blocks on the store and keeps nothing, so no lock. Error texts
+are Kafka's. Kafka: kafka.server.ZkAdminManager.describeClientQuotas.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from barnabas.zk.config_zk_data import ConfigEntityType
 
 
 class MatchType(IntEnum):
-    """Which entities of a type are meant (KIP-546)."""
+    """The choice of entities of a type (KIP-546)."""
 
     EXACT = 0
     DEFAULT = 1
     SPECIFIED = 2
-    """All of them, the default too."""
+    """All entities, the default included."""
 
 
 class QuotaFilter(NamedTuple):
-    """One type of entity that is asked for. name: only of EXACT."""
+    """A filter for one type of entity. name: only with EXACT."""
 
     entity_type: str
     match_type: int
@@ -56,7 +56,7 @@ class ClientQuotaDescriptions:
         self._store = store
 
     def describe(self, filters: Sequence[QuotaFilter], *, strict: bool) -> list[DescribedQuotas]:
-        """The quotas of entities that match every filter. strict: and have no type that no filter names.
+        """Return the quotas of entities that match every filter. strict: and that have no type without a filter.
 
         Raises ApiError: INVALID_REQUEST, UNSUPPORTED_VERSION.
         """
@@ -82,7 +82,7 @@ class ClientQuotaDescriptions:
                 yield DescribedQuotas({kind: desanitized(name) for kind, name in names if name is not None}, quotas)
 
     def _entities(self, user: QuotaFilter | None, client_id: QuotaFilter | None) -> Iterable[QuotaEntity]:
-        """Those that may match: without a look at all when they are known."""
+        """Return the entities that may match. If the filters name one, the others are not read."""
         wanted_user, wanted_client = _wanted(user), _wanted(client_id)
         if wanted_user is not None and wanted_client is not None:
             return (QuotaEntity(wanted_user, wanted_client),)
@@ -97,7 +97,10 @@ class ClientQuotaDescriptions:
 
 
 def _by_type(filters: Sequence[QuotaFilter]) -> dict[str, QuotaFilter]:
-    """The filters by entity type, at most one each. The texts of duplicates name the type in words of their own."""
+    """Return the filters by entity type.
+
+    Raises ApiError: INVALID_REQUEST for two filters of a type or an empty one, UNSUPPORTED_VERSION for an unknown type.
+    """
     by_type: dict[str, QuotaFilter] = {}
     words = {USER: "user", CLIENT_ID: "client", IP: "ip"}
     for each in filters:
@@ -118,14 +121,14 @@ def _by_type(filters: Sequence[QuotaFilter]) -> dict[str, QuotaFilter]:
 
 
 def _wanted(component: QuotaFilter | None) -> str | None:
-    """The one name, sanitized, that a filter asks for."""
+    """Return the one name, sanitized, that a filter asks for, or None."""
     if component is None or component.match_type == MatchType.SPECIFIED:
         return None
     return sanitized(component.name if component.match_type == MatchType.EXACT else None)
 
 
 def _matches(component: QuotaFilter | None, name: str | None, *, strict: bool) -> bool:
-    """Whether a filter allows a name (sanitized); None: the entity has none of that type."""
+    """Return whether a filter matches a name (sanitized). name None: the entity has no such type."""
     if component is None:
         return name is None or not strict
     wanted = _wanted(component)

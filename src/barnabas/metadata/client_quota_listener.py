@@ -1,9 +1,9 @@
-"""Hears which client quotas changed in the store, and tells the managers that apply them.
+"""Listens for client quotas that change in the store, and passes them to the managers that apply them.
 
-Made by `broker`: `load` is called on the main thread at start, the rest by ConfigChangeListener on a scheduler's
-thread. `_lock` makes one of it at a time: what `load` read before a change must not be applied after it.
+Made by `broker`. The main thread calls `load` at start; ConfigChangeListener calls the rest on a scheduler's thread.
+`_lock` serialises them: what `load` read before a change must not be applied after the change.
 
-Kafka: ClientIdConfigHandler, UserConfigHandler and IpConfigHandler of kafka.server.ConfigHandler.
+Kafka: ClientIdConfigHandler, UserConfigHandler, IpConfigHandler.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from barnabas.zk.config_zk_data import ConfigEntityType
 logger = logging.getLogger(__name__)
 
 UpdateAddress = Callable[[str | None, int | None], None]
-"""Takes an address (None: the default) and how many connections a second it may open (None: the default applies)."""
+"""Sets the connections per second (None: the default) that an address (None: all others) may open."""
 
 
 class ClientQuotaListener:
-    """address_of: the IP address of a host's name, or of an address itself; None for a name that nobody knows."""
+    """The listener. address_of: returns the IP address of a host name or address, or None for an unknown name."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ClientQuotaListener:
         self._lock = threading.Lock()
 
     def start(self, changes: ConfigChangeListener) -> None:
-        """Listen, then apply what there is."""
+        """Listen from now on, then apply the quotas in the store."""
         changes.register(
             ConfigEntityType.USER, lambda name, settings: self._changed(ConfigEntityType.USER, name, settings)
         )
@@ -53,7 +53,7 @@ class ClientQuotaListener:
         self.load()
 
     def load(self) -> None:
-        """Apply all quotas that the store has. What cannot be applied is logged."""
+        """Apply all quotas in the store. Those that cannot be applied are logged."""
         with self._lock:
             for entity in self._store.entities():
                 self._quotas.update(entity, self._store.settings(QuotaPath.of(entity)))

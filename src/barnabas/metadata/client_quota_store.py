@@ -1,7 +1,7 @@
-"""Client quotas as they are kept in the store: settings of users, client ids, clients of users, and IP addresses.
+"""Client quotas in the store: settings of users, client ids, clients of users, and IP addresses.
 
-Used by `client_quotas` and `client_quota_listener` on any thread; blocks on the store, keeps nothing, so no lock.
-Kafka: the quota half of kafka.zk.AdminZkClient. Paths: /config/users/<u>, /config/clients/<c>,
+Used by `client_quotas` and `client_quota_listener` on any thread; blocks on the store and keeps nothing, so no lock.
+Kafka: AdminZkClient.changeConfigs, fetchAllChildEntityConfigs. Paths: /config/users/<u>, /config/clients/<c>,
 /config/users/<u>/clients/<c>, /config/ips/<ip>; names are sanitized, or `<default>`.
 """
 
@@ -16,14 +16,14 @@ from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 
 class QuotaPath(NamedTuple):
-    """Where an entity's quotas are: below which type (ConfigType), and by what name."""
+    """The place of an entity's quotas: its type (ConfigEntityType) and its name in the path."""
 
     entity_type: str
     name: str
 
     @classmethod
     def of(cls, entity: QuotaEntity) -> QuotaPath:
-        """The path of a user, a client id, or both."""
+        """Return the path of a user, a client id, or both."""
         if entity.user is None:
             return cls(ConfigEntityType.CLIENT, entity.client_id or "")
         if entity.client_id is None:
@@ -32,7 +32,7 @@ class QuotaPath(NamedTuple):
 
     @property
     def entity(self) -> QuotaEntity:
-        """Whose quotas they are. Raises ValueError for what is no such path."""
+        """Return the entity of the path. Raises ValueError: the path is not one of quotas."""
         if self.entity_type == ConfigEntityType.CLIENT:
             return QuotaEntity(None, self.name)
         match self.name.split("/"):
@@ -44,17 +44,17 @@ class QuotaPath(NamedTuple):
 
 
 class ClientQuotaStore:
-    """Reads and writes settings that hold quotas; checks are done by those who call."""
+    """Reads and writes settings that hold quotas. The callers check them."""
 
     def __init__(self, zk_client: KafkaZkClient) -> None:
         self._configs = zk_client.configs
 
     def settings(self, path: QuotaPath) -> dict[str, str]:
-        """An entity's settings, quotas and others; empty if it has none."""
+        """Return the settings of an entity, quotas and others; empty if it has none."""
         return self._configs.entity(*path)
 
     def entities(self) -> Iterator[QuotaEntity]:
-        """Every user, client id, and client of a user that has settings."""
+        """Yield every user, client id, and client of a user that has settings."""
         for user in self._configs.entities(ConfigEntityType.USER):
             yield QuotaEntity(user, None)
             for client_id in self._configs.entities(f"{ConfigEntityType.USER}/{user}/{ConfigEntityType.CLIENT}"):
@@ -63,11 +63,11 @@ class ClientQuotaStore:
             yield QuotaEntity(None, client_id)
 
     def addresses(self) -> list[str]:
-        """Every IP address that has settings."""
+        """Return every IP address that has settings."""
         return self._configs.entities(ConfigEntityType.IP)
 
     def change(self, path: QuotaPath, settings: Mapping[str, str]) -> None:
-        """Replace an entity's settings and tell every broker; an entity without settings leaves no znode behind."""
+        """Replace the settings of an entity and notify every broker. An entity without settings keeps no znode."""
         if settings:
             self._configs.change(*path, settings)
             return
@@ -79,5 +79,5 @@ class ClientQuotaStore:
             if not self.settings(QuotaPath(entity_type, user)):
                 znodes.append(f"{entity_type}/{user}")
         is_gone, *_ = self._configs.remove(entity_type, name, znodes)
-        if not is_gone:  # a user who has clients
+        if not is_gone:  # a user with clients: its znode has children
             self._configs.change(entity_type, name, {})

@@ -1,11 +1,11 @@
-"""Changing client quotas: Kafka's checks, then the store, which tells every broker.
+"""Changes of client quotas: Kafka's checks, then the store, which notifies every broker.
 
-Used by AlterClientQuotas on request handler threads; it blocks on the store. `_lock` makes one change at a time of
-it: a change reads what is there before it writes. The answer doesn't wait until the brokers have heard of the change
+Used by AlterClientQuotas on request handler threads; blocks on the store. `_lock` serialises changes, since a change
+reads the store before it writes. The answer does not wait until the brokers have read the change
 (`client_quota_listener`), as in Kafka's ZooKeeper mode.
 
-Kafka: kafka.server.ZkAdminManager.alterClientQuotas; the error texts are theirs, but where Kafka knows none of its own
-(UNKNOWN_SERVER_ERROR for a negative rate of connections; no check at all that a number is one).
+Error texts are Kafka's. They are ours where Kafka answers UNKNOWN_SERVER_ERROR (a negative rate of connections) or does
+not check at all (a value that is not a number). Kafka: kafka.server.ZkAdminManager.alterClientQuotas.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from barnabas.zk.errors import StoreUnavailableError
 logger = logging.getLogger(__name__)
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-"""Types of entities."""
+"""The types of entities."""
 
 EPSILON: Final = 1e-6
-"""How far from a whole number a value of a whole-numbered quota may be: clients send all of them as doubles."""
+"""How far the value of an integer quota may be from an integer: clients send all values as doubles."""
 
 _LONG, _INT, _DOUBLE = "LONG", "INT", "DOUBLE"
 USER_CLIENT_QUOTAS: Final[Mapping[str, str]] = {
@@ -46,20 +46,20 @@ USER_CLIENT_QUOTAS: Final[Mapping[str, str]] = {
     CONTROLLER_MUTATION_RATE: _DOUBLE,
 }
 IP_QUOTAS: Final[Mapping[str, str]] = {IP_CONNECTION_RATE: _INT}
-"""Name of each quota, and the type of its value."""
+"""The names of quotas, and the types of their values."""
 
 LARGEST: Final = {_LONG: (1 << 63) - 1, _INT: (1 << 31) - 1}
 
 
 class QuotaChange(NamedTuple):
-    """One quota of an entity. value: None takes it away."""
+    """The change of one quota of an entity. value: None removes the quota."""
 
     key: str
     value: float | None
 
 
 class ClientQuotaAdmin:
-    """Changes quotas. is_address: whether a name is an IP address, or the name of a host that can be resolved."""
+    """Changes quotas. is_address: returns whether a name is an IP address, or a host name that can be resolved."""
 
     def __init__(self, store: ClientQuotaStore, is_address: Callable[[str], bool]) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class ClientQuotaAdmin:
         self._lock = threading.Lock()
 
     def alter(self, entity: Mapping[str, str | None], changes: Sequence[QuotaChange], *, validate_only: bool) -> None:
-        """Change quotas of an entity: its types and names, None for the default; the quotas not named stay.
+        """Change quotas of an entity, given as types and names (None: the default). Other quotas of it stay.
 
         Raises ApiError: INVALID_REQUEST, KAFKA_STORAGE_ERROR.
         """
@@ -83,7 +83,7 @@ class ClientQuotaAdmin:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _checked_path(self, entity: Mapping[str, str | None]) -> tuple[QuotaPath, Mapping[str, str]]:
-        """Where its quotas are kept, and which there may be."""
+        """Return the place of an entity's quotas, and the quotas it may have. Raises ApiError: INVALID_REQUEST."""
         if not entity:
             raise _invalid("Invalid empty client quota entity")
         for entity_type, name in entity.items():
@@ -103,12 +103,12 @@ class ClientQuotaAdmin:
 
 
 def sanitized(name: str | None) -> str:
-    """A name as it is in a path; None is the default."""
+    """Return a name as it is in a path; None is the default."""
     return DEFAULT_NAME if name is None else sanitize(name)
 
 
 def desanitized(name: str) -> str | None:
-    """The name behind one of a path; None is the default."""
+    """Return the name of one in a path; None is the default."""
     return None if name == DEFAULT_NAME else desanitize(name)
 
 

@@ -1,11 +1,10 @@
-"""Changing settings of topics and of brokers while they are in use: Kafka's checks, then the store, which tells all.
+"""Changes of the settings of topics and brokers at run time: Kafka's checks, then the store, which notifies all.
 
-Used by AlterConfigs and IncrementalAlterConfigs on request handler threads; it blocks on the store. `_lock` makes one
-change at a time of it: a change reads what is there before it writes. An answer doesn't wait until the brokers have
-heard of the change (`config_change_listener`), as in Kafka's ZooKeeper mode.
+Used by AlterConfigs and IncrementalAlterConfigs on request handler threads; blocks on the store. `_lock` serialises
+changes, since a change reads the store before it writes. An answer does not wait until the brokers have read the change
+(`config_change_listener`), as in Kafka's ZooKeeper mode. Error texts are Kafka's.
 
-Kafka: kafka.server.ZkAdminManager.alterConfigs and incrementalAlterConfigs, kafka.zk.AdminZkClient.changeTopicConfig
-and changeBrokerConfig, ConfigAdminManager.preprocess and prepareIncrementalConfigs; the error texts are theirs.
+Kafka: ZkAdminManager.alterConfigs, AdminZkClient.changeTopicConfig, ConfigAdminManager.prepareIncrementalConfigs.
 """
 
 from __future__ import annotations
@@ -42,14 +41,17 @@ class AlterConfigOp(NamedTuple):
 
 
 class RunningBroker(Protocol):
-    """The broker this is, as far as its settings go. Implemented by DynamicBrokerConfig."""
+    """The settings of the running broker. Implemented by DynamicBrokerConfig."""
 
     @property
     def current(self) -> KafkaConfig:
-        """The settings in force now, which the topics' are checked against."""
+        """The settings in force now, against which settings of topics are checked."""
 
     def validate(self, changed: Mapping[str, str], *, per_broker: bool) -> None:
-        """ConfigError if these cannot be the settings of this broker (or else of all of them)."""
+        """Check new settings of this broker, or of all brokers.
+
+        Raises ConfigError: the broker cannot have these settings.
+        """
 
 
 class ConfigAdmin:
@@ -71,7 +73,10 @@ class ConfigAdmin:
         self._change(topic, lambda: settings, validate_only=validate_only)
 
     def change_topic_config(self, topic: str, changes: Sequence[AlterConfigOp], *, validate_only: bool = False) -> None:
-        """Change some settings of a topic, in the order of `changes`; the others stay. Raises as replacing does."""
+        """Change some settings of a topic, in the order of `changes`; the others stay.
+
+        Raises as `replace_topic_config`.
+        """
 
         def changed() -> Mapping[str, str]:
             settings = self._repository.topic_overrides(topic)
@@ -84,7 +89,7 @@ class ConfigAdmin:
     def _change(self, topic: str, wanted: Callable[[], Mapping[str, str]], *, validate_only: bool) -> None:
         if not topic:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        if not self._metadata.contains(topic):  # before its name becomes a path in the store
+        if not self._metadata.contains(topic):  # checked before the name becomes a path in the store
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
         validate_topic_name(topic)
         with self._lock:
@@ -99,7 +104,7 @@ class ConfigAdmin:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _warn_of_kept(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Say which changes have no effect: the client is told that they succeeded, as by Kafka."""
+        """Log the changes that have no effect: the client gets success, as from Kafka."""
         kept = {name: why for name, why in KEPT_TOPIC_KEYS.items() if name in settings}
         if kept:
             before = self._repository.topic_overrides(topic)
@@ -131,7 +136,7 @@ class ConfigAdmin:
     def change_broker_config(
         self, broker: int | None, changes: Sequence[AlterConfigOp], *, validate_only: bool = False
     ) -> None:
-        """Change some settings of a broker, in the order of `changes`; the others stay. Raises as replacing does."""
+        """Change some settings of a broker, in the order of `changes`; the others stay. Raises as replacing them."""
 
         def changed(entity: str) -> Mapping[str, str]:
             stored = self._repository.broker_overrides(entity)
@@ -162,7 +167,7 @@ class ConfigAdmin:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _refuse_passwords(self, settings: Mapping[str, str], broker: str) -> None:
-        """Refuse secrets, which every reader of the store could see: no broker here has a secret to encode them with.
+        """Reject secrets, which every reader of the store could see: this broker has no secret to encode them with.
 
         Raises ApiError: INVALID_CONFIG, as Kafka without `password.encoder.secret` does.
         """
@@ -177,7 +182,10 @@ _TOPIC_KEYS: Mapping[str, ConfigKey] = {name: topic_key.key for name, topic_key 
 
 
 def _apply(change: AlterConfigOp, settings: dict[str, str], keys: Mapping[str, ConfigKey]) -> None:
-    """Change `settings` of what `keys` names. Lists are taken apart at their commas and put together as they are."""
+    """Apply one change to `settings`, whose types are in `keys`. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST.
+
+    Lists are split at commas and joined unchanged.
+    """
     name, value = change.name, change.value or ""
     match change.operation:
         case ConfigOperation.SET:
@@ -210,7 +218,7 @@ def _list_before(name: str, settings: Mapping[str, str], keys: Mapping[str, Conf
 
 
 def _items(text: str) -> list[str]:
-    """As Java's split does it: empty items at the end don't count."""
+    """Return the items as Java's split does: empty items at the end are dropped."""
     items = text.split(",")
     while items and not items[-1]:
         items.pop()

@@ -1,9 +1,10 @@
-"""Hears that settings in the store changed, and tells who keeps a copy of them.
+"""Listens for settings that change in the store, and calls the parts that keep a copy of them.
 
 Made by `broker`. The watch on /config/changes fires on the store's watch thread, which only schedules the reading;
-notices are read and callbacks called on a `scheduler-<n>` thread. `_lock` makes that one reading at a time, in order.
+notices are read and callbacks called on a `scheduler-<n>` thread. `_lock` serialises readings, so that they are in
+order.
 
-Kafka: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ZkConfigManager.
+Kafka: ZkNodeChangeNotificationListener, ZkConfigManager.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from barnabas.zk.znode_json import ZnodeFormatError
 
 logger = logging.getLogger(__name__)
 
-# called with an entity's name and all its settings
+# called with the name of an entity and all its settings
 ConfigCallback = Callable[[str, dict[str, str]], None]
 NOTICE_LIFETIME_MS = 15 * 60 * 1000
 
 
 class ConfigChangeListener:
-    """Calls back for each entity that a notice names."""
+    """Calls the callbacks for each entity that a notice names."""
 
     def __init__(self, zk_client: KafkaZkClient, scheduler: Scheduler, clock: Clock) -> None:
         self._zk = zk_client
@@ -43,17 +44,17 @@ class ConfigChangeListener:
         self._stopped = threading.Event()
 
     def register(self, entity_type: str, callback: ConfigCallback) -> None:
-        """Have `callback(entity name, settings)` called when an entity of `entity_type` (ConfigType) changes.
+        """Call `callback(entity name, settings)` when an entity of a type (ConfigEntityType) changes.
 
-        Whoever registers after `start` hears of what changes from then on.
+        After `start` it is called for later changes only.
         """
         with self._lock:
             self._callbacks[entity_type] = (*self._callbacks.get(entity_type, ()), callback)
 
     def start(self, initial_types: Sequence[str] = ()) -> None:
-        """Listen from now on; first call back for every entity of `initial_types` that has settings.
+        """Listen from now on. First call the callbacks for every entity of `initial_types` that has settings.
 
-        Notices of before are stale then, and only their age counts.
+        Earlier notices are ignored, and deleted when they are old.
         """
         access = self._zk.access
         access.register_child_change_handler(ConfigEntityChangeNotificationZNode.path, self._schedule)
@@ -66,7 +67,7 @@ class ConfigChangeListener:
             self._purge(names)
 
     def stop(self) -> None:
-        """Hear no more; when this returns nothing is being read any more, and the store may be closed."""
+        """Stop listening. When this returns, no reading is in progress, and the store may be closed."""
         self._zk.access.unregister_child_change_handler(ConfigEntityChangeNotificationZNode.path)
         self._stopped.set()
         with self._lock:
@@ -112,11 +113,11 @@ class ConfigChangeListener:
             try:
                 callback(entity, settings)
             except Exception:
-                # settings one keeper can't use must not hide them from the others
+                # Settings that one callback cannot use must reach the others.
                 logger.exception("Failed to apply the settings of %s %s", entity_type, entity)
 
     def _purge(self, names: Sequence[str]) -> None:
-        """Delete notices every broker has had the time to read. Oldest first, so stop at the first young one."""
+        """Delete the notices that every broker has had the time to read: from the oldest up to the first young one."""
         now = self._clock.milliseconds()
         old: list[str] = []
         for name in names:

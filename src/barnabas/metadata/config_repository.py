@@ -1,7 +1,7 @@
-"""Settings as they are in the store: those of topics, and of brokers, that differ from the files' and the defaults.
+"""The settings in the store: those of topics and brokers that differ from the files and the defaults.
 
-Used by the broker at start, by DescribeConfigs and ConfigAdmin, on any thread; blocks on the store, keeps nothing, so
-no lock.
+Used by the broker at start, by DescribeConfigs and ConfigAdmin, on any thread; blocks on the store and keeps nothing,
+so no lock.
 Kafka: kafka.server.metadata.ZkConfigRepository.
 """
 
@@ -19,29 +19,29 @@ ALL_BROKERS: Final = "<default>"
 
 
 class ConfigRepository:
-    """Reads and writes settings by entity; checks are done by those who call."""
+    """Reads and writes settings by entity. The callers check them."""
 
     def __init__(self, zk_client: KafkaZkClient) -> None:
         self._zk = zk_client
 
     def topic_overrides(self, topic: str) -> dict[str, str]:
-        """A topic's own settings."""
+        """Return the settings of a topic."""
         return self._zk.configs.entity(ConfigEntityType.TOPIC, topic)
 
     def all_topic_overrides(self) -> dict[str, dict[str, str]]:
-        """The settings of all topics that have some, read in one batch (at start)."""
+        """Return the settings of all topics that have some, read in one batch (at start)."""
         return self._zk.configs.topics(self._zk.configs.entities(ConfigEntityType.TOPIC))
 
     def broker_overrides(self, broker: str) -> dict[str, str]:
-        """Settings of a broker, by its id in digits; of all of them for ALL_BROKERS."""
+        """Return the settings of a broker, by its id in digits, or those of ALL_BROKERS."""
         return self._zk.configs.entity(ConfigEntityType.BROKER, broker)
 
     def change_broker_config(self, broker: str, overrides: Mapping[str, str]) -> None:
-        """Replace a broker's settings, or those of ALL_BROKERS, and tell every broker."""
+        """Replace the settings of a broker, or those of ALL_BROKERS, and notify every broker."""
         self._zk.configs.change(ConfigEntityType.BROKER, broker, overrides)
 
     def change_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """Replace a topic's settings and tell every broker. UNKNOWN_TOPIC_OR_PARTITION if there is no such topic."""
+        """Replace the settings of a topic and notify every broker. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION."""
         if not self._zk.topics.exists(topic):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
         self._zk.configs.change(ConfigEntityType.TOPIC, topic, overrides)

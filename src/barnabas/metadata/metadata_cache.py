@@ -1,8 +1,8 @@
 """The broker's copy of the cluster's metadata: one immutable image, replaced by each UpdateMetadata request.
 
-Fed by the handler of UpdateMetadata on a request handler's thread, read by every thread through `image` without a lock.
-`_lock` lets one update at a time build the next image; subscribers are called after it was published, without the lock,
-on the feeding thread, in the order of updates as far as the feeder keeps one.
+The handler of UpdateMetadata feeds it on a request handler's thread; every thread reads `image` without a lock. `_lock`
+serialises the building of images. Subscribers are called after an image is published, without the lock, on the feeding
+thread.
 
 Kafka: kafka.server.metadata.ZkMetadataCache.
 """
@@ -34,7 +34,7 @@ _PartitionState = UpdateMetadataRequest.UpdateMetadataPartitionState
 
 
 class MetadataCache:
-    """Holds the image. Epochs of the request are checked by who receives it (ReplicaManager)."""
+    """The image. LeadershipOrders, which receives the requests, checks their epochs."""
 
     def __init__(self, broker_id: int, cluster_id: str | None = None) -> None:
         self.image = MetadataImage(cluster_id=cluster_id)
@@ -43,16 +43,16 @@ class MetadataCache:
         self._subscribers: tuple[MetadataSubscriber, ...] = ()
 
     def subscribe(self, subscriber: MetadataSubscriber) -> None:
-        """Have `subscriber(old image, new image)` called after every update."""
+        """Call `subscriber(old image, new image)` after every update."""
         with self._lock:
             self._subscribers = (*self._subscribers, subscriber)
 
     def contains(self, topic: str) -> bool:
-        """Whether the controller told of a topic."""
+        """Return whether the controller has sent a topic."""
         return topic in self.image.topics
 
     def update_metadata(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Merge what the controller tells; the partitions it says are being deleted (leader -2).
+        """Merge an update of the controller. Return the partitions that are being deleted (leader -2).
 
         Live brokers and the controller are replaced, partitions merged: an update names only those that changed.
         """
@@ -93,7 +93,7 @@ class MetadataCache:
 
 
 def _partition_states(request: UpdateMetadataRequest) -> list[tuple[str, _PartitionState]]:
-    """(topic, state) of both layouts: by topic since version 5."""
+    """Return (topic, state) of both layouts: by topic since version 5."""
     return [
         *((state.topic_name, state) for state in request.ungrouped_partition_states),
         *((topic.topic_name, state) for topic in request.topic_states for state in topic.partition_states),
@@ -121,7 +121,7 @@ def _merged_topics(
             else:
                 partitions[index] = _partition(state)
         if partitions:
-            # an id of zeros means a controller that knows no ids: forget ours (Kafka: newZeroIds)
+            # An id of zeros comes from a controller that knows no ids: the known id is dropped (Kafka: newZeroIds).
             topic_id = topic_ids.get(topic, ZERO_UUID)
             topics[topic] = TopicMetadata(topic, topic_id, tuple(partitions[index] for index in sorted(partitions)))
         else:
@@ -149,7 +149,7 @@ def _broker(broker: UpdateMetadataRequest.UpdateMetadataBroker) -> BrokerMetadat
 def _renamed(
     old: MetadataImage, topics: Mapping[str, TopicMetadata], request: UpdateMetadataRequest
 ) -> Mapping[bytes, str]:
-    """The names by topic id after an update: only the topics it names can have changed."""
+    """Return the names by topic id after an update: only the topics in the update can have changed."""
     names = dict(old.topic_names)
     for name in {name for name, _ in _partition_states(request)}:
         before, after = old.topics.get(name), topics.get(name)

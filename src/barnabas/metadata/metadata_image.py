@@ -1,7 +1,9 @@
-"""The cluster as a broker knows it at one moment: brokers, topics, leaders. Immutable: readers keep what they took.
+"""The cluster as a broker knows it at one moment: brokers, topics, leaders.
 
-Made by `metadata_cache` (fed by UpdateMetadata), read on every thread by one attribute access; never changed, so no
-lock. Kafka: MetadataSnapshot of kafka.server.metadata.ZkMetadataCache, org.apache.kafka.image.MetadataImage.
+Made by `metadata_cache`, read on every thread by one attribute access; immutable, so no lock. A request that reads the
+image once sees one state of the cluster throughout, whatever updates arrive meanwhile.
+
+Kafka: MetadataSnapshot, org.apache.kafka.image.MetadataImage.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ NO_CONTROLLER = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetadata:
-    """A live broker. `endpoints`: listener name -> (host, port). `epoch` -1 where it isn't known (UpdateMetadata)."""
+    """A live broker. `endpoints`: listener name -> (host, port). `epoch` is -1 where UpdateMetadata has none."""
 
     id: int
     epoch: int
@@ -28,7 +30,10 @@ class BrokerMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """One partition. `leader` -1: there is none. Offline replicas are on dead brokers or failed log directories."""
+    """One partition.
+
+    `leader` is -1 without a leader. Offline replicas are on dead brokers or failed log directories.
+    """
 
     partition: int
     leader: int
@@ -44,18 +49,21 @@ _NUMBER = attrgetter("partition")
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """One topic: its partitions in order of their numbers. `topic_id` is 16 zeros if the topic has none."""
+    """One topic, its partitions in the order of their numbers. `topic_id` is 16 zeros if the topic has none."""
 
     name: str
     topic_id: bytes
     partitions: tuple[PartitionMetadata, ...]
 
     def partition(self, index: int) -> PartitionMetadata | None:
-        """A partition by its number; numbers are usually positions, but a controller may tell of some only."""
+        """Return a partition by its number, or None.
+
+        Numbers are usually positions, but some partitions may be unknown.
+        """
         partitions = self.partitions
         if 0 <= index < len(partitions) and partitions[index].partition == index:
             return partitions[index]
-        # Clients may ask for very many that do not exist.
+        # Clients may ask for very many partitions that do not exist: no scan for numbers beyond the end.
         position = bisect_left(partitions, index, key=_NUMBER)
         if position < len(partitions) and partitions[position].partition == index:
             return partitions[position]
@@ -64,7 +72,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything at once. `version` grows by one with each change; `topic_names`: topic id -> name."""
+    """The whole cluster. `version` grows by one with each change. `topic_names`: topic id -> name."""
 
     version: int = 0
     cluster_id: str | None = None
@@ -74,18 +82,18 @@ class MetadataImage:
     topic_names: Mapping[bytes, str] = field(default_factory=dict)
 
     def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
-        """A partition, None if the controller hasn't told of it."""
+        """Return a partition, or None if the controller has not sent it."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partition(partition.partition)
 
     def reachable_brokers(self, listener_name: str) -> Iterator[tuple[BrokerMetadata, str, int]]:
-        """The brokers that have a listener of this name, each with its host and port there."""
+        """Yield the brokers that have a listener of this name, each with host and port of the listener."""
         for broker in self.brokers.values():
             endpoint = broker.endpoints.get(listener_name)
             if endpoint is not None:
                 yield broker, *endpoint
 
     def endpoint(self, broker_id: int, listener_name: str) -> tuple[str, int] | None:
-        """Where a broker listens on a listener; None if it isn't alive or has no such listener."""
+        """Return host and port of a broker's listener, or None if the broker is dead or has no such listener."""
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.endpoints.get(listener_name)

@@ -1,8 +1,8 @@
 """Version 0 of OffsetCommit and OffsetFetch: offsets in the store, of consumers that coordinate themselves there.
 
-Called by their handler on request handler threads; it blocks on the store, and keeps nothing, so no lock. Groups know
-nothing of these offsets, and the other way round. Kafka 3.9: KafkaApis.commitOffsetsToZookeeper,
-handleOffsetFetchRequestFromZookeeper (4.0 has no version 0).
+Called by their handler on request handler threads; blocks on the store and keeps nothing, so no lock. These offsets and
+those of groups are independent of each other. Kafka 4.0 has no version 0.
+Kafka: KafkaApis.commitOffsetsToZookeeper, handleOffsetFetchRequestFromZookeeper.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 
 
 class OldConsumerOffsets:
-    """max_metadata_size: `offset.metadata.max.bytes`. The metadata itself has no place in the store."""
+    """The offsets. max_metadata_size: `offset.metadata.max.bytes`. The store has no place for the metadata itself."""
 
     def __init__(self, zk_client: KafkaZkClient, max_metadata_size: int) -> None:
         self._znodes = zk_client.consumer_offsets
         self._max_metadata_size = max_metadata_size
 
     def commit(self, group_id: str, partition: TopicPartition, offset: int, metadata: str) -> ErrorCode:
-        """Keep an offset; why not, if not."""
+        """Write an offset. Return the error, or NONE."""
         if len(metadata) > self._max_metadata_size:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         if not is_path_element(group_id):
@@ -39,5 +39,5 @@ class OldConsumerOffsets:
         return ErrorCode.NONE
 
     def fetch(self, group_id: str, partition: TopicPartition) -> int | None:
-        """The offset that was kept."""
+        """Return the offset, or None."""
         return self._znodes.get(group_id, partition) if is_path_element(group_id) else None

@@ -1,6 +1,6 @@
 """Producer ids for idempotent producers: taken from blocks of 1000 that brokers get from the store.
 
-Used by InitProducerId on handler threads, and by the controller for brokers that ask it; `_lock` guards the current
+Used by InitProducerId on handler threads, and by the controller for AllocateProducerIds. `_lock` guards the current
 block, also while a new one is fetched.
 Kafka: kafka.coordinator.transaction.ZkProducerIdManager.
 """
@@ -21,7 +21,7 @@ _MAX_PRODUCER_ID = 2**63 - 1
 
 
 def new_producer_id_block(broker_id: int, zk_client: KafkaZkClient) -> ProducerIdsBlock:
-    """Take the next block from the store, for a broker. Raises StoreError; ApiError when there are none left."""
+    """Take the next block from the store, for a broker. Raises StoreError, or ApiError when no ids are left."""
     while True:
         current, version = zk_client.producer_id_block()
         first = 0 if current is None else current.last_producer_id + 1
@@ -34,10 +34,10 @@ def new_producer_id_block(broker_id: int, zk_client: KafkaZkClient) -> ProducerI
 
 
 class ProducerIdManager:
-    """Hands out ids that no other producer of the cluster has or had.
+    """Generates ids that no other producer of the cluster has or had.
 
-    Unlike Kafka it takes its first block at the first call, so that a start costs no write. What is left of a block is
-    lost at a restart.
+    Unlike Kafka's it takes its first block at the first call, so that a start costs no write. The unused ids of a block
+    are lost at a restart.
     """
 
     def __init__(self, broker_id: int, zk_client: KafkaZkClient) -> None:
@@ -48,7 +48,7 @@ class ProducerIdManager:
         self._last = -1
 
     def generate(self) -> int:
-        """An id. Blocks on the store once in a thousand calls; raises StoreError if that fails."""
+        """Return an id. Blocks on the store once in a thousand calls. Raises StoreError: the store failed."""
         with self._lock:
             if self._next > self._last:
                 block = new_producer_id_block(self._broker_id, self._zk)

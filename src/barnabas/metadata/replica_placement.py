@@ -1,7 +1,15 @@
-"""Which brokers get the replicas of new partitions: spread evenly, and over racks if brokers have racks.
+"""The placement of the replicas of new partitions: spread evenly, and over racks if brokers have racks.
 
-Pure; chance is an argument. Used by `topic_admin` on any thread. Kafka: org.apache.kafka.admin.AdminUtils, whose
-comments explain the scheme: leaders go round, followers are shifted, one step more with each round.
+Used by `topic_admin` on any thread. Pure; chance is an argument. Leaders go round the brokers. The followers of a
+partition are shifted against its leader, by one more step with each round, so that the partitions of one leader do not
+all have the same followers. Five brokers, ten partitions, three replicas, start 0, shift 1:
+
+    partition   0  1  2  3  4    5  6  7  8  9
+    leader      0  1  2  3  4    0  1  2  3  4
+    follower    2  3  4  0  1    3  4  0  1  2
+    follower    3  4  0  1  2    4  0  1  2  3
+
+Kafka: org.apache.kafka.admin.AdminUtils.
 """
 
 from __future__ import annotations
@@ -13,7 +21,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 
 class AdminOperationFailed(Exception):
-    """An administration that can't be done, for which there is no error code. Kafka: AdminOperationException."""
+    """An operation that cannot be done and has no error code. Kafka: AdminOperationException."""
 
 
 def assign_replicas_to_brokers(
@@ -27,9 +35,9 @@ def assign_replicas_to_brokers(
 ) -> dict[int, list[int]]:
     """Place replicas: partition -> broker ids, the preferred leader first.
 
-    `brokers` are (id, rack), in order. With a fixed start index the result doesn't depend on chance (new partitions of
-    an existing topic). ApiError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR; AdminOperationFailed if only some
-    brokers have a rack.
+    `brokers` are (id, rack), in order. With a fixed start index the result does not depend on chance (new partitions of
+    an existing topic). Raises ApiError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR. Raises AdminOperationFailed:
+    only some brokers have a rack.
     """
     if partitions <= 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
@@ -61,7 +69,7 @@ def assign_replicas_to_brokers(
 
 
 def rack_alternated_brokers(racks: Mapping[int, str]) -> list[int]:
-    """Brokers, one of each rack in turn, racks in order of their names: 0, 3, 6, 1, 4, 7 for racks of 0-2, 3-5, 6-8."""
+    """Return brokers of each rack in turn, racks by name: 0, 3, 6, 1, 4, 7 for racks of 0-2, 3-5, 6-8."""
     by_rack: dict[str, list[int]] = {}
     for broker_id in sorted(racks):
         by_rack.setdefault(racks[broker_id], []).append(broker_id)
@@ -73,7 +81,7 @@ def rack_alternated_brokers(racks: Mapping[int, str]) -> list[int]:
 def _replicas_over_racks(
     order: Sequence[int], racks: Mapping[int, str], first: int, shift: int, replication_factor: int
 ) -> list[int]:
-    """The leader, then brokers of racks without a replica, until every rack has one; then any without a replica."""
+    """Return the leader, then brokers of racks without a replica until every rack has one, then any other brokers."""
     rack_count = len(set(racks.values()))
     replicas = [order[first]]
     used_racks = {racks[order[first]]}

@@ -1,10 +1,10 @@
-"""Creating, deleting and growing topics: Kafka's checks, then znodes; the controller does the rest.
+"""Creation, deletion and growth of topics: Kafka's checks, then znodes; the controller does the rest.
 
-Used by CreateTopics, DeleteTopics, CreatePartitions and auto-creation, on request handler threads; it blocks on the
-store. Stateless but for its arguments, so no lock. Answers don't wait for the controller: callers that want to wait
-watch the metadata image.
+Used by CreateTopics, DeleteTopics, CreatePartitions and auto-creation, on request handler threads; blocks on the store.
+Stateless but for its arguments, so no lock. Answers do not wait for the controller: a caller that wants to wait watches
+the metadata image. Error texts are Kafka's.
 
-Kafka: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient; the error texts are theirs.
+Kafka: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ logger = logging.getLogger(__name__)
 
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
-"""So many partitions may one request create: a few bytes of it could ask for two thousand million.
+"""How many partitions one request may create. A few bytes could ask for two thousand million.
 
 Kafka 4: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; 3.9 has no such limit."""
-DEFAULT_COUNT = -1  # number of partitions, replication factor: what the broker's settings say
+DEFAULT_COUNT = -1  # as number of partitions or replication factor: the broker's default
 
 
 @dataclass(frozen=True, slots=True)
 class TopicAdminConfig(Settings):
-    """Defaults for new topics, and what checks a topic's settings (raising ConfigError)."""
+    """The defaults for new topics, and a function that checks the settings of a topic (raising ConfigError)."""
 
     num_partitions: int = setting("num.partitions")
     default_replication_factor: int = setting("default.replication.factor")
     validate_topic_config: Callable[[Mapping[str, str]], None] = validate_topic_config
 
 
-class NewTopic(NamedTuple):
-    """A topic wanted. Either numbers, or `assignments` (partition -> broker ids, the preferred leader first)."""
+class TopicToCreate(NamedTuple):
+    """A topic to create: with numbers, or `assignments` (partition -> broker ids, the preferred leader first)."""
 
     name: str
     num_partitions: int = DEFAULT_COUNT
@@ -60,7 +60,10 @@ class NewTopic(NamedTuple):
 
 
 class CreateTopicResult(NamedTuple):
-    """What became of it. With an error the numbers are -1 and the id zeros; `configs` are the topic's own settings."""
+    """The outcome of a creation.
+
+    With an error the numbers are -1 and the id zeros. configs: the topic's own settings.
+    """
 
     name: str
     error: ApiError | None = None
@@ -71,8 +74,8 @@ class CreateTopicResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)  # no NamedTuple: `count` is a method of tuples
-class NewPartitions:
-    """Partitions wanted: `count` in the end. `assignments`: broker ids for each one added, None to place them."""
+class TopicToGrow:
+    """A topic to grow to `count` partitions. assignments: broker ids for each added one, None to place them."""
 
     name: str
     count: int
@@ -80,7 +83,7 @@ class NewPartitions:
 
 
 class TopicAdmin:
-    """Writes what administrators want of topics. `chance` places replicas; tests give a seeded one."""
+    """Writes changes of topics to the store. chance: places replicas; tests give a seeded one."""
 
     def __init__(
         self,
@@ -98,27 +101,28 @@ class TopicAdmin:
 
     def create_topics(
         self,
-        topics: Iterable[NewTopic],
+        topics: Iterable[TopicToCreate],
         *,
         validate_only: bool = False,
         quota: ControllerMutationQuota = UNBOUNDED,
     ) -> list[CreateTopicResult]:
-        """Create topics, or only check whether they could be; one result each, in order. Raises nothing for a topic.
+        """Create topics, or only check whether they could be created. Return one result each, in order.
 
-        Names that occur twice in a request are refused by the handler. `quota` may refuse partitions.
+        An error of a topic is in its result. The handler rejects names that occur twice in a request. `quota` may
+        reject partitions.
         """
         topics = list(topics)
         if sum(self._count_of(topic) for topic in topics) > MAX_PARTITIONS_PER_REQUEST:
             return [CreateTopicResult(topic.name, _too_many_partitions()) for topic in topics]
         return [self._create_topic(topic, quota, validate_only=validate_only) for topic in topics]
 
-    def _count_of(self, topic: NewTopic) -> int:
+    def _count_of(self, topic: TopicToCreate) -> int:
         if topic.assignments:
             return len(topic.assignments)
         return self._config.num_partitions if topic.num_partitions == DEFAULT_COUNT else max(topic.num_partitions, 0)
 
     def _create_topic(
-        self, topic: NewTopic, quota: ControllerMutationQuota, *, validate_only: bool
+        self, topic: TopicToCreate, quota: ControllerMutationQuota, *, validate_only: bool
     ) -> CreateTopicResult:
         try:
             return self._try_to_create_topic(topic, quota, validate_only=validate_only)
@@ -137,7 +141,7 @@ class TopicAdmin:
             return CreateTopicResult(topic.name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _try_to_create_topic(
-        self, topic: NewTopic, quota: ControllerMutationQuota, *, validate_only: bool
+        self, topic: TopicToCreate, quota: ControllerMutationQuota, *, validate_only: bool
     ) -> CreateTopicResult:
         if self._metadata.contains(topic.name):
             raise _already_exists(topic.name)
@@ -168,7 +172,7 @@ class TopicAdmin:
         )
         return CreateTopicResult(topic.name, None, topic_id, *counts, configs)
 
-    def _assignments_for(self, topic: NewTopic) -> Mapping[int, Sequence[int]]:
+    def _assignments_for(self, topic: TopicToCreate) -> Mapping[int, Sequence[int]]:
         has_counts = topic.num_partitions != DEFAULT_COUNT or topic.replication_factor != DEFAULT_COUNT
         if topic.assignments:
             if has_counts:
@@ -197,7 +201,7 @@ class TopicAdmin:
             raise _already_exists(name)
         if has_collision_characters(name):
             colliding = sorted(other for other in self._zk.topics.all_topics() if has_collision(name, other))
-            if name in colliding:  # created in the meantime
+            if name in colliding:  # created meanwhile
                 raise _already_exists(name)
             if colliding:
                 raise ApiError(
@@ -210,9 +214,9 @@ class TopicAdmin:
     def delete_topics(
         self, names: Iterable[str], quota: ControllerMutationQuota = UNBOUNDED
     ) -> dict[str, ApiError | None]:
-        """Mark topics for deletion; None for those that are (also if they were before), else the error.
+        """Mark topics for deletion. Return None for each marked one (also if it was marked before), else the error.
 
-        Whether topics may be deleted at all (`delete.topic.enable`) is the handler's question. `quota` may refuse.
+        The handler checks whether topics may be deleted at all (`delete.topic.enable`). `quota` may reject deletions.
         """
         return {name: self._delete_topic(name, quota) for name in names}
 
@@ -237,27 +241,27 @@ class TopicAdmin:
 
     def create_partitions(
         self,
-        wanted: Iterable[NewPartitions],
+        wanted: Iterable[TopicToGrow],
         *,
         validate_only: bool = False,
         quota: ControllerMutationQuota = UNBOUNDED,
     ) -> dict[str, ApiError | None]:
-        """Add partitions to topics, or only check whether they could be; None for those that were.
+        """Add partitions to topics, or only check whether they could be added. Return the error of each topic, or None.
 
-        `quota` may refuse partitions.
+        `quota` may reject partitions.
         """
         wanted = list(wanted)
         if sum(self._growth_of(new) for new in wanted) > MAX_PARTITIONS_PER_REQUEST:
             return {new.name: _too_many_partitions() for new in wanted}
         return {new.name: self._create_partitions(new, quota, validate_only=validate_only) for new in wanted}
 
-    def _growth_of(self, new: NewPartitions) -> int:
-        """As far as this broker knows; one topic's growth is checked again when it is known exactly."""
+    def _growth_of(self, new: TopicToGrow) -> int:
+        """Return the growth of a topic as this broker knows it. It is checked again when it is known exactly."""
         known = self._metadata.image.topics.get(new.name)
         return 0 if known is None else max(new.count - len(known.partitions), 0)
 
     def _create_partitions(
-        self, new: NewPartitions, quota: ControllerMutationQuota, *, validate_only: bool
+        self, new: TopicToGrow, quota: ControllerMutationQuota, *, validate_only: bool
     ) -> ApiError | None:
         try:
             self._try_to_create_partitions(new, quota, validate_only=validate_only)
@@ -273,11 +277,11 @@ class TopicAdmin:
         return None
 
     def _try_to_create_partitions(
-        self, new: NewPartitions, quota: ControllerMutationQuota, *, validate_only: bool
+        self, new: TopicToGrow, quota: ControllerMutationQuota, *, validate_only: bool
     ) -> None:
         unknown = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist.")
         if invalid_reason(new.name) is not None:
-            raise unknown  # and could not be a path in the store
+            raise unknown  # and the name could not be a path in the store
         if self._zk.topics.is_marked_for_deletion(new.name):
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         found = self._zk.topics.assignments([new.name])
@@ -298,13 +302,14 @@ class TopicAdmin:
             try:
                 self._zk.topics.set_assignment(new.name, found[0].topic_id, grown, expected_version=found[0].version)
             except BadVersionError:
-                # somebody else's growth came in between; overwritten, its partitions would be lost with their records
+                # Another request grew the topic in between. Overwritten, its partitions would be lost with their
+                # records.
                 self._try_to_create_partitions(new, UNBOUNDED, validate_only=False)
                 return
             logger.info("Creating %d partitions for '%s': %s", len(added), new.name, added)
 
     def _assignments_to_add(
-        self, new: NewPartitions, existing: Mapping[TopicPartition, ReplicaAssignment]
+        self, new: TopicToGrow, existing: Mapping[TopicPartition, ReplicaAssignment]
     ) -> Mapping[int, Sequence[int]]:
         increment = new.count - len(existing)
         if increment < 0:
@@ -348,7 +353,10 @@ def _invalid_assignment(text: str) -> ApiError:
 
 
 def _validate_assignments(assignments: Mapping[int, Sequence[int]]) -> None:
-    """Kafka: the second half of AdminZkClient.validateTopicCreate; an empty list is refused as KRaft does."""
+    """Check given assignments. Raises ApiError: INVALID_REPLICA_ASSIGNMENT.
+
+    An empty list is rejected, as by KRaft. Kafka: the second half of AdminZkClient.validateTopicCreate.
+    """
     if len({len(replicas) for replicas in assignments.values()}) != 1:
         raise _invalid_assignment("All partitions should have the same number of replicas")
     if any(not replicas for replicas in assignments.values()):

@@ -1,8 +1,8 @@
 """Puts topics whose logs exist already into the store: assignments, leaders, settings, and the producer ids in use.
 
-Called by `broker.log_adoption` on the command line's thread, with a store that nobody else has open; it blocks on it.
-What is there already is compared and left alone, so that doing it twice, or after a crash in between, changes no more.
-Kafka has no counterpart; the znodes are those its controller writes for a topic that is led.
+Called by `broker.log_adoption` on the command line's thread, with a store that no other program has open; blocks on the
+store. Existing znodes are compared and left alone, so that a second run, or one after a crash, changes nothing more.
+Kafka has no counterpart; the znodes are those that its controller writes for a topic that is led.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ PARTITIONS_PER_BATCH = 1000
 
 
 class AdoptedTopic(NamedTuple):
-    """A topic to be known. `latest_epochs`: by partition, the newest leader epoch in its log, -1 for none.
+    """A topic to be adopted. latest_epochs: the newest leader epoch in the log of each partition, -1 for none.
 
-    From now on a partition is led in a higher one.
+    From now on a partition is led in a higher epoch.
     """
 
     name: str
@@ -38,7 +38,7 @@ class AdoptedTopic(NamedTuple):
 
 
 class TopicChange(NamedTuple):
-    """What the store lacks of a topic: the topic itself, partitions, leaders in new enough epochs, settings."""
+    """What the store lacks of a topic: the topic, partitions, leaders in new enough epochs, settings."""
 
     topic: AdoptedTopic
     is_new: bool
@@ -57,9 +57,9 @@ class TopicConflict(Exception):
 
 
 class TopicAdoption:
-    """Compares topics with the store and writes what is missing; every partition has its one replica on `broker_id`.
+    """Compares topics with the store and writes what is missing. Every partition has its one replica on `broker_id`.
 
-    `known_topics` are those of the store when this was made.
+    `known_topics` are the topics of the store when this object was made.
     """
 
     def __init__(self, zk_client: KafkaZkClient, broker_id: int) -> None:
@@ -68,7 +68,7 @@ class TopicAdoption:
         self.known_topics = frozenset(zk_client.topics.all_topics())
 
     def compare(self, topic: AdoptedTopic) -> TopicChange:
-        """What is to be written for a topic. Raises TopicConflict."""
+        """Return what has to be written for a topic. Raises TopicConflict."""
         name = topic.name
         found = next(iter(self._zk.topics.assignments([name])), None) if name in self.known_topics else None
         if found is None:
@@ -87,7 +87,7 @@ class TopicAdoption:
         return TopicChange(topic, False, new_partitions, led_anew, self._changed_configs(topic))
 
     def write(self, changes: Sequence[TopicChange]) -> None:
-        """Write them: a topic first, in one batch; then the leaders of all, in few. StoreError."""
+        """Write changes: each topic in one batch, then all leaders in few batches. Raises StoreError."""
         for change in changes:
             topic = change.topic
             if change.is_new:
@@ -107,9 +107,9 @@ class TopicAdoption:
             self._lead(batch)
 
     def reserve_producer_ids(self, highest: int) -> int | None:
-        """See that no producer id up to `highest` is handed out again; the first that may be, None if it was so.
+        """Reserve the producer ids up to `highest`. Return the first free one, or None if they were reserved already.
 
-        The block behind it is left out too: Kafka may have handed out ids of it that have written nothing yet.
+        The block behind `highest` is reserved too: Kafka may have given out ids of it that have written nothing yet.
         """
         first_free = (highest // BLOCK_SIZE + 2) * BLOCK_SIZE
         current, version = self._zk.producer_id_block()
@@ -138,7 +138,7 @@ class TopicAdoption:
             self._zk.topics.set_assignment(topic.name, found.topic_id, {**found.assignment, **added})
 
     def _lead(self, latest_epochs: Mapping[TopicPartition, int]) -> None:
-        """Let this broker lead in the next epochs: states that don't exist are created, others raised."""
+        """Write this broker as leader in the next epochs. Missing states are created. Raises StoreError."""
         controller_epoch, _ = self._zk.controller_epoch() or (0, 0)
         present = self._zk.topics.partition_states(latest_epochs.keys())
         new: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}

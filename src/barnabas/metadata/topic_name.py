@@ -1,6 +1,6 @@
-"""What a topic may be called.
+"""The rules for names of topics.
 
-Pure functions, used on any thread. Kafka: org.apache.kafka.common.internals.Topic, same texts.
+Pure functions, used on any thread. Error texts are Kafka's. Kafka: org.apache.kafka.common.internals.Topic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LEGAL = frozenset(string.ascii_letters + string.digits + "._-")
 
 
 def invalid_reason(name: str) -> str | None:
-    """Why `name` can't be a topic's name; None if it can."""
+    """Return why `name` cannot be the name of a topic, or None if it can."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -31,22 +31,22 @@ def invalid_reason(name: str) -> str | None:
 
 
 def validate_topic_name(name: str) -> None:
-    """Raise ApiError INVALID_TOPIC_EXCEPTION if `name` can't be a topic's name."""
+    """Check the name of a topic. Raises ApiError: INVALID_TOPIC_EXCEPTION."""
     reason = invalid_reason(name)
     if reason is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
 def is_internal(name: str) -> bool:
-    """Whether the topic is the broker's own."""
+    """Return whether a topic is internal."""
     return name in INTERNAL_TOPICS
 
 
 def has_collision_characters(name: str) -> bool:
-    """Whether another name could be the same in a metric's name."""
+    """Return whether another topic could have the same metric names."""
     return "_" in name or "." in name
 
 
 def has_collision(first: str, second: str) -> bool:
-    """Whether two names are the same in a metric's name, where '.' becomes '_'."""
+    """Return whether two topics have the same metric names, in which '.' becomes '_'."""
     return first.replace(".", "_") == second.replace(".", "_")

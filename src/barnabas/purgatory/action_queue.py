@@ -1,8 +1,13 @@
-"""Completions put off until the thread holds no lock.
+"""Completions that are put off until the thread holds no lock.
 
-Added to from under partition and log locks by the replica layer; drained by `Apis.handle`, the expiration executor
-and everything else that applies state changes, once they hold nothing. Kafka: DelayedActionQueue (KAFKA-8334).
-No lock: `collections.deque` appends and pops are atomic on every build of Python.
+The replica layer adds to the queue, also while it holds locks of partitions and logs. `Apis.handle`, the expiration
+executor and the other callers that apply state changes drain it when they hold no lock. No lock of its own: appends and
+pops of `collections.deque` are atomic on every build of Python.
+
+Without the queue two threads could deadlock (KAFKA-8334): each appends to a partition under its group's lock, and the
+append completes a delayed operation of the other's group, which needs that group's lock.
+
+Kafka: DelayedActionQueue.
 """
 
 from __future__ import annotations
@@ -22,14 +27,14 @@ class ActionQueue:
     def __init__(self) -> None:
         self._actions: deque[Callable[[], None]] = deque()
         self.pending = self._actions
-        """Truthy while something waits: lets the hot path skip the call to `run_all`."""
+        """True while an action waits. The hot path reads it to skip the call of `run_all`."""
 
     def add(self, action: Callable[[], None]) -> None:
-        """Put `action` off."""
+        """Put `action` off until the next drain."""
         self._actions.append(action)
 
     def run_all(self) -> None:
-        """Run what is queued now; actions added meanwhile by these wait for the next drain, which bounds the loop."""
+        """Run the actions that are queued now. Those that they add wait for the next drain, so the loop is bounded."""
         actions = self._actions
         for _ in range(len(actions)):
             try:

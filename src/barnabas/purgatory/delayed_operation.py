@@ -3,9 +3,9 @@
 Subclassed by the replica layer (DelayedProduce, DelayedFetch), the admin handlers and the coordinators; driven by
 `DelayedOperationPurgatory`. Kafka: org.apache.kafka.server.purgatory.DelayedOperation.
 
-`_completed` is a test-and-set lock: whoever acquires it first completes the operation; it is never released.
-`lock` serialises `try_complete` calls of one operation; a subclass may pass in the lock that guards its condition.
-Neither is ever held while another operation is completed.
+`_completed` is a lock used as a flag: the first thread that acquires it completes the operation, and it is never
+released. `lock` serialises the calls of `try_complete` of one operation; a subclass may pass in the lock that guards
+its condition. Neither is ever held while another operation is completed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ CHECKING = is_checking()
 
 
 class DelayedOperation(ABC):
-    """Base of everything that waits.
+    """The base of everything that waits.
 
-    States: created -> completed -> finalized. `try_complete` decides by condition, `force_complete` completes
-    whatever the condition says (the timer's way); of two callers the first wins, the other gets False.
+    The states are created, completed, finalized. `try_complete` completes if the condition holds; `force_complete`
+    completes in any case, as the timer does. Of two callers the first wins, and the other gets False.
 
-    delay_ms: how long it may wait in all.
+    delay_ms: how long the operation may wait in all.
     """
 
     __slots__ = ("_completed", "_entry", "delay_ms", "lock")
@@ -43,22 +43,25 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Check the condition; if it holds, return `self.force_complete()`, else False. Runs under `lock`."""
+        """Check the condition. If it holds, return `self.force_complete()`, else False. Runs under `lock`."""
 
     @abstractmethod
     def on_complete(self) -> None:
-        """What is done on completion, by condition or by timeout. Runs exactly once."""
+        """Do the work of completion, by condition or by timeout. Runs exactly once."""
 
     def on_expiration(self) -> None:  # noqa: B027 - most operations only count their expirations
-        """What is done in addition when the timeout completed it."""
+        """Do additional work when the timeout completed the operation."""
 
     @property
     def is_completed(self) -> bool:
-        """Whether somebody has completed it (`on_complete` may still be running)."""
+        """Whether the operation is completed (`on_complete` may still be running)."""
         return self._completed.locked()
 
     def force_complete(self) -> bool:
-        """Complete it now unless it is; True for the one caller who did. Never while holding a ranked lock."""
+        """Complete the operation unless it is completed. Return True to the one caller that did.
+
+        Must not be called while holding a ranked lock.
+        """
         if CHECKING:
             check_no_lock_held(f"completing {type(self).__name__}")
         if not self._completed.acquire(blocking=False):
@@ -68,19 +71,21 @@ class DelayedOperation(ABC):
         return True
 
     def expire(self) -> None:
-        """The timer's call."""
+        """Complete the operation because its time is up. Called by the timer's executor."""
         if self.force_complete():
             self.on_expiration()
 
     def safe_try_complete(self) -> bool:
-        """`try_complete` under the operation's lock."""
+        """Call `try_complete` under the operation's lock."""
         with self.lock:
             return self.try_complete()
 
     def safe_try_complete_or_else(self, otherwise: Callable[[], None]) -> bool:
-        """Try; if the condition doesn't hold run `otherwise` (which registers the watches) and try once more.
+        """Try to complete.
 
-        The second try closes the gap between the first and the registration, in which a wake-up would be lost.
+        If the condition does not hold, call `otherwise`, which registers watches, and try once more.
+
+        The second try closes a gap: a change between the first try and the registration would wake no watcher.
         """
         with self.lock:
             if self.try_complete():
@@ -89,13 +94,13 @@ class DelayedOperation(ABC):
             return self.try_complete()
 
     def start_timer(self, timer: Timer) -> None:
-        """Arm the timeout. A completion that comes between arming and remembering the entry cancels it here."""
+        """Start the timeout. If the operation is completed before the entry is stored, the entry is cancelled here."""
         self._entry = (timer, timer.add(self.delay_ms, self.expire))
         if self.is_completed:
             self.cancel_timer()
 
     def cancel_timer(self) -> None:
-        """Disarm the timeout, if it was armed."""
+        """Cancel the timeout, if it was started."""
         armed = self._entry
         if armed is not None:
             self._entry = None

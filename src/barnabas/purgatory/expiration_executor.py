@@ -1,8 +1,10 @@
-"""The `expiration-executor` thread: runs what the timer found expired.
+"""The `expiration-executor` thread: runs the operations that the timer found expired.
 
-Called by `SystemTimer` (any thread may submit). Kafka runs expired operations on the timer's executor thread
-(`executor-<purgatory>`); one thread serves all purgatories here. It holds no lock while it runs a task, and drains
-the action queue after each, because an expired operation may have moved something that others wait for.
+Called by `SystemTimer`; any thread may submit. The thread holds no lock while it runs a task. It drains the action
+queue after each task, because an expired operation may have moved something that other operations wait for. Kafka has
+a thread for each purgatory (`executor-<purgatory>`); here one serves all.
+
+Kafka: SystemTimer.taskExecutor.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class ExpirationExecutor:
         self._tasks.put(task)
 
     def shutdown(self) -> None:
-        """Run what is queued, then stop."""
+        """Run the queued tasks, then stop."""
         self._tasks.put(None)
         if self._thread.is_alive():
             self._thread.join()

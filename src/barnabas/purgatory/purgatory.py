@@ -1,9 +1,9 @@
-"""Where delayed operations wait, indexed by the keys whose changes may complete them.
+"""The waiting delayed operations, indexed by the keys whose changes may complete them.
 
-Called by the replica layer, the admin handlers and the coordinators, from any thread. `_lock` guards the creation
-and removal of watch lists; each watch list has its own lock; neither is held while an operation is tried.
-Reading which keys are watched takes no lock: a watcher tries once more after it registered, so a state change
-either sees the watcher or is seen by it.
+Called by the replica layer, the admin handlers and the coordinators, on any thread. `_lock` guards the creation and
+removal of watch lists; each watch list has a lock of its own; neither is held while an operation is tried. Reading
+which keys are watched takes no lock: an operation is tried once more after it has registered, so that a change of state
+either finds the watch or is found by that try.
 
 Kafka: org.apache.kafka.server.purgatory.DelayedOperationPurgatory.
 """
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=DelayedOperation)
 
 
 class _Watchers(Generic[T]):
-    """The operations that wait for one key. `closed`: it was removed from the index, and takes no more."""
+    """The operations that wait for one key. `closed`: the list was removed from the index and accepts no more."""
 
     __slots__ = ("closed", "lock", "operations")
 
@@ -32,10 +32,10 @@ class _Watchers(Generic[T]):
 
 
 class DelayedOperationPurgatory(Generic[T]):
-    """One kind of waiting operation, by name ("Produce", "Fetch", ...).
+    """The waiting operations of one kind, by name ("Produce", "Fetch", ...).
 
-    purge_interval: completed operations that are still on watch lists beyond this number, or beyond the number of those
-    that wait, are swept out; until then they only cost memory, and a sweep looks at all that wait.
+    purge_interval: how many completed operations may stay on watch lists. A purge removes them when they are more than
+    that and more than those that wait. It looks at every waiting operation, while a completed one costs only memory.
     """
 
     def __init__(self, name: str, timer: Timer, *, purge_interval: int = 1000) -> None:
@@ -44,31 +44,35 @@ class DelayedOperationPurgatory(Generic[T]):
         self._purge_interval = self._purge_at = purge_interval
         self._lock = threading.Lock()
         self.watchers: dict[Hashable, _Watchers[T]] = {}
-        """Watch lists by key. Others only ask whether a key is in it (or it is empty), without a lock; it stays the
-        same object."""
+        """The watch lists by key.
+
+        Other modules only ask whether a key is in the dict, or whether the dict is empty, without a lock; the dict
+        stays the same object.
+        """
         self._added_since_purge = 0
         self._is_shut_down = False
 
     def try_complete_else_watch(self, operation: T, keys: Iterable[Hashable]) -> bool:
         """Complete `operation` if its condition holds, else watch every key and start its timeout.
 
-        True when it is completed already. Loses no wake-up: see `safe_try_complete_or_else`.
+        Returns True when the operation is completed already. No change is missed (`safe_try_complete_or_else`).
         """
         if operation.safe_try_complete_or_else(lambda: self._watch(operation, keys)):
             return True
         operation.start_timer(self._timer)
         self._purge_if_due()
-        if self._is_shut_down:  # and may have been before it was watched: then nobody else would complete it
+        # It may have been shut down before the operation was watched: then nothing else would complete it.
+        if self._is_shut_down:
             operation.expire()
         return operation.is_completed
 
     def watched_keys(self) -> list[Hashable]:
-        """The keys something waits for, at this moment."""
+        """Return the keys with a watch list at this moment."""
         with self._lock:
             return list(self.watchers)
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Try every operation that waits for `key`; returns how many this call completed."""
+        """Try every operation that waits for `key`. Return how many this call completed."""
         watchers = self.watchers.get(key)
         if watchers is None:
             return 0
@@ -86,7 +90,7 @@ class DelayedOperationPurgatory(Generic[T]):
 
     @property
     def watched(self) -> int:
-        """Entries on all watch lists: an operation counts once per key, completed ones until they are purged.
+        """The entries on all watch lists. An operation counts once per key, a completed one until it is purged.
 
         Kafka's metric PurgatorySize.
         """
@@ -95,23 +99,23 @@ class DelayedOperationPurgatory(Generic[T]):
 
     @property
     def delayed(self) -> int:
-        """Operations that wait, each counted once. Kafka's metric NumDelayedOperations."""
+        """The number of operations that wait. Kafka's metric NumDelayedOperations."""
         with self._lock:
             lists = [watchers.operations for watchers in self.watchers.values()]
         return len({id(operation) for waiting in lists for operation in list(waiting) if not operation.is_completed})
 
     def purge_completed(self) -> int:
-        """Sweep completed operations out of all watch lists; returns how many entries that freed."""
+        """Remove completed operations from all watch lists. Return the number of entries removed."""
         with self._lock:
             items = list(self.watchers.items())
             self._added_since_purge = 0
         freed = sum(self._sweep(key, watchers) for key, watchers in items)
-        # Whoever waits long is not looked at again and again because others come.
+        # The bound grows with the number that waits, so that long waits are not scanned again and again.
         self._purge_at = max(self._purge_interval, sum(len(watchers.operations) for _, watchers in items))
         return freed
 
     def shutdown(self) -> None:
-        """Complete everything that still waits, as if its time were up, so that every client gets an answer."""
+        """Complete every waiting operation as if its time were up, so that every client gets an answer."""
         with self._lock:
             self._is_shut_down = True
             lists = list(self.watchers.values())

@@ -1,11 +1,11 @@
 """The timer: a timing wheel, a heap of its non-empty buckets, and the thread that sleeps until the next one.
 
-Called by `DelayedOperationPurgatory` (add, cancel from any thread). The `timer` thread only advances the wheel;
-what has expired is handed to `execute`, which in the broker is the `expiration-executor` thread, so that a slow
-completion never delays other timeouts. One lock, `_changed`'s, guards wheel, heap and count; nothing is called
-under it.
+Called by `DelayedOperationPurgatory`; any thread may add and cancel. The `timer` thread only advances the wheel. It
+passes expired tasks to `execute`, in the broker the `expiration-executor` thread, so that a slow completion never
+delays other timeouts. The lock of `_changed` guards wheel, heap and count; no task is called under it. Tests call
+`advance()` with a mock clock and never start the thread.
 
-Kafka: SystemTimer and SystemTimerReaper. Tests drive `advance()` with a mock clock and never start the thread.
+Kafka: SystemTimer, SystemTimerReaper.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class Timer(Protocol):
     """Runs a task once, after a delay, unless it is cancelled first."""
 
     def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
-        """Schedule `task` to be executed `delay_ms` from now."""
+        """Schedule `task` for `delay_ms` from now."""
 
     def cancel(self, entry: TimerEntry) -> bool:
-        """Take `entry` out; False when it has expired or was cancelled before."""
+        """Remove `entry`. Return False when it has expired or was cancelled before."""
 
 
 class SystemTimer:
-    """Timer on a hierarchical timing wheel.
+    """A timer on a hierarchical timing wheel.
 
-    tick_ms, wheel_size: the finest wheel (Kafka: 1 ms and 20 buckets). Time is the clock's monotonic one.
+    tick_ms, wheel_size: of the finest wheel (Kafka: 1 ms and 20 buckets). Time is the clock's monotonic time.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class SystemTimer:
         self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
-        """Number of tasks that wait."""
+        """Return the number of tasks that wait."""
         return self._count
 
     def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
-        """Schedule `task`; a delay of zero or less executes it now (on the executor)."""
+        """Schedule `task`. With a delay of zero or less it is passed to the executor now."""
         entry = TimerEntry(task, self._now_ms() + delay_ms)
         with self._changed:
             placed = self._wheel.add(entry)
@@ -71,7 +71,7 @@ class SystemTimer:
         return entry
 
     def cancel(self, entry: TimerEntry) -> bool:
-        """Remove `entry` in O(1); its empty bucket stays in the heap until it expires, which costs one wake-up."""
+        """Remove `entry` in O(1). Its bucket stays in the heap until it expires, which costs at most one wake-up."""
         with self._changed:
             bucket = entry.bucket
             if bucket is None:
@@ -82,7 +82,7 @@ class SystemTimer:
             return True
 
     def advance(self) -> int:
-        """Execute everything that has expired by now; returns how many tasks that were."""
+        """Execute every task that has expired by now. Return their number."""
         now_ms = self._now_ms()
         due: list[TimerEntry] = []
         with self._changed:
@@ -98,7 +98,7 @@ class SystemTimer:
         return len(due)
 
     def next_expiration_ms(self) -> int | None:
-        """Monotonic time of the next bucket, None when nothing waits."""
+        """Return the monotonic time of the next bucket, or None when no task waits."""
         with self._changed:
             return self._heap[0][0] if self._heap else None
 
@@ -109,7 +109,7 @@ class SystemTimer:
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Stop the thread. What still waits is neither run nor lost: its owners complete it when they shut down."""
+        """Stop the thread. Waiting tasks do not run: the purgatories complete their operations when they shut down."""
         with self._changed:
             self._running = False
             self._changed.notify_all()

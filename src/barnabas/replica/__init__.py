@@ -1,4 +1,4 @@
-"""The broker's replicas: who leads a partition, what may be appended to it and read from it, and who waits for it.
+"""The broker's replicas: leadership of partitions, appends and reads over them, and the requests that wait for them.
 
-Called by the request handlers; calls the logs below. `replica_manager.ReplicaManager` is the door.
+Called by the request handlers; calls the logs below. `replica_manager.ReplicaManager` puts the parts together.
 """

@@ -132,8 +132,10 @@ class BrokerTopicStats:
         return sorted({name for topics in self._snapshot() for name in list(topics)} - {UNHOSTED})
 
     def remove_topic(self, name: str) -> None:
-        """Drop the metrics of a topic whose last partition has left this broker; the totals of all topics keep its
-        counts."""
+        """Drop the metrics of a topic whose last partition has left this broker.
+
+        The totals of all topics keep its counts.
+        """
         with self._lock:
             for topics in self._threads:
                 stats = topics.pop(name, None)

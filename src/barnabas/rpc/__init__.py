@@ -1,5 +1,5 @@
 """Requests as a client: connections to nodes, requests in flight, versions negotiated.
 
-Used by `clients` and, from the day there are clusters, by the broker's own channels to its peers.
+Used by `clients` and by the broker's channels to brokers.
 Kafka: org.apache.kafka.clients.
 """

@@ -1,4 +1,4 @@
-"""One request to one node, and the wait for its answer: for threads that do nothing else meanwhile.
+"""One request to one node, and the wait for its answer, for threads that do nothing else meanwhile.
 
 Called by the thread that owns the NetworkClient (a controller's channel, a broker that is stopping). Another thread
 ends a wait by making `is_running` false and calling `NetworkClient.wakeup`. No state, no lock.
@@ -19,22 +19,22 @@ _LONGEST_POLL_MS = 1_000
 
 
 class ConnectionLost(Exception):
-    """There is no answer: the node can't be reached, hung up, or took too long. Or nobody waits any longer."""
+    """There is no answer: the node cannot be reached, closed the connection, or took too long, or the wait ended."""
 
 
 def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: Callable[[], bool]) -> None:
-    """Return once a request can be sent to the node, connecting if need be.
+    """Return when a request can be sent to the node. Connects if need be.
 
-    Raises ConnectionLost when an attempt to connect failed, after `timeout_ms`, or when `is_running` ends.
+    Raises ConnectionLost: an attempt to connect failed, `timeout_ms` are over, or `is_running` became false.
     """
     if timeout_ms < 0:
         raise ValueError("Timeout needs to be greater than 0")
     deadline_ms = client.now_ms() + timeout_ms
-    client.poll(0, client.now_ms())  # the node may have hung up since the last request
+    client.poll(0, client.now_ms())  # the node may have closed the connection since the last request
     was_tried = False
     while is_running():
         now_ms = client.now_ms()
-        # a client without a backoff could try again at once, and would do so as fast as it is refused
+        # A client without a backoff may retry at once, and would do so as fast as the node rejects it.
         if was_tried and client.can_connect(node.id, now_ms):
             raise ConnectionLost(f"Connection to {node} failed.")
         if client.ready(node, now_ms):
@@ -51,7 +51,8 @@ def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: 
 def send_and_receive(client: NetworkClient, request: ClientRequest, is_running: Callable[[], bool]) -> Message:
     """Send to a node that is ready, and wait for the answer as long as the request's timeout allows.
 
-    Raises ConnectionLost when the connection breaks or times out, or when `is_running` ends; UnsupportedVersion.
+    Raises ConnectionLost: the connection broke or timed out, or `is_running` became false. Raises UnsupportedVersion:
+    the node does not have the API in a version of this request.
     """
     answers: list[ClientResponse] = []
     request.callback = answers.append

@@ -1,4 +1,7 @@
-"""What a NetworkClient uses of `transport.Selector`, so that tests can script it. Owned by the client's thread."""
+"""The part of `transport.Selector` that a NetworkClient uses, as a Protocol, so that tests can script it.
+
+Owned by the client's thread; no lock. Kafka: Selectable.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +13,38 @@ from barnabas.transport.frame_reader import Frame
 
 
 class ReceivingChannel(Protocol):
-    """What the client uses of a KafkaChannel."""
+    """The part of a KafkaChannel that the client uses."""
 
     @property
     def connection_id(self) -> str:
-        """The id it was connected with."""
+        """The id of the connection."""
 
     @property
     def reader(self) -> Any:
-        """Its `release` gives the buffer of the last large frame back."""
+        """The reader, whose `release` gives back the buffer of the last large frame."""
 
     def take_receive(self) -> Frame | None:
-        """The next whole frame that is here."""
+        """Return the next whole frame that has arrived, or None."""
 
 
 class ClientSelector(Protocol):
-    """What the client uses of a `transport.Selector`; tests script it."""
+    """The part of a `transport.Selector` that the client uses."""
 
     @property
     def connected(self) -> Iterable[str]:
-        """Connections ready since the last poll."""
+        """The connections that became ready in the last poll."""
 
     @property
     def disconnected(self) -> Mapping[str, ChannelState]:
-        """Connections lost since the last poll."""
+        """The connections that were lost in the last poll."""
 
     @property
     def completed_receives(self) -> Iterable[Any]:
-        """Channels with whole frames (ReceivingChannel)."""
+        """The channels with whole frames (ReceivingChannel)."""
 
     @property
     def completed_sends(self) -> Iterable[Any]:
-        """Channels that have nothing left to send (ReceivingChannel)."""
+        """The channels that have nothing left to send (ReceivingChannel)."""
 
     def take_connect_error(self, connection_id: str) -> OSError | None:
         """Return why a connection in `disconnected` could not be made, and forget it."""
@@ -59,16 +62,16 @@ class ClientSelector(Protocol):
         """Queue a frame."""
 
     def poll(self, timeout_ms: float) -> None:
-        """Do what can be done."""
+        """Wait for at most `timeout_ms`, and do the I/O that is possible."""
 
     def close(self, connection_id: str) -> None:
         """Close a connection without reporting it."""
 
     def close_all(self) -> None:
-        """Close everything."""
+        """Close every connection."""
 
     def is_channel_ready(self, connection_id: str) -> bool:
-        """Connected and authenticated."""
+        """Return whether a channel is connected and authenticated."""
 
     def wakeup(self) -> None:
-        """Make poll return; from any thread."""
+        """Make `poll` return. Any thread may call this."""

@@ -1,6 +1,7 @@
-"""Where the connection to each node stands, and when the next attempt is due (Kafka: ClusterConnectionStates).
+"""The state of the connection to each node, and when the next attempt is due.
 
 Owned by the NetworkClient's thread; no lock. Times are monotonic milliseconds, passed in.
+Kafka: ClusterConnectionStates.
 
     DISCONNECTED -> CONNECTING -> CHECKING_API_VERSIONS -> READY, and from each of them back to DISCONNECTED
     (or AUTHENTICATION_FAILED). A failed attempt doubles the wait before the next one; being ready resets it.
@@ -16,7 +17,7 @@ from barnabas.rpc.exponential_backoff import ExponentialBackoff
 
 
 class ConnectionState(Enum):
-    """State of the connection to one node."""
+    """The state of the connection to one node."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -73,14 +74,14 @@ class ConnectionStates:
         self._connecting: set[int] = set()
 
     def can_connect(self, node_id: int, now_ms: int) -> bool:
-        """Whether there is no connection, and the wait after the last failure is over."""
+        """Return whether there is no connection, and the wait after the last failure is over."""
         node = self._nodes.get(node_id)
         if node is None:
             return True
         return node.state.is_disconnected and now_ms - node.last_attempt_ms >= node.reconnect_backoff_ms
 
     def is_blacked_out(self, node_id: int, now_ms: int) -> bool:
-        """Whether the wait after a failure is not over."""
+        """Return whether the wait after a failure is not over."""
         node = self._nodes.get(node_id)
         return (
             node is not None
@@ -89,7 +90,7 @@ class ConnectionStates:
         )
 
     def connection_delay_ms(self, node_id: int, now_ms: int) -> int | None:
-        """Milliseconds until something can be tried; None while a connection exists or is being made."""
+        """Return the milliseconds until the next attempt; None while a connection exists or is being made."""
         node = self._nodes.get(node_id)
         if node is None:
             return 0
@@ -98,14 +99,14 @@ class ConnectionStates:
         return None
 
     def poll_delay_ms(self, node_id: int, now_ms: int) -> int | None:
-        """As `connection_delay_ms`, but a throttled node waits out its throttle."""
+        """Return `connection_delay_ms`, or for a throttled node the rest of its throttle time."""
         throttled = self.throttle_delay_ms(node_id, now_ms)
         if self.is_connected(node_id) and throttled > 0:
             return throttled
         return self.connection_delay_ms(node_id, now_ms)
 
     def connecting(self, node_id: int, now_ms: int) -> None:
-        """An attempt begins."""
+        """Note the beginning of an attempt to connect."""
         node = self._nodes.setdefault(node_id, _NodeState())
         node.state = ConnectionState.CONNECTING
         node.last_attempt_ms = now_ms
@@ -113,9 +114,10 @@ class ConnectionStates:
         self._connecting.add(node_id)
 
     def next_address(self, node_id: int, resolve: Callable[[], Iterable[str]]) -> str:
-        """The address for the attempt that begins: each one that `resolve` finds in turn, then it is asked again.
+        """Return the address for the attempt that begins.
 
-        Raises OSError, also when there are none.
+        The addresses that `resolve` returns are used in turn; then it is called again. Raises OSError: the name cannot
+        be resolved, or has no address.
         """
         addresses = self._nodes[node_id].addresses
         if not addresses:
@@ -125,14 +127,14 @@ class ConnectionStates:
         return addresses.pop(0)
 
     def checking_api_versions(self, node_id: int) -> None:
-        """The connection is there; versions are being asked for."""
+        """Note that the node is connected and is asked for its versions."""
         node = self._nodes[node_id]
         node.state = ConnectionState.CHECKING_API_VERSIONS
         node.setup_failures = 0
         self._connecting.discard(node_id)
 
     def ready(self, node_id: int) -> None:
-        """Requests may be sent. Past failures are forgotten."""
+        """Note that the node takes requests, and forget its past failures."""
         node = self._nodes[node_id]
         node.state = ConnectionState.READY
         node.failures = 0
@@ -141,7 +143,7 @@ class ConnectionStates:
         self._connecting.discard(node_id)
 
     def disconnected(self, node_id: int, now_ms: int, *, authentication_failed: bool = False) -> None:
-        """The connection, or the attempt to make it, is gone: wait before the next one."""
+        """Note that the connection, or the attempt to make it, has failed, and begin the wait for the next one."""
         node = self._nodes.setdefault(node_id, _NodeState())
         node.last_attempt_ms = now_ms
         node.reconnect_backoff_ms = self._reconnect_backoff.after(node.failures)
@@ -154,50 +156,50 @@ class ConnectionStates:
         node.state = failed if authentication_failed else ConnectionState.DISCONNECTED
 
     def throttle(self, node_id: int, until_ms: int) -> None:
-        """The node asked for a pause; an earlier, longer one stands."""
+        """Note the throttle time of a node. An earlier one that ends later stands."""
         node = self._nodes.get(node_id)
         if node is not None and node.throttled_until_ms < until_ms:
             node.throttled_until_ms = until_ms
 
     def throttle_delay_ms(self, node_id: int, now_ms: int) -> int:
-        """Milliseconds the node still wants no requests."""
+        """Return the rest of a node's throttle time in milliseconds."""
         node = self._nodes.get(node_id)
         return max(node.throttled_until_ms - now_ms, 0) if node is not None else 0
 
     def forget(self, node_id: int) -> None:
-        """The node is no longer of interest."""
+        """Forget a node."""
         self._nodes.pop(node_id, None)
         self._connecting.discard(node_id)
 
     def state(self, node_id: int) -> ConnectionState:
-        """State of one node; DISCONNECTED for one never tried."""
+        """Return the state of a node; DISCONNECTED for an unknown one."""
         node = self._nodes.get(node_id)
         return ConnectionState.DISCONNECTED if node is None else node.state
 
     def is_connected(self, node_id: int) -> bool:
-        """Whether a connection exists, ready or not."""
+        """Return whether a connection exists, ready or not."""
         return self.state(node_id) in {ConnectionState.READY, ConnectionState.CHECKING_API_VERSIONS}
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
-        """Whether requests may be sent now."""
+        """Return whether requests may be sent now."""
         node = self._nodes.get(node_id)
         return node is not None and node.state is ConnectionState.READY and node.throttled_until_ms <= now_ms
 
     def has_ready_nodes(self, now_ms: int) -> bool:
-        """Whether any node takes requests now."""
+        """Return whether any node takes requests now."""
         return any(self.is_ready(node_id, now_ms) for node_id in self._nodes)
 
     def any_preparing(self) -> bool:
-        """Whether a connection is being made."""
+        """Return whether any connection is being made."""
         return any(node.state.is_preparing for node in self._nodes.values())
 
     def last_attempt_ms(self, node_id: int) -> int:
-        """When the last attempt to connect began or failed; 0 for never."""
+        """Return when the last attempt to connect began or failed; 0 for never."""
         node = self._nodes.get(node_id)
         return 0 if node is None else node.last_attempt_ms
 
     def setup_timed_out(self, now_ms: int) -> list[int]:
-        """Nodes whose connection takes longer than its set-up timeout."""
+        """Return the nodes whose connection takes longer than its set-up timeout."""
         return [
             node_id
             for node_id in self._connecting
@@ -205,7 +207,7 @@ class ConnectionStates:
         ]
 
     def next_setup_timeout_ms(self, now_ms: int) -> int | None:
-        """Milliseconds until the first set-up timeout; None when nothing is being set up."""
+        """Return the milliseconds until the first set-up timeout, or None when no connection is being made."""
         if not self._connecting:
             return None
         nodes = (self._nodes[node_id] for node_id in self._connecting)

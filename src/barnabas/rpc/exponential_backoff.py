@@ -1,4 +1,7 @@
-"""How long to wait before the next attempt (Kafka: ExponentialBackoff, KIP-144, KIP-580). Pure, but for chance."""
+"""The wait before the next attempt (KIP-144, KIP-580).
+
+Used by `connection_states` and `clients`; no state but the source of chance, so no lock. Kafka: ExponentialBackoff.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ _MOST_DOUBLINGS = 31
 
 
 class ExponentialBackoff:
-    """`initial * 2^attempts`, at most `maximum`, give or take 20 %: peers that failed together don't return together.
+    """`initial * 2^attempts`, at most `maximum`, plus or minus 20 %, so that peers do not all retry at the same time.
 
     All times are milliseconds. `random` None means no jitter.
     """
@@ -22,7 +25,7 @@ class ExponentialBackoff:
         self._random = random
 
     def after(self, attempts: int) -> int:
-        """Milliseconds to wait after so many failed attempts, counted from 0."""
+        """Return the milliseconds to wait after so many failed attempts, counted from 0."""
         if self._maximum <= self._initial:
             return self._initial
         term = min(self._initial << min(attempts, _MOST_DOUBLINGS), self._maximum)

@@ -1,6 +1,6 @@
-"""Requests sent, or being sent, and not answered yet, per node (Kafka: InFlightRequests).
+"""The requests of each node that are sent, or being sent, and not answered yet.
 
-Owned by the NetworkClient's thread; no lock. Newest first in each queue.
+Owned by the NetworkClient's thread; no lock. The newest request is first in each queue. Kafka: InFlightRequests.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class InFlightRequest:
         self.version = version
         self.sent_ms = sent_ms
         self.internal = internal
-        """Sent by the client itself: ApiVersions, or Metadata."""
+        """Whether the client itself sent it: ApiVersions, or Metadata."""
         self.completed_send = False
-        """All of its bytes have been given to the socket."""
+        """Whether all of its bytes have been written to the socket."""
 
 
 class InFlightRequests:
-    """At most `limit` per node."""
+    """The queues, of at most `limit` requests per node."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -34,37 +34,37 @@ class InFlightRequests:
         self._total = 0
 
     def add(self, in_flight: InFlightRequest) -> None:
-        """A request was handed to the selector."""
+        """Add a request that was given to the selector."""
         self._queues.setdefault(in_flight.request.node_id, deque()).appendleft(in_flight)
         self._total += 1
 
     def next_to_complete(self, node_id: int) -> InFlightRequest:
-        """The oldest: the one the next answer belongs to. Raises LookupError when there is none."""
+        """Return the oldest request, to which the next answer belongs. Raises LookupError: there is none."""
         return self._queues[node_id][-1]
 
     def complete_next(self, node_id: int) -> InFlightRequest:
-        """Remove the oldest. Raises LookupError when there is none."""
+        """Remove the oldest request. Raises LookupError: there is none."""
         in_flight = self._queues[node_id].pop()
         self._total -= 1
         return in_flight
 
     def last_sent(self, node_id: int) -> InFlightRequest:
-        """The newest, which alone may still be on its way out."""
+        """Return the newest request, the only one that may not be written completely."""
         return self._queues[node_id][0]
 
     def complete_last_sent(self, node_id: int) -> InFlightRequest:
-        """Remove the newest: it expects no answer."""
+        """Remove the newest request, which expects no answer."""
         in_flight = self._queues[node_id].popleft()
         self._total -= 1
         return in_flight
 
     def can_send_more(self, node_id: int) -> bool:
-        """Whether the queue is empty, or its newest request has left and there is room."""
+        """Return whether the queue is empty, or its newest request is written and there is room."""
         queue = self._queues.get(node_id)
         return not queue or (queue[0].completed_send and len(queue) < self._limit)
 
     def clear(self, node_id: int) -> list[InFlightRequest]:
-        """Remove all of a node, oldest first."""
+        """Remove all requests of a node, and return them, the oldest first."""
         queue = self._queues.pop(node_id, None)
         if queue is None:
             return []
@@ -72,11 +72,11 @@ class InFlightRequests:
         return list(reversed(queue))
 
     def count(self, node_id: int | None = None) -> int:
-        """How many, of one node or of all."""
+        """Return the number of requests, of one node or of all (None)."""
         return self._total if node_id is None else len(self._queues.get(node_id, ()))
 
     def timed_out_nodes(self, now_ms: int) -> list[int]:
-        """Nodes that owe an answer for longer than the request's timeout. Timeouts may differ, so all are looked at."""
+        """Return the nodes with a request that has timed out. Timeouts differ, so the oldest need not be the first."""
         return [
             node_id
             for node_id, queue in self._queues.items()

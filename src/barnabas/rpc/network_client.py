@@ -1,10 +1,20 @@
-"""Requests to the nodes of a cluster over non-blocking connections (Kafka: NetworkClient).
+"""Requests to the nodes of a cluster over non-blocking connections.
 
-Owned by one thread (a producer's sender, a consumer's caller, an inter-broker channel's thread); only `wakeup` may
-be called from another. Callbacks of requests run inside `poll`, at its end. Times are monotonic milliseconds.
+Owned by one thread (a producer's sender, a consumer's caller, the thread of an inter-broker channel), so no lock; only
+`wakeup` may be called from another thread. Callbacks of requests run inside `poll`, at its end. Times are monotonic
+milliseconds.
 
-A node is connected to by `ready`, asked for its ApiVersions (unless the client is not to), and takes requests from then
-on, at most `max_in_flight` at a time, answered in order. A connection that is lost fails exactly the requests on it.
+`ready` connects to a node and asks for its ApiVersions (unless the client is set not to). From then on the node takes
+requests, at most `max_in_flight` at a time, and answers them in order. A connection that is lost fails exactly the
+requests on it. The life of a request:
+
+    ready(node) is False        poll: connecting, connected, ApiVersions sent, answered
+    ready(node) is True         send(new_request(node.id, message, callback=...))
+    poll                        bytes written; for acks=0 the callback runs now, without a body
+    poll                        answer received: the callback runs with the decoded body
+    poll, after its timeout     disconnected: the callbacks of all requests to the node run, timed_out
+
+Kafka: NetworkClient.
 """
 
 from __future__ import annotations
@@ -45,7 +55,11 @@ _MAX_CORRELATION_ID = 2**31 - 1
 
 
 class NetworkClient:
-    """See the module's text. `resolve(host, port)` gives a host's addresses; the `random` is for jitter."""
+    """A client of several nodes.
+
+    metadata_updater: knows the nodes. random: for jitter, and for the choice of a node. resolve: returns the addresses
+    of a host, given host and port.
+    """
 
     def __init__(
         self,
@@ -76,11 +90,11 @@ class NetworkClient:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """This client's time: the monotonic clock in milliseconds."""
+        """Return the client's time: the monotonic clock in milliseconds."""
         return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
 
     def ready(self, node: Node, now_ms: int) -> bool:
-        """Whether a request can be sent to the node now; if there is no connection, begins to make one."""
+        """Return whether a request can be sent to the node now. If there is no connection, begin to make one."""
         if self.is_ready(node, now_ms):
             return True
         if self._states.can_connect(node.id, now_ms):
@@ -88,11 +102,11 @@ class NetworkClient:
         return False
 
     def is_ready(self, node: Node, now_ms: int) -> bool:
-        """Connected, with room in flight, and metadata not due: that goes first."""
+        """Return whether a node takes requests and no update of the metadata is due, which would go first."""
         return not self._metadata_updater.is_update_due(now_ms) and self.can_send_request(node.id, now_ms)
 
     def can_send_request(self, node_id: int, now_ms: int) -> bool:
-        """As `is_ready`, whether metadata is due or not."""
+        """Return whether a node is connected and has room in flight."""
         return (
             self._states.is_ready(node_id, now_ms)
             and self._selector.is_channel_ready(str(node_id))
@@ -100,33 +114,34 @@ class NetworkClient:
         )
 
     def can_connect(self, node_id: int, now_ms: int) -> bool:
-        """Whether there is no connection and the wait after a failure is over."""
+        """Return whether there is no connection and the wait after a failure is over."""
         return self._states.can_connect(node_id, now_ms)
 
     def connection_failed(self, node: Node, now_ms: int) -> bool:
-        """Whether the last connection, or attempt, failed and its wait is not over."""
+        """Return whether the last connection, or attempt, failed and its wait is not over."""
         return self._states.is_blacked_out(node.id, now_ms)
 
     def is_any_node_connecting(self) -> bool:
-        """Whether a connection is being made."""
+        """Return whether a connection is being made."""
         return self._states.any_preparing()
 
     def poll_delay_ms(self, node: Node, now_ms: int) -> int | None:
-        """Milliseconds until something can be tried with the node (backoff, throttle); None: an event will tell."""
+        """Return the milliseconds until the node may take requests (backoff, throttle); None: an event will tell."""
         return self._states.poll_delay_ms(node.id, now_ms)
 
     def has_ready_nodes(self, now_ms: int) -> bool:
-        """Whether any node takes requests now."""
+        """Return whether any node takes requests now."""
         return self._states.has_ready_nodes(now_ms)
 
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        """What a connected node supports."""
+        """Return the versions that a connected node supports, or None."""
         return self._discovery.versions_of(node_id)
 
     def least_loaded_node(self, now_ms: int) -> Node | None:
-        """The node with the fewest requests in flight that can take one; else one being connected to, or connectable.
+        """Return the node with the fewest requests in flight that takes one more.
 
-        None when every node is waiting out a failure. Starts at a random node, so that the load spreads.
+        If there is none, return a node that is being connected to, or that can be. None when every node waits after a
+        failure. The search starts at a random node, so that the load spreads.
         """
         nodes = self._metadata_updater.nodes()
         if not nodes:
@@ -152,7 +167,7 @@ class NetworkClient:
         return ready or connecting or connectable
 
     def initiate_connect(self, node: Node, now_ms: int) -> None:
-        """Begin to connect; failing to begin counts as a lost connection."""
+        """Begin to connect. If that fails, the connection counts as lost."""
         config = self._config
         self._states.connecting(node.id, now_ms)
         try:
@@ -209,9 +224,9 @@ class NetworkClient:
         )
 
     def send(self, request: ClientRequest, now_ms: int) -> None:
-        """Queue a request to a node that is ready (`can_send_request`), else RuntimeError. The next poll sends it.
+        """Queue a request, which the next poll sends. If no version fits, the callback gets the error in that poll.
 
-        If no version fits, the request's callback hears it in the next poll.
+        Raises RuntimeError: the node is not ready (`can_send_request`).
         """
         if not self.can_send_request(request.node_id, now_ms):
             raise RuntimeError(f"Attempt to send a request to node {request.node_id} which is not ready.")
@@ -222,7 +237,7 @@ class NetworkClient:
         self._send(request, now_ms, internal=True)
 
     def in_flight_count(self, node_id: int | None = None) -> int:
-        """Requests sent and not answered, to one node or to all."""
+        """Return the number of requests that are not answered, of one node or of all (None)."""
         return self._in_flight.count(node_id)
 
     def wakeup(self) -> None:
@@ -234,7 +249,7 @@ class NetworkClient:
         self._selector.close_all()
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
-        """Send and receive for at most `timeout_ms`; returns what completed, its callbacks having run."""
+        """Send and receive for at most `timeout_ms`. Return the completed requests, whose callbacks have run."""
         responses: list[ClientResponse] = []
         if self._aborted_sends:
             responses, self._aborted_sends = self._aborted_sends, []
@@ -277,7 +292,7 @@ class NetworkClient:
     # -- the steps of poll -------------------------------------------------------------------------------------------
 
     def _handle_completed_sends(self, responses: list[ClientResponse], now_ms: int) -> None:
-        """A request that expects no answer (acks=0) is complete once it has left."""
+        """Complete the requests that expect no answer (acks=0) and are written."""
         for channel in self._selector.completed_sends:
             node_id = int(channel.connection_id)
             if not self._in_flight.count(node_id):
@@ -345,7 +360,8 @@ class NetworkClient:
     def _handle_connections(self) -> None:
         for connection_id in self._selector.connected:
             if connection_id in self._selector.disconnected:
-                continue  # made and lost at once, as by a proxy whose server is down: nobody would tell of it again
+                # Made and lost in one poll, as by a proxy whose server is down: no later event would report the loss.
+                continue
             node_id = int(connection_id)
             if self._config.discover_broker_versions:
                 self._states.checking_api_versions(node_id)

@@ -1,4 +1,7 @@
-"""A broker as a client sees it. Immutable; used by every thread."""
+"""A broker as a client sees it.
+
+Used by every thread; immutable, so no lock. Kafka: org.apache.kafka.common.Node.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ NO_NODE_ID = -1
 
 
 class Node(NamedTuple):
-    """Id, address and rack of a broker. Bootstrap addresses, whose ids nobody knows yet, count down from -1."""
+    """Id, address and rack of a broker. The ids of bootstrap addresses, which are unknown yet, count down from -1."""
 
     id: int
     host: str

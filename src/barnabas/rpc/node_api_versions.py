@@ -1,4 +1,7 @@
-"""The versions a node supports, and the best one for a request (Kafka: NodeApiVersions). Immutable."""
+"""The versions that a node supports, and the best one for a request.
+
+Made by ApiVersionsDiscovery on the client's thread; immutable, so no lock. Kafka: NodeApiVersions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from barnabas.rpc.client_request import ClientRequest, UnsupportedVersion
 
 
 class NodeApiVersions:
-    """Version ranges by API key, from an ApiVersions answer: `(api key, oldest, latest)`."""
+    """The version ranges by API key, made of an ApiVersions answer: `(api key, oldest, latest)`."""
 
     __slots__ = ("_ranges",)
 
@@ -17,11 +20,11 @@ class NodeApiVersions:
         self._ranges = {key: (oldest, latest) for key, oldest, latest in ranges}
 
     def range_of(self, api_key: int) -> tuple[int, int] | None:
-        """Oldest and latest version of an API; None if the node does not have it."""
+        """Return the oldest and latest version of an API, or None if the node does not have it."""
         return self._ranges.get(api_key)
 
     def latest_usable_version(self, request: ClientRequest) -> int:
-        """The latest version both sides know. Raises UnsupportedVersion."""
+        """Return the latest version that both sides know. Raises UnsupportedVersion: there is none."""
         supported = self._ranges.get(request.api_key)
         name = ApiKey(request.api_key).name
         if supported is None:

@@ -179,7 +179,7 @@ class KafkaZkClient:
         try:
             results = self._store.multi(operations)
         except (NodeExistsError, BadVersionError) as error:
-            # perhaps our own, after a lost answer: then both writes are there
+            # Perhaps this broker's own, after a lost answer: then both writes were applied.
             if self.controller_id() == broker_id:
                 current = _present(self.controller_epoch(), ControllerEpochZNode.path)
                 if current[0] == epoch + 1:
@@ -198,67 +198,70 @@ class KafkaZkClient:
         return ControllerEpochZNode.initial_epoch, ControllerEpochZNode.initial_version
 
     def delete_controller(self, expected_controller_epoch_version: int) -> None:
-        """Stop being the controller, so that another is elected. ControllerMovedError if we aren't any more."""
+        """Delete /controller, so that another broker is elected.
+
+        Raises ControllerMovedError: that has happened already.
+        """
         self.access.delete_children("", [ControllerZNode.path[1:]], expected_controller_epoch_version)
 
     # -- features, producer ids, notices ---------------------------------------------------------------------------
 
     def finalized_features(self) -> tuple[FinalizedFeatures, int] | None:
-        """The finalized features and the version of their znode (their epoch)."""
+        """Return the finalized features and the version of their znode (their epoch), or None."""
         node = self.access.get(FeatureZNode.path)
         return None if node is None else (FeatureZNode.decode(node.data), node.stat.version)
 
     def create_finalized_features(self, finalized: FinalizedFeatures) -> None:
-        """Write the finalized features for the first time. NodeExistsError."""
+        """Write the finalized features for the first time. Raises NodeExistsError: they exist."""
         self.access.create_recursive(FeatureZNode.path, FeatureZNode.encode(finalized))
 
     def update_finalized_features(self, finalized: FinalizedFeatures) -> int:
-        """Replace the finalized features; the new version of their znode."""
+        """Replace the finalized features. Return the new version of their znode."""
         return value_of(
             self._store.batch([SetData(FeatureZNode.path, FeatureZNode.encode(finalized))])[0], Stat
         ).version
 
     def producer_id_block(self) -> tuple[ProducerIdsBlock | None, int]:
-        """The block of producer ids handed out last, None if there was none, and the version of its znode."""
+        """Return the last block of producer ids, None if there was none, and the version of its znode."""
         node = self.access.get(ProducerIdBlockZNode.path)
         if node is None:
             return None, ANY_VERSION
         return (ProducerIdBlockZNode.decode(node.data) if node.data else None), node.stat.version
 
     def update_producer_id_block(self, block: ProducerIdsBlock, expected_version: int) -> bool:
-        """Hand out a block, unless another broker did in between."""
+        """Write a new block. Return False if another broker wrote one in between."""
         data = ProducerIdBlockZNode.encode(block)
         return self.access.conditional_update(ProducerIdBlockZNode.path, data, expected_version) is not None
 
     def log_dir_event_notifications(self) -> list[str]:
-        """The names of notices of failed log directories. Sets the watch on their parent."""
+        """Return the names of notices of failed log directories. Sets the watch on their parent."""
         return self._sequence(LogDirEventNotificationZNode.path, LogDirEventNotificationZNode.prefix)
 
     def brokers_of_log_dir_events(self, names: list[str]) -> list[int]:
-        """The brokers those notices are about."""
+        """Return the brokers of those notices."""
         nodes = self.access.get_many([f"{LogDirEventNotificationZNode.path}/{name}" for name in names])
         return [LogDirEventNotificationZNode.decode(node.data) for node in nodes if node is not None]
 
     def delete_log_dir_event_notifications(self, names: list[str], expected_controller_epoch_version: int) -> None:
-        """Remove notices that were dealt with, or all old ones at a failover. Fenced."""
+        """Remove notices that were handled, or all old ones at a failover. Fenced."""
         self.access.delete_children(LogDirEventNotificationZNode.path, names, expected_controller_epoch_version)
 
     def propagate_log_dir_event(self, broker_id: int) -> None:
-        """Tell the controller that this broker lost a log directory."""
+        """Notify the controller that this broker lost a log directory."""
         path = f"{LogDirEventNotificationZNode.path}/{LogDirEventNotificationZNode.prefix}"
         self._store.create(path, LogDirEventNotificationZNode.encode(broker_id), sequential=True)
 
     def propagate_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell the controller that this broker changed the in-sync replicas of these partitions."""
+        """Notify the controller that this broker changed the in-sync replicas of these partitions."""
         path = f"{IsrChangeNotificationZNode.path}/{IsrChangeNotificationZNode.prefix}"
         self._store.create(path, IsrChangeNotificationZNode.encode(partitions), sequential=True)
 
     def isr_change_notifications(self) -> list[str]:
-        """The names of notices of changed in-sync replicas. Sets the watch on their parent."""
+        """Return the names of notices of changed in-sync replicas. Sets the watch on their parent."""
         return self._sequence(IsrChangeNotificationZNode.path, IsrChangeNotificationZNode.prefix)
 
     def partitions_of_isr_changes(self, names: list[str]) -> set[TopicPartition]:
-        """The partitions those notices are about."""
+        """Return the partitions of those notices."""
         nodes = self.access.get_many([f"{IsrChangeNotificationZNode.path}/{name}" for name in names])
         return {
             partition
@@ -270,7 +273,7 @@ class KafkaZkClient:
     def delete_isr_change_notifications(
         self, expected_controller_epoch_version: int, names: list[str] | None = None
     ) -> None:
-        """Remove notices of changed in-sync replicas, None: all. Fenced."""
+        """Remove notices of changed in-sync replicas, all of them for None. Fenced."""
         self.access.delete_children(
             IsrChangeNotificationZNode.path,
             self.isr_change_notifications() if names is None else names,
@@ -290,7 +293,7 @@ class KafkaZkClient:
 
 
 def _present(value: _T | None, path: str) -> _T:
-    """What must be there, because a moment ago it was."""
+    """Return a value that was there a moment ago. Raises NoNodeError: it is gone."""
     if value is None:
         raise StoreError(path, "existed before but goes away while trying to read it")
     return value

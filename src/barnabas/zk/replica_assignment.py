@@ -1,4 +1,4 @@
-"""Which brokers hold a partition: the value of a topic's znode, and the controller's view of a reassignment.
+"""The brokers that hold a partition: the value of a topic's znode, and the controller's view of a reassignment.
 
 Used by zk, metadata and controller on any thread; immutable, so no lock. Kafka: kafka.controller.ReplicaAssignment.
 """
@@ -15,7 +15,7 @@ def _without(replicas: Iterable[int], others: Iterable[int]) -> tuple[int, ...]:
 
 
 class ReplicaAssignment(NamedTuple):
-    """Broker ids, preferred leader first; `replicas` includes those being added and those being removed."""
+    """Broker ids, the preferred leader first. `replicas` includes those being added and those being removed."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
@@ -37,12 +37,12 @@ class ReplicaAssignment(NamedTuple):
         return bool(self.adding_replicas or self.removing_replicas)
 
     def reassign_to(self, target: Sequence[int]) -> ReplicaAssignment:
-        """The assignment while this one moves to `target`; a reassignment under way is replaced."""
+        """Return the assignment while this one moves to `target`. A reassignment in progress is replaced."""
         replicas = tuple(dict.fromkeys((*target, *self.origin_replicas)))
         return ReplicaAssignment(replicas, _without(replicas, self.origin_replicas), _without(replicas, target))
 
     def remove_replica(self, replica: int) -> ReplicaAssignment:
-        """The assignment without `replica`."""
+        """Return the assignment without `replica`."""
         return ReplicaAssignment(
             _without(self.replicas, (replica,)),
             _without(self.adding_replicas, (replica,)),

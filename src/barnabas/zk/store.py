@@ -1,11 +1,11 @@
-"""The metadata store as its users see it: a session with a tree of znodes, in ZooKeeper's terms.
+"""The interface of the metadata store: a session with a tree of znodes, in ZooKeeper's terms.
 
-Implemented by `zk.embedded_store.EmbeddedSession` (sqlite3) and, for clusters, by a ZooKeeper client; used only by
-`zk.kafka_zk_client.KafkaZkClient`. Every call may come from any thread except the store's own and blocks until the
-answer is there; watches are called on the store's watch thread. Operations and results are immutable, so no lock.
+Implemented by `zk.embedded_store.EmbeddedSession` (sqlite3); used only by `zk.kafka_zk_client.KafkaZkClient`. A call
+may come from any thread but the store's own, and blocks until the answer is there. Watches are called on the store's
+watch thread. Operations and results are immutable, so no lock. The interface has only the calls that KafkaZkClient
+makes.
 
-It has the calls KafkaZkClient makes and no more.
-ZooKeeper: org.apache.zookeeper.ZooKeeper; Kafka: kafka.zookeeper.ZooKeeperClient.
+Kafka: kafka.zookeeper.ZooKeeperClient, org.apache.zookeeper.ZooKeeper.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANY_VERSION = -1  # in SetData, Delete and Check: whatever version the znode has
 
 
 class WatchEventType(enum.Enum):
-    """What happened to a watched path. ZooKeeper: Watcher.Event.EventType."""
+    """The change of a watched path. ZooKeeper: Watcher.Event.EventType."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -31,14 +31,14 @@ class WatchEventType(enum.Enum):
 
 
 class WatchEvent(NamedTuple):
-    """A watch fired: it is gone and must be set again by the next read."""
+    """A fired watch. It is gone, and the next read has to set it again."""
 
     type: WatchEventType
     path: str
 
 
 class SessionState(enum.Enum):
-    """What a session's listener is told."""
+    """The changes of a session that its listeners get."""
 
     EXPIRED = "expired"  # its ephemerals and watches are gone; the same handle now has a new session
     RECONNECTED = "reconnected"  # the new session is ready
@@ -49,10 +49,10 @@ SessionListener: TypeAlias = Callable[[SessionState], None]
 
 
 class Stat(NamedTuple):
-    """A znode's numbers. `czxid` and `mzxid` are the transactions that created it and changed its data last;
+    """The numbers of a znode.
 
-    `pzxid` the one that changed its children last; `ctime_ms` and `mtime_ms` milliseconds since the epoch;
-    `ephemeral_owner` the session id, 0 for a persistent znode.
+    czxid, mzxid, pzxid: the transactions that created the znode, changed its data last, and changed its children last.
+    ctime_ms, mtime_ms: milliseconds since the epoch. ephemeral_owner: the session id, 0 for a persistent znode.
     """
 
     czxid: int
@@ -68,7 +68,7 @@ class Stat(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Create a znode. With `sequential` the store appends ten digits, one up for each child created there."""
+    """Create a znode. With `sequential` the store appends ten digits, which count the children created there."""
 
     path: str
     data: bytes = b""
@@ -92,14 +92,14 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Succeed if the znode's version is `version`; of use in a Multi."""
+    """Succeed if the version of the znode is `version`. Used in a Multi."""
 
     path: str
     version: int
 
 
 class Multi(NamedTuple):
-    """All of these, or none of them."""
+    """Apply all of these operations, or none of them."""
 
     operations: tuple[Create | SetData | Delete | Check, ...]
 
@@ -112,7 +112,10 @@ class GetData(NamedTuple):
 
 
 class GetChildren(NamedTuple):
-    """Read the names of a znode's children, sorted. The watch fires when one comes or goes, or on deletion."""
+    """Read the names of a znode's children, sorted.
+
+    The watch fires when a child appears or disappears, or on deletion.
+    """
 
     path: str
     watch: Watch | None = None
@@ -126,7 +129,7 @@ class Exists(NamedTuple):
 
 
 class Created(NamedTuple):
-    """The path made (with its sequence number) and its Stat, whose czxid is what Kafka calls the broker epoch."""
+    """The created path (with its sequence number) and its Stat, whose czxid is the broker epoch in Kafka."""
 
     path: str
     stat: Stat
@@ -147,7 +150,7 @@ class Children(NamedTuple):
 
 
 Operation: TypeAlias = Create | SetData | Delete | Check | Multi | GetData | GetChildren | Exists
-# What an operation gives: Create -> Created, SetData -> Stat, Delete and Check -> None, GetData -> NodeData,
+# The results of operations: Create -> Created, SetData -> Stat, Delete and Check -> None, GetData -> NodeData,
 # GetChildren -> Children, Exists -> Stat or None, Multi -> a list of these in order.
 Result: TypeAlias = "Created | Stat | NodeData | Children | list[Result] | None"
 Outcome: TypeAlias = "Result | StoreError"
@@ -158,19 +161,19 @@ _T = TypeVar("_T")
 class Store(ABC):
     """One session with a store.
 
-    An implementation gives `submit` and the session calls; the named operations below are the same thing, one at a
-    time. A batch is pipelined: its operations are applied in order, each succeeds or fails on its own, and no other
-    session's operations come between them in the embedded store (ZooKeeper promises the order only).
+    An implementation has `submit` and the session calls; the named operations below are batches of one. A batch is
+    pipelined: its operations are applied in order, and each succeeds or fails on its own. In the embedded store no
+    operation of another session comes between them (ZooKeeper promises only the order).
     """
 
     @property
     @abstractmethod
     def session_id(self) -> int:
-        """Id of the current session: the `ephemeral_owner` of what it creates. Changes after an expiry."""
+        """The id of the current session: the `ephemeral_owner` of its znodes. Changes after an expiry."""
 
     @abstractmethod
     def submit(self, operations: Sequence[Operation]) -> Future[list[Outcome]]:
-        """Apply a batch; the future gives one outcome per operation, after all of it is durable.
+        """Apply a batch. The future gets one outcome per operation, when all of them are durable.
 
         Failures of single operations are outcomes; the future fails with StoreUnavailableError when nothing was
         applied.
@@ -178,45 +181,45 @@ class Store(ABC):
 
     @abstractmethod
     def add_session_listener(self, listener: SessionListener) -> None:
-        """Have `listener` called on the watch thread when the session expires and when a new one is ready."""
+        """Call `listener` on the watch thread when the session expires and when a new one is ready."""
 
     @abstractmethod
     def close(self) -> None:
-        """End the session: its ephemeral znodes vanish, its watches never fire. Harmless when repeated."""
+        """End the session: its ephemeral znodes are deleted, its watches never fire. A second call does nothing."""
 
     def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
-        """Apply a batch and wait for it. See `submit`."""
+        """Apply a batch, and wait for its outcomes. Raises StoreUnavailableError: nothing was applied."""
         return self.submit(operations).result()
 
     def multi(self, operations: Sequence[Create | SetData | Delete | Check]) -> list[Result]:
-        """Apply all or none; raises the failing operation's StoreError, with its `operation_index`."""
+        """Apply all operations or none. Raises StoreError: the error of the failed one, with its `operation_index`."""
         return self._one(Multi(tuple(operations)), list)
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> Created:
-        """See Create. NodeExistsError, NoNodeError (no parent), NoChildrenForEphemeralsError."""
+        """Create a znode. Raises NodeExistsError, NoNodeError (no parent), NoChildrenForEphemeralsError."""
         return self._one(Create(path, data, ephemeral, sequential), Created)
 
     def get(self, path: str, watch: Watch | None = None) -> NodeData:
-        """See GetData. NoNodeError."""
+        """Read a znode. Raises NoNodeError."""
         return self._one(GetData(path, watch), NodeData)
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """See SetData. NoNodeError, BadVersionError."""
+        """Replace the data of a znode. Raises NoNodeError, BadVersionError."""
         return self._one(SetData(path, data, version), Stat)
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """See Delete. NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a znode. Raises NoNodeError, BadVersionError, NotEmptyError."""
         self._one(Delete(path, version), type(None))
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """See Exists."""
+        """Return the Stat of a znode, or None. Raises StoreError: the store failed."""
         outcome = self.batch([Exists(path, watch)])[0]
         if isinstance(outcome, StoreError):
             raise outcome
         return cast("Stat | None", outcome)
 
     def children(self, path: str, watch: Watch | None = None) -> Children:
-        """See GetChildren. NoNodeError."""
+        """Read the names of a znode's children. Raises NoNodeError."""
         return self._one(GetChildren(path, watch), Children)
 
     def _one(self, operation: Operation, kind: type[_T]) -> _T:
@@ -225,7 +228,7 @@ class Store(ABC):
 
 
 def value_of(outcome: Outcome, kind: type[_T]) -> _T:
-    """`outcome` as the result it must be; raises it if it is an error."""
+    """Return `outcome` as a result of this kind. Raises StoreError: the outcome is an error."""
     if isinstance(outcome, StoreError):
         raise outcome
     if not isinstance(outcome, kind):
@@ -234,7 +237,7 @@ def value_of(outcome: Outcome, kind: type[_T]) -> _T:
 
 
 def value_or_none(outcome: Outcome, kind: type[_T]) -> _T | None:
-    """`outcome` as the result it must be, None if there is no such znode; raises it if it is another error."""
+    """Return `outcome` as a result of this kind, or None for NoNodeError. Raises StoreError: it is another error."""
     if isinstance(outcome, NoNodeError):
         return None
     return value_of(outcome, kind)

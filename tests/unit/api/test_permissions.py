@@ -33,7 +33,7 @@ from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.config_admin import ConfigAdmin
-from barnabas.metadata.topic_admin import CreateTopicResult, NewTopic
+from barnabas.metadata.topic_admin import CreateTopicResult, TopicToCreate
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -96,7 +96,7 @@ class Topics:
         self.created: list[str] = []
         self.deleted: list[str] = []
 
-    def create_topics(self, topics: Sequence[NewTopic], **_: Any) -> list[CreateTopicResult]:
+    def create_topics(self, topics: Sequence[TopicToCreate], **_: Any) -> list[CreateTopicResult]:
         self.created += [topic.name for topic in topics]
         return [CreateTopicResult(topic.name, None, bytes(range(16)), 1, 1) for topic in topics]
 

@@ -19,7 +19,7 @@ from barnabas.controller.controller_events import ControllerEvent, PartitionModi
 from barnabas.controller.network_broker_channel import NetworkBrokerChannel
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage
-from barnabas.metadata.topic_admin import NewTopic, TopicAdmin, TopicAdminConfig
+from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig, TopicToCreate
 from barnabas.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -273,7 +273,7 @@ class SingleNode:
 def test_a_single_node_on_its_real_threads(tmp_path: Path) -> None:
     node = SingleNode(str(tmp_path))
     assert node.ready.wait(WAIT_SECONDS)
-    results = node.admin.create_topics([NewTopic("orders", 3, 1), NewTopic("gone", 1, 1)])
+    results = node.admin.create_topics([TopicToCreate("orders", 3, 1), TopicToCreate("gone", 1, 1)])
     assert [result.error for result in results] == [None, None]
     assert node.wait_for(lambda image: {"orders", "gone"} <= set(image.topics))
     node.admin.delete_topics(["gone"])

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.config.listeners import EndPoint
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.topic_admin import NewPartitions, NewTopic, TopicAdmin, TopicAdminConfig
+from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig, TopicToCreate, TopicToGrow
 from barnabas.metadata.topic_name import has_collision, invalid_reason, is_internal
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
@@ -40,7 +40,7 @@ class Fixture:
         self.cache.update_metadata(UpdateMetadataRequest(live_brokers=live))
         self.admin = TopicAdmin(self.zk, self.cache, TopicAdminConfig(**settings), random.Random(1))
 
-    def error_of(self, topic: NewTopic) -> tuple[ErrorCode, str]:
+    def error_of(self, topic: TopicToCreate) -> tuple[ErrorCode, str]:
         (result,) = self.admin.create_topics([topic])
         assert isinstance(result.error, ApiError)
         assert (result.num_partitions, result.replication_factor, result.topic_id) == (-1, -1, ZERO_UUID)
@@ -62,7 +62,7 @@ def three() -> Fixture:
 
 
 def test_creation_writes_the_assignment_the_id_and_the_settings(three: Fixture) -> None:
-    wanted = NewTopic("orders", 3, 2, configs={"retention.ms": "1000"})
+    wanted = TopicToCreate("orders", 3, 2, configs={"retention.ms": "1000"})
     (checked,) = three.admin.create_topics([wanted], validate_only=True)
     assert (checked.error, checked.num_partitions, checked.replication_factor) == (None, 3, 2)
     assert checked.topic_id == ZERO_UUID
@@ -78,16 +78,16 @@ def test_creation_writes_the_assignment_the_id_and_the_settings(three: Fixture) 
 
 
 def test_defaults_and_manual_assignments(three: Fixture) -> None:
-    (by_default,) = three.admin.create_topics([NewTopic("a")])
+    (by_default,) = three.admin.create_topics([TopicToCreate("a")])
     assert (by_default.num_partitions, by_default.replication_factor) == (4, 2)
-    (manual,) = three.admin.create_topics([NewTopic("b", assignments={1: [2, 0], 0: [1, 2]})])
+    (manual,) = three.admin.create_topics([TopicToCreate("b", assignments={1: [2, 0], 0: [1, 2]})])
     assert (manual.num_partitions, manual.replication_factor) == (2, 2)
     (stored,) = three.zk.topics.assignments(["b"])
     assert stored.assignment[TopicPartition("b", 1)] == ReplicaAssignment((2, 0))
 
 
 def test_one_bad_topic_does_not_stop_the_others(one: Fixture) -> None:
-    results = one.admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 0, 1), NewTopic("c", 1, 1)])
+    results = one.admin.create_topics([TopicToCreate("a", 1, 1), TopicToCreate("b", 0, 1), TopicToCreate("c", 1, 1)])
     assert [result.error.code if result.error else None for result in results] == [
         None,
         ErrorCode.INVALID_PARTITIONS,
@@ -98,15 +98,15 @@ def test_one_bad_topic_does_not_stop_the_others(one: Fixture) -> None:
 @pytest.mark.parametrize(
     ("topic", "code", "text"),
     [
-        (NewTopic("x", 0), ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
-        (NewTopic("x", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."),
+        (TopicToCreate("x", 0), ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
+        (TopicToCreate("x", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."),
         (
-            NewTopic("x", 1, 2),
+            TopicToCreate("x", 1, 2),
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor: 2 larger than available brokers: 1.",
         ),
         (
-            NewTopic("x", 1, -1, {0: [0]}),
+            TopicToCreate("x", 1, -1, {0: [0]}),
             ErrorCode.INVALID_REQUEST,
             (
                 "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the "
@@ -114,44 +114,48 @@ def test_one_bad_topic_does_not_stop_the_others(one: Fixture) -> None:
             ),
         ),
         (
-            NewTopic("x", assignments={0: [0, 1], 1: [0]}),
+            TopicToCreate("x", assignments={0: [0, 1], 1: [0]}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "All partitions should have the same number of replicas",
         ),
         (
-            NewTopic("x", assignments={0: [1, 1]}),
+            TopicToCreate("x", assignments={0: [1, 1]}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Duplicate replica assignment found: {0: [1, 1]}",
         ),
         (
-            NewTopic("x", assignments={0: []}),
+            TopicToCreate("x", assignments={0: []}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "The manual partition assignment includes an empty replica list.",
         ),
         (
-            NewTopic("x", assignments={1: [0], 2: [0]}),
+            TopicToCreate("x", assignments={1: [0], 2: [0]}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         ),
         (
-            NewTopic("x", assignments={0: [0], 2: [0]}),
+            TopicToCreate("x", assignments={0: [0], 2: [0]}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         ),
         (
-            NewTopic("x", configs={"retention.ms": None, "a": None}),
+            TopicToCreate("x", configs={"retention.ms": None, "a": None}),
             ErrorCode.INVALID_CONFIG,
             "Null value not supported for topic configs: retention.ms,a",
         ),
         (
-            NewTopic("x", configs={"no.such.setting": "1"}),
+            TopicToCreate("x", configs={"no.such.setting": "1"}),
             ErrorCode.INVALID_CONFIG,
             "Unknown topic config name: no.such.setting",
         ),
-        (NewTopic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed"),
-        (NewTopic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '..' is not allowed"),
         (
-            NewTopic("a/b"),
+            TopicToCreate(""),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: the empty string is not allowed",
+        ),
+        (TopicToCreate(".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '..' is not allowed"),
+        (
+            TopicToCreate("a/b"),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             (
                 "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' "
@@ -159,7 +163,7 @@ def test_one_bad_topic_does_not_stop_the_others(one: Fixture) -> None:
             ),
         ),
         (
-            NewTopic("é" * 3),
+            TopicToCreate("é" * 3),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             (
                 "Topic name is invalid: 'ééé' contains one or more characters other than ASCII alphanumerics, '.', '_' "
@@ -167,38 +171,38 @@ def test_one_bad_topic_does_not_stop_the_others(one: Fixture) -> None:
             ),
         ),
         (
-            NewTopic("n" * 250),
+            TopicToCreate("n" * 250),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"Topic name is invalid: the length of '{'n' * 250}' is longer than the max allowed length 249",
         ),
     ],
 )
-def test_refusals(one: Fixture, topic: NewTopic, code: ErrorCode, text: str) -> None:
+def test_refusals(one: Fixture, topic: TopicToCreate, code: ErrorCode, text: str) -> None:
     assert one.error_of(topic) == (code, text)
 
 
 def test_wrong_values_of_settings_are_named(one: Fixture) -> None:
-    code, text = one.error_of(NewTopic("x", configs={"retention.ms": "soon"}))
+    code, text = one.error_of(TopicToCreate("x", configs={"retention.ms": "soon"}))
     assert code is ErrorCode.INVALID_CONFIG
     assert text.startswith("Invalid value soon for configuration retention.ms")
 
 
 def test_names_that_exist_are_being_deleted_or_collide(one: Fixture) -> None:
-    one.admin.create_topics([NewTopic("orders", 1, 1), NewTopic("a.b", 1, 1)])
+    one.admin.create_topics([TopicToCreate("orders", 1, 1), TopicToCreate("a.b", 1, 1)])
     exists = (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists.")
-    assert one.error_of(NewTopic("orders", 1, 1)) == exists
-    assert one.error_of(NewTopic("a_b", 1, 1)) == (
+    assert one.error_of(TopicToCreate("orders", 1, 1)) == exists
+    assert one.error_of(TopicToCreate("a_b", 1, 1)) == (
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         "Topic 'a_b' collides with existing topics: a.b",
     )
-    assert one.error_of(NewTopic("a.b", 1, 1)) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists.")
+    assert one.error_of(TopicToCreate("a.b", 1, 1)) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists.")
     # what the controller told of counts as existing without a look at the store
     state = UpdateMetadataRequest.UpdateMetadataPartitionState(partition_index=0)
     topic = UpdateMetadataRequest.UpdateMetadataTopicState("orders", random_uuid(), [state])
     one.cache.update_metadata(UpdateMetadataRequest(topic_states=[topic], live_brokers=[]))
-    assert one.error_of(NewTopic("orders", 0, 0)) == exists
+    assert one.error_of(TopicToCreate("orders", 0, 0)) == exists
     one.admin.delete_topics(["a.b"])
-    code, text = one.error_of(NewTopic("a.b", assignments={0: [0]}))
+    code, text = one.error_of(TopicToCreate("a.b", assignments={0: [0]}))
     assert (code, text) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' is marked for deletion.")
 
 
@@ -206,7 +210,7 @@ def test_a_topic_created_by_another_broker_meanwhile(one: Fixture) -> None:
     original = one.zk.topics.exists
     one.zk.topics.exists = lambda topic: False  # type: ignore[method-assign]  # it looks before the other writes
     one.zk.topics.create("orders", random_uuid(), {0: [0]}, {})
-    (result,) = one.admin.create_topics([NewTopic("orders", 1, 1)])
+    (result,) = one.admin.create_topics([TopicToCreate("orders", 1, 1)])
     one.zk.topics.exists = original  # type: ignore[method-assign]
     assert result.error is not None
     assert result.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
@@ -214,15 +218,15 @@ def test_a_topic_created_by_another_broker_meanwhile(one: Fixture) -> None:
 
 def test_racks_are_respected_and_half_known_racks_refused() -> None:
     racked = Fixture({0: "a", 1: "a", 2: "b"})
-    racked.admin.create_topics([NewTopic("orders", 6, 2)])
+    racked.admin.create_topics([TopicToCreate("orders", 6, 2)])
     (stored,) = racked.zk.topics.assignments(["orders"])
     assert all(2 in assignment.replicas for assignment in stored.assignment.values())
     half = Fixture({0: "a", 1: None})
-    assert half.error_of(NewTopic("orders", 1, 1))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert half.error_of(TopicToCreate("orders", 1, 1))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_deletion_is_asked_for_once(one: Fixture) -> None:
-    one.admin.create_topics([NewTopic("orders", 1, 1)])
+    one.admin.create_topics([TopicToCreate("orders", 1, 1)])
     results = one.admin.delete_topics(["orders", "nothing"])
     assert results["orders"] is None
     missing = results["nothing"]
@@ -236,12 +240,12 @@ def test_deletion_is_asked_for_once(one: Fixture) -> None:
 
 
 def test_growth(three: Fixture) -> None:
-    three.admin.create_topics([NewTopic("orders", assignments={0: [1, 2]})])
+    three.admin.create_topics([TopicToCreate("orders", assignments={0: [1, 2]})])
     (before,) = three.zk.topics.assignments(["orders"])
-    assert three.admin.create_partitions([NewPartitions("orders", 3)], validate_only=True) == {"orders": None}
+    assert three.admin.create_partitions([TopicToGrow("orders", 3)], validate_only=True) == {"orders": None}
     assert three.zk.topics.assignments(["orders"]) == [before]
-    assert three.admin.create_partitions([NewPartitions("orders", 2), NewPartitions("nothing", 2)])["orders"] is None
-    assert three.admin.create_partitions([NewPartitions("orders", 3, [[0, 1]])]) == {"orders": None}
+    assert three.admin.create_partitions([TopicToGrow("orders", 2), TopicToGrow("nothing", 2)])["orders"] is None
+    assert three.admin.create_partitions([TopicToGrow("orders", 3, [[0, 1]])]) == {"orders": None}
     (after,) = three.zk.topics.assignments(["orders"])
     assert after.topic_id == before.topic_id
     assert after.assignment[TopicPartition("orders", 0)] == ReplicaAssignment((1, 2))
@@ -257,16 +261,16 @@ class MeanwhileAnother(UnboundedControllerMutationQuota):
         self._count = count
 
     def record(self, permits: int) -> None:
-        assert self._admin.create_partitions([NewPartitions("orders", self._count)]) == {"orders": None}
+        assert self._admin.create_partitions([TopicToGrow("orders", self._count)]) == {"orders": None}
 
 
 def test_growths_at_once_take_nothing_from_each_other(one: Fixture) -> None:
     """What was acknowledged stays, whoever writes last: its partitions may have records by then."""
     one.zk.topics.create("orders", random_uuid(), {0: [0]}, {})
-    late = one.admin.create_partitions([NewPartitions("orders", 3)], quota=MeanwhileAnother(one.admin, 5))["orders"]
+    late = one.admin.create_partitions([TopicToGrow("orders", 3)], quota=MeanwhileAnother(one.admin, 5))["orders"]
     assert late is not None
     assert late.message == "Topic currently has 5 partitions, which is higher than the requested 3."
-    larger = one.admin.create_partitions([NewPartitions("orders", 9)], quota=MeanwhileAnother(one.admin, 7))
+    larger = one.admin.create_partitions([TopicToGrow("orders", 9)], quota=MeanwhileAnother(one.admin, 7))
     assert larger == {"orders": None}
     assert len(one.zk.topics.assignments(["orders"])[0].assignment) == 9
 
@@ -274,40 +278,40 @@ def test_growths_at_once_take_nothing_from_each_other(one: Fixture) -> None:
 @pytest.mark.parametrize(
     ("wanted", "code", "text"),
     [
-        (NewPartitions("no", 2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'no' does not exist."),
-        (NewPartitions("orders", 2), ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partitions."),
+        (TopicToGrow("no", 2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'no' does not exist."),
+        (TopicToGrow("orders", 2), ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partitions."),
         (
-            NewPartitions("orders", 1),
+            TopicToGrow("orders", 1),
             ErrorCode.INVALID_PARTITIONS,
             "Topic currently has 2 partitions, which is higher than the requested 1.",
         ),
         (
-            NewPartitions("orders", 3, [[7]]),
+            TopicToGrow("orders", 3, [[7]]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Unknown broker(s) in replica assignment: 7.",
         ),
         (
-            NewPartitions("orders", 3, [[0], [1]]),
+            TopicToGrow("orders", 3, [[0], [1]]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Increasing the number of partitions by 1 but 2 assignments provided.",
         ),
         (
-            NewPartitions("orders", 3, [[]]),
+            TopicToGrow("orders", 3, [[]]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Cannot have replication factor of 0 for partition id 2.",
         ),
         (
-            NewPartitions("not\0a/topic", 3),
+            TopicToGrow("not\0a/topic", 3),
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "The topic 'not\0a/topic' does not exist.",
         ),
         (
-            NewPartitions("orders", 3, [[0, 0]]),
+            TopicToGrow("orders", 3, [[0, 0]]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Duplicate brokers not allowed in replica assignment: 0, 0 for partition id 2.",
         ),
         (
-            NewPartitions("orders", 4, [[0, 1], [2]]),
+            TopicToGrow("orders", 4, [[0, 1], [2]]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             (
                 "Inconsistent replication factor between partitions, partition 0 has 1 while partitions [2] have "
@@ -316,26 +320,26 @@ def test_growths_at_once_take_nothing_from_each_other(one: Fixture) -> None:
         ),
     ],
 )
-def test_growth_refused(three: Fixture, wanted: NewPartitions, code: ErrorCode, text: str) -> None:
-    three.admin.create_topics([NewTopic("orders", 2, 1)])
+def test_growth_refused(three: Fixture, wanted: TopicToGrow, code: ErrorCode, text: str) -> None:
+    three.admin.create_topics([TopicToCreate("orders", 2, 1)])
     error = three.admin.create_partitions([wanted])[wanted.name]
     assert error is not None
     assert (error.code, error.message) == (code, text)
 
 
 def test_no_growth_during_a_reassignment(three: Fixture) -> None:
-    three.admin.create_topics([NewTopic("orders", assignments={0: [0]})])
+    three.admin.create_topics([TopicToCreate("orders", assignments={0: [0]})])
     moving = {TopicPartition("orders", 0): ReplicaAssignment((1, 0), (1,), (0,))}
     three.zk.topics.set_assignment("orders", None, moving)
-    error = three.admin.create_partitions([NewPartitions("orders", 2)])["orders"]
+    error = three.admin.create_partitions([TopicToGrow("orders", 2)])["orders"]
     assert error is not None
     assert error.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
 def test_no_growth_of_what_is_being_deleted(one: Fixture) -> None:
-    one.admin.create_topics([NewTopic("orders", 1, 1)])
+    one.admin.create_topics([TopicToCreate("orders", 1, 1)])
     one.admin.delete_topics(["orders"])
-    error = one.admin.create_partitions([NewPartitions("orders", 2)])["orders"]
+    error = one.admin.create_partitions([TopicToGrow("orders", 2)])["orders"]
     assert error is not None
     assert (error.code, error.message) == (
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -345,17 +349,17 @@ def test_no_growth_of_what_is_being_deleted(one: Fixture) -> None:
 
 @pytest.mark.parametrize("validate_only", [False, True])
 def test_no_request_makes_more_than_ten_thousand_partitions(one: Fixture, validate_only: bool) -> None:
-    most = NewTopic("most", 10_000, 1)
+    most = TopicToCreate("most", 10_000, 1)
     assert one.admin.create_topics([most], validate_only=True)[0].error is None
-    for topics in ([NewTopic("a", 2**31 - 1, 1)], [most, NewTopic("b")]):
+    for topics in ([TopicToCreate("a", 2**31 - 1, 1)], [most, TopicToCreate("b")]):
         for result in one.admin.create_topics(topics, validate_only=validate_only):
             assert result.error is not None
             assert result.error.code is ErrorCode.POLICY_VIOLATION
-    one.admin.create_topics([NewTopic("orders", 1, 1)])
-    error = one.admin.create_partitions([NewPartitions("orders", 2**31 - 1)], validate_only=validate_only)["orders"]
+    one.admin.create_topics([TopicToCreate("orders", 1, 1)])
+    error = one.admin.create_partitions([TopicToGrow("orders", 2**31 - 1)], validate_only=validate_only)["orders"]
     assert error is not None
     assert error.message == "Excessively large number of partitions per request."
-    assert one.admin.create_partitions([NewPartitions("orders", 10_001)], validate_only=True) == {"orders": None}
+    assert one.admin.create_partitions([TopicToGrow("orders", 10_001)], validate_only=True) == {"orders": None}
 
 
 def test_names() -> None:

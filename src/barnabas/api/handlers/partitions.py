@@ -19,7 +19,7 @@ from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota, respond_with_quota
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.controller.controller import Controller
-from barnabas.metadata.topic_admin import NewPartitions, TopicAdmin
+from barnabas.metadata.topic_admin import TopicAdmin, TopicToGrow
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsResponse
@@ -86,9 +86,9 @@ def _error_answer(request: Request[CreatePartitionsRequest], error: ApiError) ->
     return _response({topic.name: error for topic in request.body.topics})
 
 
-def _new_partitions(topic: CreatePartitionsRequest.CreatePartitionsTopic) -> NewPartitions:
+def _new_partitions(topic: CreatePartitionsRequest.CreatePartitionsTopic) -> TopicToGrow:
     given = topic.assignments
-    return NewPartitions(topic.name, topic.count, None if given is None else [list(each.broker_ids) for each in given])
+    return TopicToGrow(topic.name, topic.count, None if given is None else [list(each.broker_ids) for each in given])
 
 
 def _response(results: Mapping[str, ApiError | None]) -> CreatePartitionsResponse:

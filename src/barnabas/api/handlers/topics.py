@@ -27,7 +27,7 @@ from barnabas.api.throttle import mutation_quota, respond_with_quota
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.topic_admin import CreateTopicResult, NewTopic, TopicAdmin
+from barnabas.metadata.topic_admin import CreateTopicResult, TopicAdmin, TopicToCreate
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import (
@@ -251,8 +251,8 @@ def _topics_to_delete(request: Request[DeleteTopicsRequest]) -> Sequence[DeleteT
     return [DeleteTopicsRequest.DeleteTopicState(name, ZERO_UUID) for name in request.body.topic_names]
 
 
-def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
-    return NewTopic(
+def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> TopicToCreate:
+    return TopicToCreate(
         topic.name,
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,

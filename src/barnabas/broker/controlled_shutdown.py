@@ -122,6 +122,7 @@ class ControlledShutdownClient:
         return self._connections.node(broker.id, broker.endpoints, self._listener_name)
 
     def _exchange(self, node: Node, terms: ShutdownTerms) -> ControlledShutdownResponse:
+        """Send the request, return its answer. Raises ConnectionLost, UnsupportedVersion, OSError or ConfigError."""
         client = self._connections.client(node, self._listener_name)
         try:
             await_ready(client, node, terms.connect_timeout_ms, _always)

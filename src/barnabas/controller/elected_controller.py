@@ -81,6 +81,7 @@ class ElectedController:
         environment = self._environment
         zk_client, context = environment.zk_client, environment.context
         self._set_up_features()
+        # Watches before reads: a change between the two fires a watch, and is handled as the next event.
         environment.watches.watch_cluster()
         version = context.epoch_version
         zk_client.delete_log_dir_event_notifications(zk_client.log_dir_event_notifications(), version)

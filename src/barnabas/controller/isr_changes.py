@@ -130,13 +130,16 @@ class IsrChanges:
             return ErrorCode.NOT_CONTROLLER  # the leader has a newer state than this controller
         if new.leader_epoch < current.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
+        # The leader repeats a request whose answer was lost: the change is written, so it gets success and the epoch.
         if _same_but_for_partition_epoch(new, current):
             return current
         if new.partition_epoch < current.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
+        # A leader elected uncleanly is alone in sync until it has recovered, and recovers only once (KIP-704).
         recovering = new.leader_recovery_state is LeaderRecoveryState.RECOVERING
         if recovering and (len(new.isr) > 1 or current.leader_recovery_state is LeaderRecoveryState.RECOVERED):
             return ErrorCode.INVALID_REQUEST
+        # KIP-841: a broker that is shutting down must not join, or the ISR would lose it again in a moment.
         if not set(new.isr) <= self._context.live_broker_ids:
             by_id = version >= _FIRST_VERSION_WITH_TOPIC_IDS
             return ErrorCode.INELIGIBLE_REPLICA if by_id else ErrorCode.OPERATION_NOT_ATTEMPTED

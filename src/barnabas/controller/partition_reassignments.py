@@ -176,6 +176,7 @@ class PartitionReassignments:
         if self._is_complete(partition, assignment):
             self._complete(partition, assignment)
         else:
+            # The leader first: it must know the new replicas before they fetch, or it rejects their fetches.
             self._send_next_epoch(partition, assignment)
             for replica in assignment.adding_replicas:
                 self._replicas.handle_state_changes([PartitionAndReplica(partition, replica)], ReplicaState.NEW)
@@ -188,6 +189,7 @@ class PartitionReassignments:
             self._context.update_assignment(partition, assignment)
             unneeded = [replica for replica in current.replicas if replica not in assignment.replicas]
             self._stop(partition, unneeded)
+        # From here on every change of the ISR becomes an event, and leads to `on_isr_changed`.
         self._watches.watch_partition_state(partition)
         self._context.partitions_being_reassigned.add(partition)
 
@@ -209,6 +211,8 @@ class PartitionReassignments:
         self._context.update_assignment(partition, completed)
         self._move_leader_if_required(partition, completed)
         self._stop(partition, assignment.removing_replicas)
+        # Last: until this write the store still names the removed replicas, so that a controller that takes over after
+        # a crash stops and deletes them again.
         self._write(partition, completed)
         self._watches.unwatch_partition_state(partition)
         self._context.partitions_being_reassigned.discard(partition)
@@ -240,6 +244,10 @@ class PartitionReassignments:
             self._replicas.handle_state_changes(replicas, state)
 
     def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Write an assignment to the store.
+
+        Raises StateChangeFailed: the topic is gone. Raises ControllerMovedError: the write was fenced.
+        """
         topics = self._zk.topics
         while True:
             # From the store: partitions that were added since, of which this thread does not know yet, must stay.
@@ -280,6 +288,10 @@ class PartitionReassignments:
         )
 
     def _next_epoch(self, partition: TopicPartition) -> LeaderIsrAndControllerEpoch:
+        """Write the same leadership in the next epoch.
+
+        Raises StateChangeFailed: the store has no leadership, or that of a newer controller.
+        """
         while True:
             state = self._zk.topics.partition_states([partition]).get(partition)
             if state is None:

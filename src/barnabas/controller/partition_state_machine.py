@@ -109,6 +109,7 @@ class PartitionStateMachine:
     def _change_states(
         self, partitions: Iterable[TopicPartition], target: PartitionState, strategy: ElectionStrategy | None
     ) -> ElectionOutcomes:
+        """Change states without sending. Raises ValueError: no election strategy. Raises ControllerMovedError."""
         to_initialize: list[TopicPartition] = []
         to_elect: list[TopicPartition] = []
         for partition in partitions:
@@ -198,6 +199,8 @@ class PartitionStateMachine:
     def _try_to_elect_leaders(
         self, partitions: Sequence[TopicPartition], strategy: ElectionStrategy
     ) -> tuple[ElectionOutcomes, list[TopicPartition]]:
+        # Read from the store and not from the context: the leader may have changed its ISR since, and a choice of a
+        # replica that is out of sync by now would lose records.
         current, outcomes = self._read_leadership(partitions)
         elected: dict[TopicPartition, ElectionResult] = {}
         new_leadership: dict[TopicPartition, LeaderAndIsr] = {}
@@ -209,6 +212,7 @@ class PartitionStateMachine:
             else:
                 elected[result.partition] = result
                 new_leadership[result.partition] = result.leader_and_isr
+                # A leader from outside of the ISR: acknowledged records may be lost, which operators must see.
                 if result.leader_and_isr.leader not in current[result.partition].isr:
                     self._unclean_elections.count += 1
         finished, to_retry = self._zk.topics.update_leader_and_isr(
@@ -243,6 +247,8 @@ class PartitionStateMachine:
                     f"{self._context.partition_states[partition].value} state"
                 )
             elif state.controller_epoch > self._context.epoch:
+                # This controller has been replaced and does not know it yet. The write below would be fenced anyway; a
+                # controller that was paused for long is told here, with words.
                 failed[partition] = StateChangeFailed(
                     f"Aborted leader election for partition {partition} since the LeaderAndIsr path was already "
                     f"written by another controller. This probably means that the current controller "

@@ -110,6 +110,7 @@ class ReplicaStateMachine:
     # -- effects on one replica ------------------------------------------------------------------------------------
 
     def _start_as_follower(self, replica: PartitionAndReplica) -> None:
+        """Add the order to follow for a new replica. Raises StateChangeFailed: the replica is the leader."""
         known = self._context.leadership.get(replica.partition)
         if known is None:
             return

@@ -113,6 +113,7 @@ def desanitized(name: str) -> str | None:
 
 
 def _apply(change: QuotaChange, settings: dict[str, str], types: Mapping[str, str]) -> None:
+    """Apply one change to settings. Raises ApiError: INVALID_REQUEST for an unknown quota or a bad value."""
     key, value = change
     if value is None:
         settings.pop(key, None)

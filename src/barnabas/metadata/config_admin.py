@@ -87,6 +87,7 @@ class ConfigAdmin:
         self._change(topic, changed, validate_only=validate_only)
 
     def _change(self, topic: str, wanted: Callable[[], Mapping[str, str]], *, validate_only: bool) -> None:
+        """Check and write the settings that `wanted` returns, under the lock. Raises ApiError."""
         if not topic:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         if not self._metadata.contains(topic):  # checked before the name becomes a path in the store
@@ -113,6 +114,7 @@ class ConfigAdmin:
             logger.warning("Settings of topic %s are kept, and nothing acts on them: %s", topic, by_reason(kept))
 
     def _check(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Check the settings of a topic. Raises ApiError: INVALID_CONFIG."""
         try:
             validate_topic_config(settings, self._broker.current)
         except InvalidConfiguration as error:
@@ -152,6 +154,7 @@ class ConfigAdmin:
     def _change_broker(
         self, broker: int | None, wanted: Callable[[str], Mapping[str, str]], *, validate_only: bool
     ) -> None:
+        """Check and write the settings that `wanted` returns, under the lock. Raises ApiError."""
         entity = ALL_BROKERS if broker is None else str(broker)
         with self._lock:
             try:

@@ -143,6 +143,7 @@ class TopicAdmin:
     def _try_to_create_topic(
         self, topic: TopicToCreate, quota: ControllerMutationQuota, *, validate_only: bool
     ) -> CreateTopicResult:
+        """Create one topic, or only check it. Raises ApiError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG and others."""
         if self._metadata.contains(topic.name):
             raise _already_exists(topic.name)
         without_value = [name for name, value in topic.configs.items() if value is None]
@@ -173,6 +174,7 @@ class TopicAdmin:
         return CreateTopicResult(topic.name, None, topic_id, *counts, configs)
 
     def _assignments_for(self, topic: TopicToCreate) -> Mapping[int, Sequence[int]]:
+        """Return the assignments of a new topic, given or placed. Raises ApiError: INVALID_REQUEST and others."""
         has_counts = topic.num_partitions != DEFAULT_COUNT or topic.replication_factor != DEFAULT_COUNT
         if topic.assignments:
             if has_counts:
@@ -194,6 +196,7 @@ class TopicAdmin:
         )
 
     def _validate_name(self, name: str) -> None:
+        """Check the name of a new topic. Raises ApiError: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION."""
         validate_topic_name(name)
         if self._zk.topics.is_marked_for_deletion(name):
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
@@ -279,6 +282,7 @@ class TopicAdmin:
     def _try_to_create_partitions(
         self, new: TopicToGrow, quota: ControllerMutationQuota, *, validate_only: bool
     ) -> None:
+        """Grow one topic, or only check it. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION and others."""
         unknown = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist.")
         if invalid_reason(new.name) is not None:
             raise unknown  # and the name could not be a path in the store
@@ -311,6 +315,10 @@ class TopicAdmin:
     def _assignments_to_add(
         self, new: TopicToGrow, existing: Mapping[TopicPartition, ReplicaAssignment]
     ) -> Mapping[int, Sequence[int]]:
+        """Return the assignments of added partitions.
+
+        Raises ApiError: INVALID_PARTITIONS and others. Raises AdminOperationFailed: there is no partition 0.
+        """
         increment = new.count - len(existing)
         if increment < 0:
             raise ApiError(
@@ -370,6 +378,7 @@ def _validate_assignments(assignments: Mapping[int, Sequence[int]]) -> None:
 def _validate_new_assignments(
     assignments: Mapping[int, Sequence[int]], increment: int, replication_factor: int, brokers: set[int]
 ) -> None:
+    """Check given assignments of added partitions. Raises ApiError: INVALID_REPLICA_ASSIGNMENT."""
     unknown = sorted({broker_id for replicas in assignments.values() for broker_id in replicas} - brokers)
     if unknown:
         raise _invalid_assignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")

@@ -120,6 +120,7 @@ class TopicAdoption:
         return first_free
 
     def _check(self, topic: AdoptedTopic, found: TopicIdReplicaAssignment) -> None:
+        """Compare a topic with the store. Raises TopicConflict: the ids or the brokers differ."""
         if None not in (topic.topic_id, found.topic_id) and topic.topic_id != found.topic_id:
             raise TopicConflict(f"the metadata know another topic named {topic.name}, with another topic id")
         for key, assignment in found.assignment.items():

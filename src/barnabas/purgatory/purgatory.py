@@ -57,6 +57,7 @@ class DelayedOperationPurgatory(Generic[T]):
 
         Returns True when the operation is completed already. No change is missed (`safe_try_complete_or_else`).
         """
+        # The timeout starts last: most operations complete in the second try, and never touch the timer.
         if operation.safe_try_complete_or_else(lambda: self._watch(operation, keys)):
             return True
         operation.start_timer(self._timer)
@@ -76,6 +77,7 @@ class DelayedOperationPurgatory(Generic[T]):
         watchers = self.watchers.get(key)
         if watchers is None:
             return 0
+        # A copy: completing one operation may change this very list, and must not happen under its lock.
         with watchers.lock:
             candidates = list(watchers.operations)
         completed = done = 0
@@ -129,6 +131,7 @@ class DelayedOperationPurgatory(Generic[T]):
 
     def _watch(self, operation: T, keys: Iterable[Hashable]) -> None:
         for key in keys:
+            # A loop: between the look-up and the append another thread may have removed the empty list.
             while not operation.is_completed:
                 with self._lock:
                     watchers = self.watchers.get(key)

@@ -31,6 +31,8 @@ def propose_expand(partition: Partition, state: LeaderState, follower: Follower)
         return None
     end = follower.state.log_end.message_offset
     if (
+        # The high watermark may be behind the start of this epoch, while the new leader does not know its followers
+        # yet: both are needed (KAFKA-7128).
         end < partition.log.high_watermark
         or end < state.start_offset
         or not partition.environment.is_alive(follower.broker_id)
@@ -42,6 +44,7 @@ def propose_expand(partition: Partition, state: LeaderState, follower: Follower)
 def propose_shrink(partition: Partition) -> LeaderState | None:
     """Return the state that leaves lagging followers out of the ISR, or None when none lags."""
     state = partition.state
+    # Once without the lock, since it runs for every partition; nearly always no follower lags.
     if state is None or not state.followers or not _lagging(partition, state):
         return None
     log = partition.log

@@ -199,6 +199,7 @@ class LeadershipOrders:
         return hosted
 
     def _open_partition(self, key: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:
+        """Open or create the log of a partition. Raises ApiError: KAFKA_STORAGE_ERROR. Raises InconsistentTopicId."""
         log = self._log_manager.get_or_create_log(
             key, topic_id=topic_id if topic_id != ZERO_UUID else None, is_new=is_new
         )

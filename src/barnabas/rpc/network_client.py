@@ -251,6 +251,7 @@ class NetworkClient:
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
         """Send and receive for at most `timeout_ms`. Return the completed requests, whose callbacks have run."""
         responses: list[ClientResponse] = []
+        # Requests that failed without I/O complete at once: a caller that waits for them must not sit out the timeout.
         if self._aborted_sends:
             responses, self._aborted_sends = self._aborted_sends, []
             self._complete_responses(responses)
@@ -262,6 +263,8 @@ class NetworkClient:
             timeout_ms = min(timeout_ms, setup_timeout_ms + 1)
         self._selector.poll(timeout_ms)
         now_ms = self.now_ms()
+        # Kafka's order. Answers come before disconnections: a node that answers and closes has answered. Callbacks run
+        # last, when the state of every connection is settled, since they may send.
         self._handle_completed_sends(responses, now_ms)
         self._handle_completed_receives(responses, now_ms)
         self._handle_disconnections(responses, now_ms)

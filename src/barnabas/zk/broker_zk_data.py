@@ -124,6 +124,7 @@ class BrokerIdZNode:
 
 
 def _endpoint(text: str, protocols: Mapping[str, str], what: str) -> EndPoint:
+    """Parse an endpoint. Raises ZnodeFormatError: the text is malformed."""
     name, separator, address = text.partition("://")
     host, colon, port = address.rpartition(":")
     if not separator or not colon or not port.isdigit():

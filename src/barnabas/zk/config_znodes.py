@@ -105,5 +105,6 @@ class ConfigZnodes:
 
     @staticmethod
     def _raise_unless_expected(outcome: Outcome) -> None:
+        """Accept a result, NodeExistsError or NoNodeError. Raises StoreError: any other error."""
         if isinstance(outcome, StoreError) and not isinstance(outcome, (NodeExistsError, NoNodeError)):
             raise outcome

@@ -153,6 +153,7 @@ class EmbeddedStore:
                 else:
                     self._end_session(table, work)
             except sqlite3.Error as error:
+                # A full disk is no defect of the database: the batch fails, and the next one may succeed.
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                     self._refuse(error, work)
                 else:
@@ -165,6 +166,7 @@ class EmbeddedStore:
 
     def _apply(self, table: ZnodeTable, batch: _Batch) -> None:
         outcomes, fired = table.apply(batch.session.session_id, batch.operations)
+        # Watches are queued before the answer: a client that sees its own write knows that they are on their way.
         self._deliver(fired)
         batch.future.set_result(outcomes)
 

@@ -201,6 +201,7 @@ class ZnodeTable:
         self._changes = []
 
     def _create(self, session_id: int, operation: Create) -> Created:
+        """Create a znode. Raises NoNodeError, NoChildrenForEphemeralsError or NodeExistsError."""
         _check_path(operation.path, sequential=operation.sequential)
         parent_path = _parent_of(operation.path)
         parent = self._row(parent_path)
@@ -236,6 +237,7 @@ class ZnodeTable:
         return changed.stat()
 
     def _delete(self, _session_id: int, operation: Delete) -> None:
+        """Delete a znode. Raises NoNodeError, BadVersionError, NotEmptyError or BadArgumentsError."""
         if operation.path == "/":
             raise BadArgumentsError("/", "can't be deleted")
         row = self._existing(operation.path, operation.version)
@@ -289,6 +291,7 @@ class ZnodeTable:
         return None if found is None else _Row._make(found)
 
     def _existing(self, path: str, version: int = ANY_VERSION) -> _Row:
+        """Return the row of a znode. Raises NoNodeError, BadVersionError or BadArgumentsError."""
         _check_path(path)
         row = self._row(path)
         if row is None:

@@ -91,6 +91,7 @@ def store_in(config: LogConfig) -> Callable[[bytes], object]:
     return lambda data: checks.validate(data, AppendOrigin.CLIENT)
 
 
+@pytest.mark.interpreted
 def test_a_new_rule_needs_only_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """For headers and for records, at every level."""
 
@@ -106,6 +107,7 @@ def test_a_new_rule_needs_only_its_line(monkeypatch: pytest.MonkeyPatch) -> None
             store(changed(batch(2), producer_id=9, producer_epoch=0, base_sequence=0))
 
 
+@pytest.mark.interpreted
 def test_a_new_rule_for_records_needs_only_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from barnabas.storage.validation import record_rules
 

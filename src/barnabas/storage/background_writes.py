@@ -19,14 +19,14 @@ from barnabas.runtime.scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 3
+MAX_WORKERS = 3
 """Threads that write at the same time, at most."""
 
 Write = Callable[[], None]
 
 
 class BackgroundWrites:
-    """A queue of writes, emptied by at most `AT_ONCE` threads of the scheduler."""
+    """A queue of writes, emptied by at most `MAX_WORKERS` threads of the scheduler."""
 
     __slots__ = ("_lock", "_scheduler", "_waiting", "_workers")
 
@@ -40,7 +40,7 @@ class BackgroundWrites:
         """Have `write` called soon. An error that it raises is logged."""
         with self._lock:
             self._waiting.append(write)
-            if self._workers >= AT_ONCE:
+            if self._workers >= MAX_WORKERS:
                 return
             self._workers += 1
         self._scheduler.schedule("log-background-writes", self._work)

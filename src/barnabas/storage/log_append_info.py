@@ -52,8 +52,8 @@ class LogAppendInfo:
     first_offset: -1 when nothing was appended. log_append_time_ms: -1 unless the topic stamps append time.
     valid_bytes: size of what was appended, as produced. conversion_ns: how long it took to rebuild the batch (another
     format or codec); 0 if that was not needed. is_duplicate: nothing was appended, because an idempotent producer had
-    sent this batch before; offsets and time are those of that append. leader_hw_increased: set by the partition when
-    the append moved its high watermark.
+    sent this batch before; offsets and time are those of that append. leader_hw_increased: whether the append moved
+    the high watermark; set by the log, or by the partition that moves it afterwards.
     """
 
     __slots__ = (
@@ -66,7 +66,6 @@ class LogAppendInfo:
         "log_start_offset",
         "max_timestamp",
         "record_count",
-        "record_errors",
         "valid_bytes",
     )
 
@@ -91,7 +90,6 @@ class LogAppendInfo:
         self.record_count = record_count
         self.conversion_ns = conversion_ns
         self.is_duplicate = is_duplicate
-        self.record_errors: Sequence[RecordError] = ()
         self.leader_hw_increased = False
 
     def __repr__(self) -> str:

@@ -97,7 +97,7 @@ class LogManager:
     ) -> None:
         """Load all logs (recover those of a crashed broker) and begin the background tasks.
 
-        is_stray: whether a log cannot be served because its topic is another one by now; such logs are put aside.
+        is_stray: whether a log cannot be served because its topic is another one by now; such logs are marked stray.
         make_cleaner: called with the live directories and a view of the logs; None where `log.cleaner.enable` is off.
         Raises OSError when no directory is left.
         """
@@ -108,7 +108,7 @@ class LogManager:
             self._environment.clock,
             threads_per_dir=self._config.recovery_threads_per_dir,
             is_stray=is_stray,
-            put_aside=self._deletion.put_aside,
+            mark_stray=self._deletion.mark_stray,
         ).run()
         if make_cleaner is not None:
             logs = CleanerLogs(self._table.get, self._table.all, self._directories.failed)

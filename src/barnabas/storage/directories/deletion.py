@@ -44,7 +44,7 @@ class LogDeletion:
         logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, path)
         self._scheduler.schedule("delete-log", lambda: self.remove(path), delay_ms=log.config.file_delete_delay_ms)
 
-    def put_aside(self, log: UnifiedLog) -> None:
+    def mark_stray(self, log: UnifiedLog) -> None:
         """Close a log and rename its directory to `-stray`, which is left to the operator. Raises OSError."""
         self._rename(log, os.path.join(log.parent_dir, stray_dir_name(log.topic_partition, self._unique())))
 

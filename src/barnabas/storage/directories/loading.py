@@ -32,7 +32,7 @@ Load = Callable[[TopicPartition, str, LogDirectory], UnifiedLog]
 class LogLoading:
     """Loads the logs in `directories` into `table`.
 
-    is_stray: whether the topic of the log's name is another one by now. Then `put_aside` renames the directory to
+    is_stray: whether the topic of the log's name is another one by now. Then `mark_stray` renames the directory to
     `-stray` and leaves it to the operator.
     """
 
@@ -45,7 +45,7 @@ class LogLoading:
         *,
         threads_per_dir: int,
         is_stray: Callable[[UnifiedLog], bool],
-        put_aside: Callable[[UnifiedLog], None],
+        mark_stray: Callable[[UnifiedLog], None],
     ) -> None:
         self._directories = directories
         self._table = table
@@ -53,7 +53,7 @@ class LogLoading:
         self._clock = clock
         self._threads_per_dir = threads_per_dir
         self._is_stray = is_stray
-        self._put_aside = put_aside
+        self._mark_stray = mark_stray
         self._lock = threading.Lock()
         self._loaded: dict[str, int] = {}
         self._paths: dict[TopicPartition, str] = {}
@@ -65,7 +65,7 @@ class LogLoading:
         """
         started_ns = self._clock.nanoseconds()
         logger.info("Loading logs from log dirs %s", ", ".join(self._directories.online_paths()))
-        found, doomed = self._survey()
+        found, leftovers = self._survey()
         tasks = {
             path: [partial(self._load_one, path, len(of_dir), *partition_dir) for partition_dir in of_dir]
             for path, of_dir in found.items()
@@ -87,19 +87,19 @@ class LogLoading:
             self._milliseconds_since(started_ns),
             f" (unclean log dirs = {', '.join(unclean)})" if unclean else "",
         )
-        return doomed
+        return leftovers
 
     def _survey(self) -> tuple[dict[str, list[PartitionDir]], list[str]]:
         """Read marks and checkpoints of every directory; find its logs, and the remains of deleted ones."""
         found: dict[str, list[PartitionDir]] = {}
-        doomed: list[str] = []
+        leftovers: list[str] = []
         for directory in self._directories.online():
             path = directory.path
             try:
                 directory.open()
                 of_dir = directory.partition_dirs()
                 self._refuse_duplicates(of_dir)
-                doomed += directory.deleted_dirs()
+                leftovers += directory.deleted_dirs()
             except OSError as error:
                 self._give_up(path, error)
                 continue
@@ -110,7 +110,7 @@ class LogLoading:
                 logger.info("Skipping recovery of %d logs from %s: clean shutdown file was found", len(of_dir), path)
             else:
                 logger.info("Recovering %d logs from %s: no clean shutdown file was found", len(of_dir), path)
-        return found, doomed
+        return found, leftovers
 
     def _refuse_duplicates(self, found: Sequence[PartitionDir]) -> None:
         """Note the directories of partitions. Raises OSError when a partition has two."""
@@ -135,7 +135,7 @@ class LogLoading:
         started_ns = self._clock.nanoseconds()
         log = self._load(topic_partition, path, self._directories[log_dir])
         if self._is_stray(log):
-            self._put_aside(log)
+            self._mark_stray(log)
             logger.warning("Log in %s marked stray and renamed to %s", path, log.directory)
         else:
             self._table.add(log)

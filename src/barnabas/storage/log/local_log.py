@@ -262,15 +262,15 @@ class LocalLog:
 
     def delete_segments(self, segments: Iterable[LogSegment], *, delayed: bool) -> None:
         """Remove segments and rename their files to `.deleted`; the files go now, or after file.delete.delay.ms."""
-        doomed = list(segments)
-        for segment in doomed:
+        deleted = list(segments)
+        for segment in deleted:
             self.segments.remove(segment.base_offset)
-        for segment in doomed:
+        for segment in deleted:
             segment.change_suffix("", DELETED_SUFFIX)
         if not delayed:
-            delete_files(doomed)
+            delete_files(deleted)
         else:
-            self._delete_later(doomed)
+            self._delete_later(deleted)
 
     def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> list[LogSegment]:
         """Put a segment that the cleaner has written (`.cleaned`, on stable storage) in the place of neighbours.

@@ -144,14 +144,14 @@ class LogRecovery:
             start_offset = self._terms.log_start_offset
             rebuild_producer_state(producers, self._segments, start_offset, segment.base_offset, self._environment)
 
-        def take_in(batch: Batch) -> None:
+        def load(batch: Batch) -> None:
             self._assign_epoch_of(batch)
             aborted = load_batch(producers, batch)
             if aborted is not None:
                 segment.indexes.transactions.append(aborted)
 
         stays_active = is_active and not self._terms.had_clean_shutdown
-        cut = segment.recover(take_in, gapless_from, stays_active=stays_active)
+        cut = segment.recover(load, gapless_from, stays_active=stays_active)
         take_optional_snapshot(producers, producers.end_offset)
         if cut:
             logger.warning("Cut %d bytes off segment %s: no whole, valid batch", cut, segment.file.path)

@@ -43,14 +43,14 @@ def _beyond_retention_bytes(state: LogState) -> Predicate:
     retention_bytes = state.local.config.retention_bytes
     surplus = state.local.segments.size - retention_bytes if retention_bytes >= 0 else -1
 
-    def goes(segment: LogSegment, _following: LogSegment | None) -> bool:
+    def is_surplus(segment: LogSegment, _following: LogSegment | None) -> bool:
         nonlocal surplus
         if surplus < segment.size:
             return False
         surplus -= segment.size
         return True
 
-    return goes
+    return is_surplus
 
 
 def _beyond_retention_ms(state: LogState) -> Predicate:
@@ -66,7 +66,7 @@ def _delete(state: LogState, predicate: Predicate, reason: str) -> int:
     """
     local = state.local
     high_watermark = state.bounds.high_watermark.message_offset
-    doomed = []
+    deletable = []
     segments = local.segments.all()
     for place, segment in enumerate(segments):
         following = segments[place + 1] if place + 1 < len(segments) else None
@@ -75,16 +75,16 @@ def _delete(state: LogState, predicate: Predicate, reason: str) -> int:
             break
         if following is None and segment.size == 0:
             break
-        doomed.append(segment)
-    if not doomed:
+        deletable.append(segment)
+    if not deletable:
         return 0
-    if len(doomed) == len(segments):
+    if len(deletable) == len(segments):
         state.roll()
-    following = local.segments.higher(doomed[-1].base_offset)
+    following = local.segments.higher(deletable[-1].base_offset)
     if following is None:
-        raise ValueError(f"{local.topic_partition} has no segment behind {doomed[-1]}")
-    logger.info("Deleting segments of %s due to %s: %s", local.topic_partition, reason, doomed)
+        raise ValueError(f"{local.topic_partition} has no segment behind {deletable[-1]}")
+    logger.info("Deleting segments of %s due to %s: %s", local.topic_partition, reason, deletable)
     state.raise_start(following.base_offset, "segment deletion")
-    local.delete_segments(doomed, delayed=True)
+    local.delete_segments(deletable, delayed=True)
     state.producers.delete_snapshots_below(following.base_offset)
-    return len(doomed)
+    return len(deletable)

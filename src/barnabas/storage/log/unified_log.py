@@ -33,7 +33,7 @@ from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncat
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.producers.append import answer_again, check_producer, note_append
+from barnabas.storage.producers.append import check_producer, duplicate_append_info, note_append
 from barnabas.storage.producers.entry import ActiveProducer, BatchMetadata, LastRecord
 from barnabas.storage.producers.state_manager import ProducerStateManager
 from barnabas.storage.segment.log_segment import LogSegment
@@ -204,7 +204,7 @@ class UnifiedLog:
                 states = state.producers.states or state.producers.make_states()
                 checked = check_producer(states, producer, records or b"", first, origin)
                 if checked is not None and isinstance(checked, BatchMetadata):
-                    return answer_again(checked, state.bounds.start, size, count)
+                    return duplicate_append_info(checked, state.bounds.start, size, count)
                 end = checked
             try:
                 if not state.is_ready:

@@ -79,7 +79,7 @@ def check_producer(
     )
 
 
-def answer_again(known: BatchMetadata, log_start_offset: int, size: int, count: int) -> LogAppendInfo:
+def duplicate_append_info(known: BatchMetadata, log_start_offset: int, size: int, count: int) -> LogAppendInfo:
     """Return the answer for a batch that is in the log already. The append time is the batch's, as in Kafka."""
     time = known.timestamp
     return LogAppendInfo(

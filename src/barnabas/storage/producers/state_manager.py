@@ -181,9 +181,9 @@ class ProducerStateManager:
 
         The caller makes the deletion durable before anything is appended.
         """
-        doomed = [snapshot for snapshot in self._snapshots if snapshot > offset]
-        self._delete(doomed)
-        return bool(doomed)
+        deletable = [snapshot for snapshot in self._snapshots if snapshot > offset]
+        self._delete(deletable)
+        return bool(deletable)
 
     def _delete(self, offsets: list[int]) -> None:
         if not offsets:

@@ -128,7 +128,7 @@ class SegmentFile:
         with self._lock:
             self.path = path
 
-    def let_go(self) -> None:
+    def release_descriptor(self) -> None:
         """Give up the descriptor; the file is opened again when it is used."""
         with self._lock:
             open_file, self._open = self._open, None
@@ -138,7 +138,7 @@ class SegmentFile:
     def close(self) -> None:
         """Close the file. Another use opens it again."""
         self._open_files.closed(self)
-        self.let_go()
+        self.release_descriptor()
 
     def close_for_good(self) -> None:
         """Close the file and refuse to open it again: a late reader would keep a deleted file, and its disk space."""

@@ -39,7 +39,7 @@ class LogSegment:
 
     __slots__ = (
         "_largest",
-        "_sequels",
+        "_sequential_reads",
         "base_offset",
         "bytes_since_last_index_entry",
         "created_ms",
@@ -74,7 +74,7 @@ class LogSegment:
         self.recent: dict[int, tuple[int, int]] = {}
         self._largest = TimestampOffset(NO_TIMESTAMP, base_offset) if size == 0 else None
         """The largest timestamp, and the last offset of the batch that has it; None until the time index was asked."""
-        self._sequels = SequentialReads()
+        self._sequential_reads = SequentialReads()
 
     # -- appending, under the log's lock
 
@@ -153,12 +153,12 @@ class LogSegment:
         if place is not None:
             position, batch_size = place
         else:
-            sequels = self._sequels
-            expected_at = sequels.take(start_offset)
+            reads = self._sequential_reads
+            expected_at = reads.take(start_offset)
             if expected_at >= 0:
                 size = min(max_position - expected_at, max_bytes)
                 if 0 < size <= MAX_BYTES:
-                    records = sequels.read(self.file, start_offset, expected_at, size)
+                    records = reads.read(self.file, start_offset, expected_at, size)
                     if records is not None:
                         return FetchDataInfo(LogOffsetMetadata(start_offset, self.base_offset, expected_at), records)
             found = self.translate_offset(start_offset, max(expected_at, 0))
@@ -166,7 +166,7 @@ class LogSegment:
                 return None
             position, batch_size = found.position, found.size
             if max_bytes <= MAX_BYTES:
-                sequels.note(found.last_offset + 1, position + batch_size)
+                reads.note(found.last_offset + 1, position + batch_size)
         # KIP-74: a consumer must make progress, so one whole batch may exceed its limit.
         limit = max_bytes if not min_one_message or max_bytes > batch_size else batch_size
         size = min(max_position - position, limit)
@@ -312,7 +312,7 @@ class LogSegment:
             cut = self.size - place.position
             self.size = place.position
             self.file.truncate(place.position)
-            self._sequels = SequentialReads()  # after the cut: late entries of slow readers go into the old object
+            self._sequential_reads = SequentialReads()  # after the cut: slow readers use the old one
         if self.size == 0:
             self.created_ms = now_ms
             self.rolling_timestamp = None

@@ -19,7 +19,7 @@ class Closable(Protocol):
 
     recently_used: bool
 
-    def let_go(self) -> None:
+    def release_descriptor(self) -> None:
         """Give up the descriptor; readers that still hold it keep it open until they release it."""
 
 
@@ -64,9 +64,9 @@ class OpenFiles:
                     chances -= 1
                 else:
                     victims.append(oldest)
-        # Without the lock: `let_go` takes the file's lock, under which other threads may be waiting to come in here.
+        # Without the lock: `release_descriptor` takes the file's lock, under which other threads may wait for ours.
         for victim in victims:
-            victim.let_go()
+            victim.release_descriptor()
 
     def closed(self, file: Closable) -> None:
         """Note that `file` has closed its descriptor."""

@@ -1,4 +1,4 @@
-"""Which requests are brief: they may run at once on a network thread, and this module says what is too much for it.
+"""The limits of brief requests: those that may run at once on a network thread.
 
 Marks and costs are read by `Handler`s and handler families, on whichever thread runs them; immutable.
 

@@ -24,7 +24,7 @@ class ThrottledBy(Enum):
     PRODUCE = "its bytes, and the time it took"
     FETCH = "the bytes of its answer, and the time it took; nothing if a follower asks"
     CONTROLLER_MUTATION = "partitions created and deleted, and the time it took"
-    CREATION = "the time it took; partitions created on the way are counted, and make nobody wait for this"
+    CREATION = "the time it took; partitions created on the way are counted, but do not delay the client"
 
 
 THROTTLED_BY: Final[Mapping[ApiKey, ThrottledBy]] = {

@@ -37,7 +37,7 @@ NO_LIMITS: Final = QuotaLimits({})
 
 
 class QuotaWindows(NamedTuple):
-    """quota: what usage is measured over. statistics: what is only shown (`metrics.num.samples` and so on)."""
+    """Windows of measurement. quota: of usage. statistics: of values that are only shown (`metrics.num.samples`)."""
 
     quota: SampleWindow
     statistics: SampleWindow

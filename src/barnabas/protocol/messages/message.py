@@ -1,7 +1,7 @@
 """The base classes of all messages: versioned structs with a codec for each version, compiled when first needed.
 
 Family modules under `messages/` subclass them; everything else constructs, encodes and decodes. A message belongs to
-whoever holds it. The codec tables of a class are filled under the lock of `codec`, one assignment per entry, and are
+the code that holds it. The codec tables of a class are filled under the lock of `codec`, one assignment per entry, and are
 read without a lock.
 
 Kafka: Message, ApiMessage.

@@ -63,6 +63,7 @@ class GroupAdminService:
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partitions.is_loading else ErrorCode.NONE
         found = []
         for group in self._table.groups():
+            # One lock at a time: the list is no snapshot of all groups, as Kafka's is none.
             with group.lock:
                 membership = group.membership
                 state, kind = membership.state_name, membership.group_type.value

@@ -122,6 +122,7 @@ class CommittedOffsets:
 
     def put_all(self, offsets: Iterable[NewOffset], position: int) -> None:
         """Count these commits: their records are stored. position: of their batch in the log."""
+        # The usual case in line: no commit waits, no transaction is open, so no other position can be later.
         if self._waiting is None and self._transactional is None:
             topics = self._topics
             for topic, partition, value in offsets:
@@ -167,6 +168,7 @@ class CommittedOffsets:
             if later.get(key, -1) > position:
                 return
             later[key] = position
+        # An open transaction that committed the partition earlier must not undo this when it commits.
         for transactional in (self._transactional or {}).values():
             found = transactional.get(key)
             if found is not None and found[0] < position:

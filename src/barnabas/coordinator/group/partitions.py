@@ -63,6 +63,7 @@ class GroupPartitions:
 
     def check(self, group_id: str) -> ErrorCode:
         """Return NONE if this broker coordinates the group now, or the error for its members."""
+        # No lock: `_states` is replaced as a whole, so this reads one consistent version of it.
         status = self._states.get(java_hash(group_id) % self._count)
         if not self._is_started:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -104,6 +105,7 @@ class GroupPartitions:
     def begin_loading(self, partition: int, leader_epoch: int) -> bool:
         """Note that this broker leads the partition; return False if this order is not newer than the last one."""
         with self._lock:
+            # Orders come from several threads. An older one that arrives late must not undo a newer one.
             if leader_epoch <= self._epochs.get(partition, -1):
                 return False
             self._epochs[partition] = leader_epoch

@@ -87,6 +87,7 @@ class GroupTable:
 
     def remove(self, group: Group) -> None:
         """Remove the group from the table. The caller holds its lock."""
+        # Lock order: a group's lock before the table's. No other code holds the table's lock and asks for a group's.
         group.is_removed = True
         with self._lock:
             if self._groups.get(group.group_id) is group:
@@ -116,6 +117,8 @@ class LockedGroup:
         self._group: Group | None = None
 
     def __enter__(self) -> Group | None:
+        # The group may be removed between the look-up and the lock. A removed group is out of the table, so the next
+        # look-up finds its successor or nothing: the loop ends.
         while (group := self._table.get(self._group_id)) is not None:
             group.lock.acquire()
             if not group.is_removed:

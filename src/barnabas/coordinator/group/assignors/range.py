@@ -51,6 +51,8 @@ class ServerRangeAssignor:
                 subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
         ranges = {topic_id: _ranges_of(topic_id, members, topics) for topic_id, members in subscribers.items()}
         result: dict[str, Assignment] = {}
+        # The order decides which members get the longer ranges. It must not change when a static member returns under a
+        # new member id, or every restart would move partitions.
         for member_id in _in_order(spec):
             member = spec.members[member_id]
             cut = {topic_id: ranges[topic_id].next_range() for topic_id in member.subscribed_topic_ids}
@@ -60,6 +62,7 @@ class ServerRangeAssignor:
 
 
 def _ranges_of(topic_id: bytes, members: int, topics: TopicDescriber) -> _TopicRanges:
+    """Raises PartitionAssignorError when the topic is unknown."""
     partitions = topics.partition_count(topic_id)
     if partitions == -1:
         raise PartitionAssignorError("Member is subscribed to a non-existent topic")

@@ -82,6 +82,7 @@ class UniformHomogeneousAssignment:
         return room
 
     def _assign_remaining_partitions(self) -> None:
+        """Fill the members with room. Raises PartitionAssignorError when partitions are left: a bug of this class."""
         position = 0
         unassigned = self._unassigned
         for member_id, room in self._unfilled:

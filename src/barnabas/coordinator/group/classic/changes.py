@@ -67,18 +67,22 @@ class ClassicGroupChanges:
     def finish(self, follow_up: ClassicFollowUp) -> None:
         """Answer, watch new sessions and waits, and end those that are over. The caller holds no lock."""
         group, classic, outcome, appends = follow_up
+        # Answers come first: a client that is told to join again does so while the rest is carried out.
         for answer in outcome.answers:
             answer()
         for store, append in zip(outcome.stores, appends, strict=True):
             if store.completes_rebalance:
                 self._count_rebalance()
             append.when_replicated(partial(self._stored, group, classic, store))
+        # Ended sessions before new ones: a replaced session and its successor are of one member, with one watch each.
         for session in outcome.ended_sessions:
             self._heartbeats.check_and_complete(session)
         for session in outcome.new_sessions:
             self._watch(group, classic, session)
         for wait in outcome.waits:
             self._wait(group, classic, wait)
+        # New waits are watched before the old ones are looked at: both have the same key, and only those whose number
+        # has passed complete.
         if outcome.joins_over:
             self._rebalances.check_and_complete(_join_key(group))
         if outcome.syncs_over:

@@ -187,6 +187,8 @@ class ClassicGroup:
             self.members.remove_pending(session.member_id)
             self.complete_joins()
         elif member.is_waiting and not member.is_new:
+            # It sends no heartbeats while its request waits. A new member has a limit of its own (`join`): its client
+            # may be gone, and nothing else would tell.
             self.members.refresh_session(member.member_id)
         else:
             logger.info("Group %s: the session of member %s has expired", self.group_id, member.member_id)
@@ -351,6 +353,7 @@ class ClassicGroup:
         error: the answer to requests that an effect rejects. initial_delay_ms: of an empty group's first joins.
         """
         state, effects = classic_transition(self.state, event)
+        # The state changes before the effects, because an effect may be the next event.
         if state is not self.state:
             self.state = state
             self.state_since_ms = self._milliseconds()
@@ -427,6 +430,7 @@ class ClassicGroup:
 
     def _finish_joins(self) -> None:
         """Go on with the members that have joined. The others are removed, except static ones, which may be late."""
+        # The table may send the group three ways from here, each by a further event within this one.
         self.rounds.end()
         for member in list(self.members.by_id.values()):
             if member.join_reply is None and member.group_instance_id is None:
@@ -441,6 +445,8 @@ class ClassicGroup:
             self._move(ClassicEvent.JOINS_OVER)
 
     def _start_generation(self) -> None:
+        # The leader's answer has the list of all members, so it costs the most; the order of the answers does not
+        # matter. Every session restarts: heartbeats could not come while the joins waited.
         self._next_generation(self.members.select_protocol())
         for member in self.members.by_id.values():
             self.members.answer_join(member, self.joined(member.member_id))

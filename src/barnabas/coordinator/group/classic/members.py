@@ -108,6 +108,7 @@ class ClassicMembers:
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
         """Give a static member another id, in the same place."""
+        # The dict is rebuilt to keep the member's place: the order decides who leads after the leader.
         old_id = member.member_id
         self.by_id = {member_id if each == old_id else each: value for each, value in self.by_id.items()}
         member.member_id = member_id

@@ -80,13 +80,15 @@ class ConsumerGroupChanges:
             self._timers.end_all(outcome.group)
             group.membership = outcome.downgraded
             return ConsumerFollowUp(group, stored, is_downgraded=True, rebalance_reason=outcome.rebalance_reason)
+        # Replayed from the bytes that were appended, not from the decision: what this group becomes in memory and what
+        # the next coordinator reads cannot differ.
         membership, replaced = outcome.group, None
         if outcome.is_new:
             if isinstance(group.membership, ClassicGroup):
                 replaced = group.membership
             membership = group.membership = ConsumerGroup(group.group_id)
         for key, value in outcome.records:
-            if version_of(key) != GROUP_KIND:
+            if version_of(key) != GROUP_KIND:  # the tombstone of the classic group that was there
                 replay(membership, key, value)
         for change in outcome.timers:
             self._timers.change(group, membership, change)

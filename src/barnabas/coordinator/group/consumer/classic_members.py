@@ -66,6 +66,8 @@ class ConsumerGroupClassicMembers:
         except ApiError as error:
             on_complete(JoinAnswer(error.code, terms.member_id))
             return
+        # The two services hand the request back and forth if the group changes its protocol in between. That ends: each
+        # time another request has changed the group.
         if changed is None:
             self._classic_groups.join_group(terms, on_complete)
             return

@@ -67,6 +67,7 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
     update.check_size(terms.member_id)
     member = _member(update, terms)
     updated = _updated(member, terms)
+    # The order of the steps is that of the records in the log, and of the epochs: member, group, target, member again.
     names_changed = update.change_member(member, updated)
     regex_change = update.change_regex(member, updated)
     is_changed = names_changed or regex_change is RegexChange.CHANGED_AND_RESOLVED
@@ -80,6 +81,7 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
         owned=terms.owned,
     )
     update.timers.append(TimerChange(TimerKind.SESSION, reconciled.member_id, context.config.session_timeout_ms))
+    # A member that sent all its values has lost track, perhaps with an answer: it gets its assignment in any case.
     needs_assignment = (
         terms.member_epoch == 0 or terms.is_full or member.assigned_partitions != reconciled.assigned_partitions
     )
@@ -243,6 +245,7 @@ def _is_unchanged(terms: HeartbeatTerms) -> bool:
 
 
 def _refuse_blank(text: str | None, message: str) -> None:
+    """Raises ApiError: INVALID_REQUEST when the text is given and blank."""
     if text is not None and not text.strip():
         raise _invalid(message)
 

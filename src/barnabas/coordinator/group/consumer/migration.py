@@ -66,6 +66,7 @@ def upgraded(
         raise _not_upgradable(group_id, "the group does not use the consumer embedded protocol")
     if len(classic.members) > config.consumer.max_size:
         raise _not_upgradable(group_id, "the group size exceeds the consumer group maximum size")
+    # The generation becomes the epoch. It must not fall, or members with their old generation would not be fenced.
     group = ConsumerGroup(group_id)
     group.group_epoch = group.target.epoch = classic.generation
     try:
@@ -123,6 +124,7 @@ def downgraded(
     classic.protocol_name = classic.members.select_protocol()
     classic.find_subscribed_topics()
     _assign_targets(classic, group, topics)
+    # The update has replaced the static member already, in the records before these: the tombstones are of its new id.
     ids = [
         joining.member_id if joining is not None and member is replaced else member_id
         for member_id, member in group.members.items()
@@ -157,6 +159,11 @@ def encode_partitions(
 
 
 def _consumer_member(member: ClassicMember, classic: ClassicGroup, topics: ClusterTopics) -> ConsumerGroupMember:
+    """Return the member with its partitions, at the group's generation.
+
+    Raises ApiError: GROUP_ID_NOT_FOUND when a custom assignor has added data of its own to the assignment, which the
+    coordinator could not make. Raises DecodeError when the member's metadata cannot be read.
+    """
     assigned: dict[bytes, frozenset[int]] = {}
     if member.assignment != NO_ASSIGNMENT:
         assignment = decode_assignment(member.assignment)
@@ -183,6 +190,7 @@ def _consumer_member(member: ClassicMember, classic: ClassicGroup, topics: Clust
 
 
 def _classic_member(member: ConsumerGroupMember, classic: ClassicGroup) -> ClassicMember:
+    """Raises ValueError for a member of the new protocol: the caller has checked that there is none."""
     kept = member.classic
     if kept is None:
         raise ValueError(f"{member.member_id} does not speak the classic protocol")

@@ -83,6 +83,7 @@ class Reconciliation:
         revoked: dict[bytes, dict[int, int]] = {}
         gained: dict[bytes, list[int]] = {}
         waits = False
+        # Every partition of the member's is kept or revoked, every other one of its target is gained or waited for.
         for topic_id in {**self.target, **member.assigned_partitions}:
             target = self.target.get(topic_id, frozenset()) if topic_id in self.subscribed_topic_ids else frozenset()
             present = member.assigned_partitions.get(topic_id, _NO_EPOCHS)
@@ -95,6 +96,7 @@ class Reconciliation:
             waits = waits or len(free) < len(missing)
             if free:
                 gained[topic_id] = free
+        # First give up, then gain. At the old epoch the member can still commit for the partitions that it gives up.
         if revoked and self._owns_any_of(revoked):
             return replace(
                 member.at_epoch(epoch),

@@ -92,7 +92,7 @@ class ConsumerGroupService:
             refused = self._environment.partitions.check(terms.group_id)
             if refused is not ErrorCode.NONE:
                 raise ApiError(refused)
-            if not terms.member_id:
+            if not terms.member_id:  # version 0: the coordinator makes the id
                 terms = terms._replace(member_id=self._make_member_id())
             outcome, written = self._change(terms)
         except ApiError as error:
@@ -178,6 +178,7 @@ class ConsumerGroupService:
     # -- the outcome of a request
 
     def _change(self, terms: HeartbeatTerms) -> tuple[ConsumerOutcome[HeartbeatAnswer], ConsumerFollowUp]:
+        """Decide and write under the group's lock. Raises ApiError when the group or the log rejects the change."""
         table = self._environment.table
         joins = terms.member_epoch == 0
         with table.locked_or_new(terms.group_id) if joins else table.locked(terms.group_id) as group:
@@ -193,6 +194,7 @@ class ConsumerGroupService:
                 raise
 
     def _outcome(self, group: Group, terms: HeartbeatTerms) -> ConsumerOutcome[HeartbeatAnswer]:
+        """Decide. Raises ApiError when the group rejects the member, or is of the classic protocol."""
         context = self.context()
         membership = group.membership
         if isinstance(membership, ConsumerGroup):
@@ -211,6 +213,8 @@ class ConsumerGroupService:
             for member in consumer.members.values()
             if member.classic is not None
         ]
+        # A classic group is upgraded by the first member of the new protocol. The new group exists on paper only until
+        # its records are in the log: `write` makes it again by their replay, and puts it in the place of the old one.
         outcome = heartbeat(consumer, terms, context)
         outcome.records = [*records, *outcome.records]
         outcome.timers = [*sessions, *outcome.timers]
@@ -249,6 +253,7 @@ class ConsumerGroupService:
             logger.info(
                 "[GroupId %s] Member %s fenced from the group because %s", group.group_id, member_id, kind.value
             )
+            # If the log refuses the records, the member stays, with a short deadline for the next attempt.
             try:
                 outcome = fence(membership, [member], None, self.context(), environment.config, environment.clock)
                 written = self.changes.write(group, outcome)

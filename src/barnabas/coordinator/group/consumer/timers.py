@@ -52,6 +52,9 @@ class ConsumerGroupTimers:
             found = deadlines[key] = MemberDeadline(deadline_ns, change.member_epoch)
             self._arm(group, membership, key, found)
             return
+        # A later deadline leaves the timer alone: its entry fires at the old time, and `is_over` arms it for the rest.
+        # So a heartbeat costs an assignment, and a member one firing in a session timeout. Only an earlier one must
+        # cancel.
         is_earlier = deadline_ns < found.deadline_ns
         found.deadline_ns, found.member_epoch = deadline_ns, change.member_epoch
         if is_earlier:

@@ -191,6 +191,7 @@ class ConsumerGroupUpdate:
 
         The expressions of a group are resolved together.
         """
+        # Without the minimum interval a cluster that creates topics all the time would resolve without a pause.
         topics, now_ms = self.group.topics, self.context.now_ms
         last = next(iter(topics.resolved.values()), None)
         if last is not None and now_ms <= last.timestamp_ms + REGEX_REFRESH_MIN_INTERVAL_MS:
@@ -245,6 +246,7 @@ class ConsumerGroupUpdate:
         if is_changed or metadata_hash != self.group.metadata_hash:
             self._bump_epoch(metadata_hash)
             self._is_rebalance = True
+        # Left by Kafka 4.0, which kept the metadata where later releases keep a hash.
         if self.group.has_partition_metadata:
             self.records.append(tombstone(ConsumerGroupKind.PARTITION_METADATA, GroupKey(self.group.group_id)))
         self._checked_image = self.context.topics.image
@@ -353,6 +355,7 @@ class ConsumerGroupUpdate:
         if after == member:
             return member
         self.records.append(after.assignment_record(group.group_id))
+        # Classic members have a deadline for their next JoinGroup instead, set by their heartbeats and SyncGroups.
         if after.classic is None:
             must_revoke = after.state is ReconciliationState.UNREVOKED_PARTITIONS
             delay_ms = after.rebalance_timeout_ms if must_revoke else None

@@ -91,6 +91,7 @@ class GroupLoader:
         readings = self._readings
         pace = LoadingPace(readings())
         loaded_before = self._loader.record_count
+        # A slice is measured in CPU time of this thread, so that waiting for the global lock does not shorten it.
         while not self._stopped.is_set():
             started_ns = readings().own_ns
             while readings().own_ns - started_ns < SLICE_NS:

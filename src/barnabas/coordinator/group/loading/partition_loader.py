@@ -81,6 +81,7 @@ class PartitionLoader:
                 # The groups that could be read are served: consumers go on from older offsets rather than from none.
                 logger.exception("Loading groups from %s-%d failed", GROUP_METADATA_TOPIC, partition)
         for first in range(0, len(groups), GROUPS_PER_STEP):
+            # Groups become visible to requests here, a few at a time; until `end_loading` requests are still refused.
             if not environment.partitions.is_loading_in(partition, leader_epoch):
                 break
             some = groups[first : first + GROUPS_PER_STEP]
@@ -155,6 +156,7 @@ class PartitionLoader:
         offsets_by_group = replay.groups
         for group_id in [*offsets_by_group, *(each for each in transactional if each not in offsets_by_group)]:
             name = group_id.decode(errors="replace")  # as Java does
+            # Popped, so that the memory of a large partition is handed over and not held twice.
             offsets = CommittedOffsets(offsets_by_group.pop(group_id, None), transactional.get(group_id))
             groups.append(table.new_group(name, partition, offsets, memberships.pop(name, None)))
             if not len(groups) % GROUPS_PER_STEP:

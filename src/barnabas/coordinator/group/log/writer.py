@@ -30,6 +30,8 @@ from barnabas.storage.log_append_info import AppendOrigin
 _REPLICATED: Final = ErrorCode.NONE
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 
+# Clients of a group know few errors. NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE make them find the coordinator
+# again; the log's own errors would end them.
 _ALWAYS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -98,6 +100,8 @@ class StoredAppend:
         if not log.waits_for_replicas:
             self.is_settled = True
             return
+        # With a single replica the append is settled here, and a commit can answer without a trip through the
+        # purgatory.
         outcome = partition.is_replicated_up_to(info.last_offset + 1)
         self.is_settled = outcome is _REPLICATED
         if outcome is not None and outcome is not _REPLICATED:

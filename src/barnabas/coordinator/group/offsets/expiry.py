@@ -88,6 +88,7 @@ class OffsetExpiry:
         """Work for a slice, and schedule the rest after a pause."""
         environment = self._environment
         end_ns = environment.clock.nanoseconds() + SLICE_NS
+        # Actions run between two groups, without a lock: each group may have appended tombstones.
         for _ in work:
             environment.actions.run_all()
             if self._is_shut_down:
@@ -166,6 +167,7 @@ class OffsetExpiry:
             else:
                 since_ms = committed_ms if empty_since_ms is None else empty_since_ms
                 is_over = now_ms - since_ms >= retention_ms
+            # A waiting commit is newer than this offset; a transactional one makes it unstable, and may replace it.
             if (
                 is_over
                 and not is_read[topic]

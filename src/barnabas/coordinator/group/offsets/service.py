@@ -94,6 +94,7 @@ class OffsetService:
         if error is not ErrorCode.NONE:
             on_complete([error] * len(offsets))
             return
+        # Encoded before the lock is taken: that is most of the work, and the group's other members wait for the lock.
         now_ms = self._now_ms()
         encoded = self._encode(terms, offsets, now_ms)
         stored: StoredAppend | None = None
@@ -144,6 +145,7 @@ class OffsetService:
             return membership.check_offset_commit(
                 terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
             )
+        # A consumer group knows its partitions by topic id. A topic that is gone has none, and is not checked.
         topics = self._environment.metadata.image.topics
         partitions = ((topics[each.topic].topic_id, each.partition) for each in offsets if each.topic in topics)
         return membership.check_members_commit(
@@ -191,6 +193,7 @@ class OffsetService:
         count = len(encoded.new)
         if error is ErrorCode.NONE:
             self.committed_count += count
+        # Positions ascend, so each insertion finds the ones before it in place.
         errors = [error] * count
         for position in encoded.too_large:
             errors.insert(position, ErrorCode.OFFSET_METADATA_TOO_LARGE)

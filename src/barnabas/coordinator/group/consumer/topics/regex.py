@@ -37,6 +37,7 @@ class TopicRegex:
     """
 
     def __init__(self, pattern: str) -> None:
+        # RE2 would let it match half of a character, which re2j has no notion of.
         if _matches_single_bytes(pattern):
             raise _invalid(pattern, "invalid escape sequence")
         options = re2.Options()

@@ -117,7 +117,6 @@ class PartitionReplay:
         `_take_batch` reads all of them. Everything is in line, because a million records go through this function.
         Return the position and the offset (-1: none) behind the batches, and whether they were enough for a step.
         """
-        # With an open transaction each commit must be compared with it: the slow way does that.
         if self._open:
             return position, -1, False
         groups, topics = self.groups, self._topics
@@ -128,9 +127,6 @@ class PartitionReplay:
             if end > len(body) or magic != 2 or attributes & _SPECIAL or not 0 <= count <= PLAIN_BATCH_RECORDS:
                 return position, next_offset, False
             start = position + HEADER_SIZE
-            # A record is length, attributes, timestamp, offset, key length, key, value length, value, header count. All
-            # numbers but the attributes are zigzag varints: 7 bits a byte, the lowest first, bit 7 set while more
-            # follow. Those that are skipped are read to their last byte; lengths have two bytes at most here.
             for _ in range(count):
                 number = body[start]
                 start += 1
@@ -160,8 +156,6 @@ class PartitionReplay:
                 is_plain = value_end + 1 == record_end and body[value_end] == 0 and not number & 1 and not body[start]
                 if not is_plain or body[start + 1] > _LAST_OFFSET_KIND or body[value + 1] > _LAST_VALUE_VERSION:
                     return position, next_offset, False
-                # A key is version, group, topic and partition. Only the partition is decoded; group and topic are
-                # looked up by their bytes, so that a million offsets share a few strings.
                 start += 2
                 group_end = start + 2 + (body[start] << 8 | body[start + 1])
                 group, name = body[start + 2 : group_end], body[group_end + 2 : key_end - 4]

@@ -1,4 +1,4 @@
-"""What is counted by topic (article-facts N15), where it is counted, and that nothing is lost between threads."""
+"""What is counted by topic (kafka-facts: topic metrics), where it is counted, and that nothing is lost between threads."""
 
 from __future__ import annotations
 

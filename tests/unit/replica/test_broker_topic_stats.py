@@ -1,4 +1,4 @@
-"""What is counted by topic (kafka-facts: topic metrics), where it is counted, and that nothing is lost between threads."""
+"""The counters by topic (kafka-facts: topic metrics): what is counted, and that no thread loses a count."""
 
 from __future__ import annotations
 

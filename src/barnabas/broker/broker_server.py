@@ -16,7 +16,7 @@ Then requests are read, of which only the controller's are handled; the broker r
 when it leads what it led before, the gate opens for all requests. Every part registers its stop when it has started, so
 that a start that fails in the middle stops exactly what runs.
 
-Kafka: kafka.server.KafkaServer.
+The order is Kafka's: docs/kafka-facts.md, start order. Kafka: kafka.server.KafkaServer.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ tables of its id; so it takes no lock and makes no object. It is the price of me
 (benchmarks/metrics_cost.py; docs/metrics.md). `_lock` guards which tables there are, and what `tick` and `samples`
 remember between calls; these run on the scheduler's thread and on those that publish.
 
-A request's stages lie between its time stamps, in nanoseconds. A produce with acks=all that a handler thread ran:
+A request's stages lie between its time stamps, in nanoseconds (docs/kafka-facts.md, request stages). A produce with
+acks=all that a handler thread ran:
 
     received_ns             0.0 ms
     dequeued_ns             0.3 ms    RequestQueueTime   0.3    a handler thread was free

@@ -3,7 +3,7 @@
 Marked by the replica layer and by the produce and fetch handlers on any thread; read by the metrics registry. Each
 thread counts in objects of its own, so that an addition needs no lock and loses nothing on any build of Python; readers
 add the threads up. `_lock` guards the list of threads and the totals of deleted topics. What a thread adds to a topic
-while that topic's last partition is deleted may stay uncounted.
+while that topic's last partition is deleted may stay uncounted. docs/kafka-facts.md, topic metrics, says what counts.
 
 Kafka: BrokerTopicStats, BrokerTopicMetrics.
 """

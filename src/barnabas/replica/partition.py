@@ -165,10 +165,10 @@ class Partition:
     ) -> LogAppendInfo:
         """Append a produced batch and move the high watermark. header, body: as in `UnifiedLog.append_as_leader`.
 
-        The order is: check leadership, check the minimum ISR, append, raise the high watermark if possible. The log
-        validates without its lock. Under the lock, before a byte is written, it calls `admit`, which checks that this
-        leadership still holds. `leader_hw_increased` of the result says whether the watermark rose; the caller retries
-        delayed operations when it holds no lock.
+        The order (docs/kafka-facts.md, order at the partition) is: check leadership, check the minimum ISR, append,
+        raise the high watermark if possible. The log validates without its lock. Under the lock, before a byte is
+        written, it calls `admit`, which checks that this leadership still holds. `leader_hw_increased` of the result
+        says whether the watermark rose; the caller retries delayed operations when it holds no lock.
 
         Raises ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and the errors of validation and storage.
         """

@@ -88,8 +88,9 @@ class LogSegment:
     ) -> None:
         """Append one batch, given as `buffers` of `size` bytes together. Raises OSError, and then nothing has changed.
 
-        The order is Kafka's: rolling timestamp, write, largest timestamp, index entries when more than the interval
-        lies behind the last one, and only then this batch's size is counted towards the next interval.
+        The order is Kafka's (docs/kafka-facts.md, order of a segment append): rolling timestamp, write, largest
+        timestamp, index entries when more than the interval lies behind the last one, and only then this batch's size
+        is counted towards the next interval.
         """
         position = self.size
         if position == 0:

@@ -13,6 +13,8 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, field
 
 
+# v1: pattern types (KIP-290), 3 (literal) where an older client says none; v2: flexible.
+# v3: USER as a resource type, for tokens made in the name of others (KIP-373). The same holds for the APIs below.
 class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
     resource_type_filter: Int8 = field("0+")
     resource_name_filter: str | None = field("0+", nullable="0+")

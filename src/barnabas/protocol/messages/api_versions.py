@@ -13,15 +13,20 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, Int64, field
 
 
+# v0: KIP-35; v1: throttle time; v3: flexible; name and version of the client's software (KIP-511), features (KIP-584).
+# v4: a feature may begin at level 0, which clients of v3 cannot read (KAFKA-17011).
 class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
     client_software_name: str = field("3+", ignorable=True)
     client_software_version: str = field("3+", ignorable=True)
 
 
+# Only the body is flexible: the header stays without tags in every version, because a client reads it before it knows
+# what the broker speaks.
 class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
     error_code: Int16 = field("0+")
     api_keys: list[ApiVersionsResponse.ApiVersion] = field("0+")
     throttle_time_ms: Int32 = field("1+", ignorable=True)
+    # Tagged fields: clients that know nothing of features skip them.
     supported_features: list[ApiVersionsResponse.SupportedFeatureKey] = field("3+", tag=0, tagged="3+", ignorable=True)
     finalized_features_epoch: Int64 = field("3+", tag=1, tagged="3+", ignorable=True, default=-1)
     finalized_features: list[ApiVersionsResponse.FinalizedFeatureKey] = field("3+", tag=2, tagged="3+", ignorable=True)

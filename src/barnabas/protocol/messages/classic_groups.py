@@ -14,6 +14,10 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, field
 
 
+# v1: rebalance timeout, apart from that of the session (KIP-62); v2: throttle time.
+# v4: a request without a member id is answered MEMBER_ID_REQUIRED and an id, with which the client joins (KIP-394).
+# v5: group instance id (KIP-345); v6: flexible; v7: protocol type and a nullable protocol name answered (KIP-559).
+# v8: why the member joins (KIP-800); v9: a static leader that returns is told not to assign again (KIP-814).
 class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
     group_id: str = field("0+")
     session_timeout_ms: Int32 = field("0+")
@@ -46,6 +50,7 @@ class JoinGroupResponse(Message, api=ApiKey.JOIN_GROUP, versions="0-9", flexible
         metadata: bytes = field("0+")
 
 
+# v1: throttle time; v3: group instance id (KIP-345); v4: flexible.
 class HeartbeatRequest(Message, api=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
     group_id: str = field("0+")
     generation_id: Int32 = field("0+")
@@ -58,6 +63,8 @@ class HeartbeatResponse(Message, api=ApiKey.HEARTBEAT, versions="0-4", flexible=
     error_code: Int16 = field("0+")
 
 
+# v1: throttle time; v3: several members, by instance id too, so that administrators can remove static ones (KIP-345).
+# v4: flexible; v5: why a member leaves (KIP-800).
 class LeaveGroupRequest(Message, api=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
     group_id: str = field("0+")
     member_id: str = field("0-2")
@@ -80,6 +87,8 @@ class LeaveGroupResponse(Message, api=ApiKey.LEAVE_GROUP, versions="0-5", flexib
         error_code: Int16 = field("3+")
 
 
+# v1: throttle time; v3: group instance id (KIP-345); v4: flexible.
+# v5: protocol type and name, which must be those of the generation, else INCONSISTENT_GROUP_PROTOCOL (KIP-559).
 class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+"):
     group_id: str = field("0+")
     generation_id: Int32 = field("0+")

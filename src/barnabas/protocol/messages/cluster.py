@@ -13,6 +13,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, field
 
 
+# v1: whether brokers (1) or controllers (2) are asked for (KIP-919); v2: fenced brokers (KIP-1073).
 class DescribeClusterRequest(Message, api=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+"):
     include_cluster_authorized_operations: bool = field("0+")
     endpoint_type: Int8 = field("1+", default=1)

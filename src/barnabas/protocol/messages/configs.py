@@ -14,6 +14,8 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, field
 
 
+# v1: synonyms, and the source of a value instead of `is_default` (KIP-226).
+# v3: type and documentation of a setting (KIP-569); v4: flexible.
 class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+"):
     resources: list[DescribeConfigsRequest.DescribeConfigsResource] = field("0+")
     include_synonyms: bool = field("1+")
@@ -53,6 +55,7 @@ class DescribeConfigsResponse(Message, api=ApiKey.DESCRIBE_CONFIGS, versions="0-
         source: Int8 = field("1+")
 
 
+# v2: flexible. A setting that is not named falls back to its default, for which reason KIP-339 deprecated the API.
 class AlterConfigsRequest(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
     resources: list[AlterConfigsRequest.AlterConfigsResource] = field("0+")
     validate_only: bool = field("0+")
@@ -78,6 +81,7 @@ class AlterConfigsResponse(Message, api=ApiKey.ALTER_CONFIGS, versions="0-2", fl
         resource_name: str = field("0+").repeats("resource_name")
 
 
+# v0: set, delete, append or subtract one setting, and leave the others alone (KIP-339); v1: flexible.
 class IncrementalAlterConfigsRequest(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"):
     resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource] = field("0+")
     validate_only: bool = field("0+")
@@ -104,6 +108,7 @@ class IncrementalAlterConfigsResponse(Message, api=ApiKey.INCREMENTAL_ALTER_CONF
         resource_name: str = field("0+").repeats("resource_name")
 
 
+# v0 was ListClientMetricsResources (KIP-714); v1: resources of every type (KIP-1142).
 class ListConfigResourcesRequest(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+"):
     resource_types: list[Int8] = field("1+")
 
@@ -115,4 +120,5 @@ class ListConfigResourcesResponse(Message, api=ApiKey.LIST_CONFIG_RESOURCES, ver
 
     class ConfigResource(Struct):
         resource_name: str = field("0+")
+        # 16 is CLIENT_METRICS, the one type of v0.
         resource_type: Int8 = field("1+", ignorable=True, default=16)

@@ -13,12 +13,15 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, Uuid, field
 
 
+# v1: subscription by a regular expression that the broker evaluates (KIP-848), and ids chosen by members (KIP-1082).
 class ConsumerGroupHeartbeatRequest(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+"):
     group_id: str = field("0+")
     member_id: str = field("0+")
+    # 0 joins, -1 leaves, -2 leaves for a while: the assignment of a static member is kept for its return.
     member_epoch: Int32 = field("0+")
     instance_id: str | None = field("0+", nullable="0+", default=None)
     rack_id: str | None = field("0+", nullable="0+", default=None)
+    # From here on -1 or null means "as in the heartbeat before", so that most heartbeats are a few bytes long.
     rebalance_timeout_ms: Int32 = field("0+", default=-1)
     subscribed_topic_names: list[str] | None = field("0+", nullable="0+", default=None)
     subscribed_topic_regex: str | None = field("1+", nullable="1+", default=None)
@@ -39,6 +42,7 @@ class ConsumerGroupHeartbeatResponse(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEA
     member_id: str | None = field("0+", nullable="0+", default=None)
     member_epoch: Int32 = field("0+")
     heartbeat_interval_ms: Int32 = field("0+")
+    # Null means "unchanged": an assignment is sent when it changes or when the client names all its fields.
     assignment: ConsumerGroupHeartbeatResponse.Assignment | None = field("0+", nullable="0+", default=None)
 
     class Assignment(Struct):
@@ -49,6 +53,7 @@ class ConsumerGroupHeartbeatResponse(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEA
         partitions: list[Int32] = field("0+")
 
 
+# v1: whether a member speaks the classic or the consumer protocol, for groups on their way between them (KIP-1099).
 class ConsumerGroupDescribeRequest(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"):
     group_ids: list[str] = field("0+")
     include_authorized_operations: bool = field("0+")

@@ -13,15 +13,26 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, Records, Uuid, field
 
 
+# v1: throttle time; v2: message format 1; v3: a bound of the whole response: the order of partitions matters (KIP-74).
+# v4: isolation level, and message format 2 (KIP-98); v5: log start offset (KIP-107).
+# v7: fetch sessions (KIP-227); v9: leader epoch of the client, for fencing (KIP-320); v10: zstd (KIP-110).
+# v11: rack of the client, and the replica it should read from (KIP-392).
+# v12: flexible; the epoch last fetched, answered by the epoch at which the logs part (KIP-595).
+# v13: topic ids instead of names (KIP-516); v14: OFFSET_MOVED_TO_TIERED_STORAGE may be answered (KIP-405).
+# v15: replica id and epoch in a tagged field, which consumers leave out (KIP-903); v16: addresses of leaders (KIP-951).
+# v17: directory ids of replicas (KIP-853); v18: the high watermark a follower knows (KIP-1166).
 class FetchRequest(Message, api=ApiKey.FETCH, versions="0-18", flexible="12+"):
     cluster_id: str | None = field("12+", nullable="12+", tag=0, tagged="12+", ignorable=True, default=None)
+    # -1 is a consumer, -2 a consumer of Kafka's debugging tools; a broker sends its own id.
     replica_id: Int32 = field("0-14", default=-1)
     replica_state: FetchRequest.ReplicaState | None = field("15+", tag=1, tagged="15+", default=None)
     max_wait_ms: Int32 = field("0+")
     min_bytes: Int32 = field("0+")
+    # A soft limit: the first batch of a response is sent whole even if it is larger, so that a consumer makes progress.
     max_bytes: Int32 = field("3+", ignorable=True, default=0x7FFFFFFF)
     isolation_level: Int8 = field("4+", ignorable=True)
     session_id: Int32 = field("7+", ignorable=True)
+    # 0 opens a session, -1 closes it or does without one; any other number must follow the one before (KIP-227).
     session_epoch: Int32 = field("7+", ignorable=True, default=-1)
     topics: list[FetchRequest.FetchTopic] = field("0+")
     forgotten_topics_data: list[FetchRequest.ForgottenTopic] = field("7+")
@@ -49,6 +60,7 @@ class FetchRequest(Message, api=ApiKey.FETCH, versions="0-18", flexible="12+"):
         log_start_offset: Int64 = field("5+", ignorable=True, default=-1)
         partition_max_bytes: Int32 = field("0+")
         replica_directory_id: Uuid = field("17+", tag=0, tagged="17+", ignorable=True)
+        # The default says that the sender tells no high watermark: consumers and older followers leave the field out.
         high_watermark: Int64 = field("18+", tag=1, tagged="18+", ignorable=True, default=0x7FFFFFFFFFFFFFFF)
 
 

@@ -13,6 +13,9 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, field
 
 
+# v1: the type of the key (0 group, 1 transaction), throttle time and an error message; v3: flexible.
+# v4: several keys in one request (KIP-699); v5: TRANSACTION_ABORTABLE may be answered (KIP-890).
+# v6: type 2, the key of a share group's partition (KIP-932).
 class FindCoordinatorRequest(Message, api=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+"):
     key: str = field("0-3")
     key_type: Int8 = field("1+")

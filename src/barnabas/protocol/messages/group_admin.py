@@ -13,6 +13,8 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, field
 
 
+# v1: throttle time; v3: authorized operations (KIP-430); v4: group instance ids (KIP-345); v5: flexible.
+# v6: an unknown group is GROUP_ID_NOT_FOUND with a message, and no longer a group in state Dead (KIP-1043).
 class DescribeGroupsRequest(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+"):
     groups: list[str] = field("0+")
     include_authorized_operations: bool = field("3+")
@@ -41,6 +43,7 @@ class DescribeGroupsResponse(Message, api=ApiKey.DESCRIBE_GROUPS, versions="0-6"
         member_assignment: bytes = field("0+")
 
 
+# v1: throttle time; v3: flexible; v4: filter by state (KIP-518); v5: filter by type, classic or consumer (KIP-848).
 class ListGroupsRequest(Message, api=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+"):
     states_filter: list[str] = field("4+")
     types_filter: list[str] = field("5+")
@@ -58,6 +61,7 @@ class ListGroupsResponse(Message, api=ApiKey.LIST_GROUPS, versions="0-5", flexib
         group_type: str = field("5+", ignorable=True)
 
 
+# v0: KIP-229; v2: flexible. Only a group without members can be deleted: others are answered NON_EMPTY_GROUP.
 class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
     groups_names: list[str] = field("0+")
 

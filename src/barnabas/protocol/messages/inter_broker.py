@@ -15,6 +15,9 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, Uuid, field
 
 
+# v1: `is_new`; v2: grouped by topic; broker epoch: a request from before a broker's restart is refused (KIP-380).
+# v3: replicas that join and leave (KIP-455); v4: flexible; v5: topic ids, and whether this is all there is (KIP-516).
+# v6: recovery of an unclean leader (KIP-704); v7: whether the controller is a KRaft one (KIP-866).
 class LeaderAndIsrRequest(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7", flexible="4+"):
     controller_id: Int32 = field("0+")
     is_kraft_controller: bool = field("7+")
@@ -65,6 +68,8 @@ class LeaderAndIsrResponse(Message, api=ApiKey.LEADER_AND_ISR, versions="0-7", f
         partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError] = field("5+")
 
 
+# v1: broker epoch (KIP-380), grouped by topic; v2: flexible; v3: leader epoch and deletion per partition (KIP-570).
+# v4: whether the controller is a KRaft one (KIP-866).
 class StopReplicaRequest(Message, api=ApiKey.STOP_REPLICA, versions="0-4", flexible="2+"):
     controller_id: Int32 = field("0+")
     is_kraft_controller: bool = field("4+")
@@ -89,6 +94,7 @@ class StopReplicaRequest(Message, api=ApiKey.STOP_REPLICA, versions="0-4", flexi
 
     class StopReplicaPartitionState(Struct):
         partition_index: Int32 = field("3+")
+        # -2 is the epoch of a topic that is deleted: it fences every replica, and is never compared.
         leader_epoch: Int32 = field("3+", default=-1)
         delete_partition: bool = field("3+")
 
@@ -103,6 +109,8 @@ class StopReplicaResponse(Message, api=ApiKey.STOP_REPLICA, versions="0-4", flex
         error_code: Int16 = field("0+")
 
 
+# v1: several endpoints of a broker; v2: racks (KIP-36); v3: listener names (KIP-103); v4: offline replicas (KIP-112).
+# v5: broker epoch (KIP-380), grouped by topic; v6: flexible; v7: topic ids (KIP-516); v8: KRaft controllers (KIP-866).
 class UpdateMetadataRequest(Message, api=ApiKey.UPDATE_METADATA, versions="0-8", flexible="6+"):
     controller_id: Int32 = field("0+")
     is_kraft_controller: bool = field("8+")
@@ -147,6 +155,7 @@ class UpdateMetadataResponse(Message, api=ApiKey.UPDATE_METADATA, versions="0-8"
     error_code: Int16 = field("0+")
 
 
+# v0 has a header without a client id, as no other request; v2: broker epoch (KIP-380); v3: flexible.
 class ControlledShutdownRequest(Message, api=ApiKey.CONTROLLED_SHUTDOWN, versions="0-3", flexible="3+"):
     broker_id: Int32 = field("0+")
     broker_epoch: Int64 = field("2+", ignorable=True, default=-1)
@@ -161,6 +170,7 @@ class ControlledShutdownResponse(Message, api=ApiKey.CONTROLLED_SHUTDOWN, versio
         partition_index: Int32 = field("0+")
 
 
+# v1: flexible; v2: the version of the transaction, for a stricter check of epochs (KIP-1228).
 class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-2", flexible="1+"):
     markers: list[WriteTxnMarkersRequest.WritableTxnMarker] = field("0+")
 
@@ -193,6 +203,8 @@ class WriteTxnMarkersResponse(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0
         error_code: Int16 = field("0+")
 
 
+# v0: the leader asks the controller to change the ISR (KIP-497); v1: recovery of an unclean leader (KIP-704).
+# v2: topic ids instead of names (KIP-841); v3: epochs of the brokers, so that one which restarted is refused (KIP-903).
 class AlterPartitionRequest(Message, api=ApiKey.ALTER_PARTITION, versions="0-3", flexible="0+"):
     broker_id: Int32 = field("0+")
     broker_epoch: Int64 = field("0+", default=-1)
@@ -236,6 +248,7 @@ class AlterPartitionResponse(Message, api=ApiKey.ALTER_PARTITION, versions="0-3"
         partition_epoch: Int32 = field("0+")
 
 
+# v0: KIP-584; v1: `validate_only`, and kinds of downgrades; v2: no results per feature: all are changed, or none.
 class UpdateFeaturesRequest(Message, api=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"):
     timeout_ms: Int32 = field("0+", default=60000)
     feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey] = field("0+")
@@ -260,6 +273,7 @@ class UpdateFeaturesResponse(Message, api=ApiKey.UPDATE_FEATURES, versions="0-2"
         error_message: str | None = field("0+", nullable="0+")
 
 
+# v0: a block of ids for one broker, so that most producers cost the controller nothing (KIP-730).
 class AllocateProducerIdsRequest(Message, api=ApiKey.ALLOCATE_PRODUCER_IDS, versions="0", flexible="0+"):
     broker_id: Int32 = field("0+")
     broker_epoch: Int64 = field("0+", default=-1)

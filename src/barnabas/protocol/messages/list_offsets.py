@@ -13,6 +13,11 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, field
 
 
+# v1: one offset and its timestamp instead of a list (KIP-79); v2: throttle time, and the isolation level (KIP-98).
+# v4: leader epoch, for fencing (KIP-320); v5: OFFSET_NOT_AVAILABLE while a new leader catches up (KIP-207).
+# v6: flexible. The versions after it add meanings of negative timestamps more than fields:
+# v7: -3, the largest timestamp (KIP-734); v8: -4, the first local offset (KIP-405); v9: -5, the last tiered (KIP-1005).
+# v10: a timeout for the reads of remote storage (KIP-1075); v11: -6, the first offset not yet uploaded (KIP-1023).
 class ListOffsetsRequest(Message, api=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+"):
     replica_id: Int32 = field("0+")
     isolation_level: Int8 = field("2+")
@@ -47,6 +52,8 @@ class ListOffsetsResponse(Message, api=ApiKey.LIST_OFFSETS, versions="0-11", fle
         leader_epoch: Int32 = field("4+", default=-1)
 
 
+# v1: the epoch that the end offset belongs to (KIP-279); v2: leader epoch of the client, and throttle time (KIP-320).
+# v3: replica id, -2 by default: a consumer which may see beyond the high watermark (KIP-392); v4: flexible.
 class OffsetForLeaderEpochRequest(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+"):
     replica_id: Int32 = field("3+", ignorable=True, default=-2)
     topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = field("0+")

@@ -13,6 +13,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, Int64, field
 
 
+# v0: KIP-113; v2: flexible.
 class AlterReplicaLogDirsRequest(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2", flexible="2+"):
     dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir] = field("0+")
 
@@ -38,6 +39,8 @@ class AlterReplicaLogDirsResponse(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, ve
         error_code: Int16 = field("0+")
 
 
+# v2: flexible; v3: a top-level error; v4: total and usable bytes of the volume (KIP-827).
+# v5: directories that take no new replicas (KIP-1066).
 class DescribeLogDirsRequest(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+"):
     topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None = field("0+", nullable="0+")
 
@@ -66,5 +69,6 @@ class DescribeLogDirsResponse(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions="0
     class DescribeLogDirsPartition(Struct):
         partition_index: Int32 = field("0+")
         partition_size: Int64 = field("0+")
+        # For a replica on its way to another directory, how far it is behind the current one.
         offset_lag: Int64 = field("0+")
         is_future_key: bool = field("0+")

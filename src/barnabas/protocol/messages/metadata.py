@@ -13,6 +13,11 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, Uuid, field
 
 
+# v1: null instead of an empty list asks for all topics; racks, the controller, and whether a topic is internal.
+# v2: cluster id (KIP-78); v3: throttle time; v4: a client can forbid that its request creates topics.
+# v5: offline replicas (KIP-112); v7: leader epochs (KIP-320); v8: authorized operations (KIP-430); v9: flexible.
+# v10: topic ids in the response (KIP-516); v11: authorized operations of the cluster move to DescribeCluster (KIP-700).
+# v12: topics may be asked for by id; v13: a top-level error, with which a broker asks for a new bootstrap (KIP-1102).
 class MetadataRequest(Message, api=ApiKey.METADATA, versions="0-13", flexible="9+"):
     topics: list[MetadataRequest.MetadataRequestTopic] | None = field("0+", nullable="1+")
     allow_auto_topic_creation: bool = field("4+", default=True)
@@ -20,6 +25,7 @@ class MetadataRequest(Message, api=ApiKey.METADATA, versions="0-13", flexible="9
     include_topic_authorized_operations: bool = field("8+")
 
     class MetadataRequestTopic(Struct):
+        # In the request since v10, but Kafka's brokers look topics up by id from v12 only (KIP-516).
         topic_id: Uuid = field("10+", ignorable=True)
         name: str | None = field("0+", nullable="10+")
 
@@ -30,6 +36,7 @@ class MetadataResponse(Message, api=ApiKey.METADATA, versions="0-13", flexible="
     cluster_id: str | None = field("2+", nullable="2+", ignorable=True, default=None)
     controller_id: Int32 = field("1+", ignorable=True, default=-1)
     topics: list[MetadataResponse.MetadataResponseTopic] = field("0+")
+    # The smallest Int32 says "not asked for"; 0 would say that the client may do nothing.
     cluster_authorized_operations: Int32 = field("8-10", default=-2147483648)
     error_code: Int16 = field("13+", ignorable=True)
 
@@ -57,6 +64,7 @@ class MetadataResponse(Message, api=ApiKey.METADATA, versions="0-13", flexible="
         offline_replicas: list[Int32] = field("5+", ignorable=True)
 
 
+# v0: a paged Metadata, for topics with very many partitions, with the replicas that are eligible to lead (KIP-966).
 class DescribeTopicPartitionsRequest(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
     topics: list[DescribeTopicPartitionsRequest.TopicRequest] = field("0+")
     response_partition_limit: Int32 = field("0+", default=2000)

@@ -13,6 +13,10 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, Int64, Uuid, field
 
 
+# v1: generation and member, and a timestamp per partition; v2: a retention time per request instead of that timestamp.
+# v3: throttle time; v5: no retention time: `offsets.retention.minutes` rules alone (KIP-211).
+# v6: leader epoch of the last record consumed (KIP-320); v7: group instance id (KIP-345); v8: flexible.
+# v9: the generation may be a member epoch of the new protocol; v10: topic ids instead of names (KIP-848).
 class OffsetCommitRequest(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+"):
     group_id: str = field("0+")
     generation_id_or_member_epoch: Int32 = field("1+", ignorable=True, default=-1)
@@ -48,6 +52,10 @@ class OffsetCommitResponse(Message, api=ApiKey.OFFSET_COMMIT, versions="0-10", f
         error_code: Int16 = field("0+")
 
 
+# v0 read offsets from ZooKeeper, v1 and later read __consumer_offsets; v2: null asks for all topics, a top-level error.
+# v3: throttle time; v5: leader epochs (KIP-320); v6: flexible.
+# v7: require_stable: offsets of open transactions are answered by UNSTABLE_OFFSET_COMMIT (KIP-447).
+# v8: several groups in one request (KIP-709); v9: member id and epoch, v10: topic ids instead of names (KIP-848).
 class OffsetFetchRequest(Message, api=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+"):
     group_id: str = field("0-7")
     topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
@@ -105,6 +113,7 @@ class OffsetFetchResponse(Message, api=ApiKey.OFFSET_FETCH, versions="0-10", fle
         error_code: Int16 = field("8+")
 
 
+# v0: removes offsets of topics that a live group no longer subscribes to (KIP-496). The API never became flexible.
 class OffsetDeleteRequest(Message, api=ApiKey.OFFSET_DELETE, versions="0"):
     group_id: str = field("0+")
     topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = field("0+")

@@ -13,6 +13,13 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, Int64, Records, Uuid, field
 
 
+# v1: throttle time; v2: log append time. Both change the response alone.
+# v3: transactional id, and batches of message format 2 only (KIP-98); v4: KAFKA_STORAGE_ERROR may be answered.
+# v5: log start offset in the response; v7: the batches may be compressed with zstd (KIP-110).
+# v8: the records that spoilt a batch, and a message for each (KIP-467); v9: flexible.
+# v10: the new leader and its address, so that the client need not ask for metadata (KIP-951).
+# v11: TRANSACTION_ABORTABLE may be answered; v12: a write adds its partition to the transaction (KIP-890).
+# v13: topic ids instead of names (KIP-516).
 class ProduceRequest(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
     transactional_id: str | None = field("3+", nullable="3+", default=None)
     acks: Int16 = field("0+")
@@ -49,6 +56,7 @@ class ProduceResponse(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+
         index: Int32 = field("0+").repeats("index")
         error_code: Int16 = field("0+")
         base_offset: Int64 = field("0+").on_error(-1)
+        # -1 unless the topic is configured for LogAppendTime: the batch then keeps the times of its producer.
         log_append_time_ms: Int64 = field("2+", ignorable=True, default=-1)
         log_start_offset: Int64 = field("5+", ignorable=True, default=-1)
         record_errors: list[ProduceResponse.BatchIndexAndErrorMessage] = field("8+", ignorable=True)

@@ -14,12 +14,14 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Float64, Int8, Int16, Int32, field
 
 
+# v0: KIP-546; v1: flexible.
 class DescribeClientQuotasRequest(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
     components: list[DescribeClientQuotasRequest.ComponentData] = field("0+")
     strict: bool = field("0+")
 
     class ComponentData(Struct):
         entity_type: str = field("0+")
+        # 0: this name; 1: the default entity; 2: any name that has a quota.
         match_type: Int8 = field("0+")
         match: str | None = field("0+", nullable="0+")
 
@@ -43,6 +45,7 @@ class DescribeClientQuotasResponse(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS, v
         value: Float64 = field("0+")
 
 
+# v0: KIP-546; v1: flexible.
 class AlterClientQuotasRequest(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
     entries: list[AlterClientQuotasRequest.EntryData] = field("0+")
     validate_only: bool = field("0+")
@@ -75,6 +78,7 @@ class AlterClientQuotasResponse(Message, api=ApiKey.ALTER_CLIENT_QUOTAS, version
         entity_name: str | None = field("0+", nullable="0+").repeats("entity_name")
 
 
+# v0: KIP-554. Null or an empty list asks for all users.
 class DescribeUserScramCredentialsRequest(
     Message, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"
 ):
@@ -105,6 +109,7 @@ class DescribeUserScramCredentialsResponse(
         iterations: Int32 = field("0+")
 
 
+# v0: KIP-554. The client sends salt and salted password: the password itself never travels.
 class AlterUserScramCredentialsRequest(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"):
     deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion] = field("0+")
     upsertions: list[AlterUserScramCredentialsRequest.ScramCredentialUpsertion] = field("0+")

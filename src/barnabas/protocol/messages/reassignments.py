@@ -14,6 +14,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, field
 
 
+# v0: KIP-455; v1: a client can refuse that the number of replicas changes (KIP-860).
 class AlterPartitionReassignmentsRequest(
     Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"
 ):
@@ -27,6 +28,7 @@ class AlterPartitionReassignmentsRequest(
 
     class ReassignablePartition(Struct):
         partition_index: Int32 = field("0+")
+        # Null cancels the reassignment of this partition.
         replicas: list[Int32] | None = field("0+", nullable="0+", default=None)
 
 

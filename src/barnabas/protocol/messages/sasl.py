@@ -12,6 +12,8 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int64, field
 
 
+# v0: raw tokens follow, without headers; v1: the tokens travel in SaslAuthenticate (KIP-152).
+# Never flexible: clients up to 2.4 choose the version of this request wrongly (KAFKA-9577).
 class SaslHandshakeRequest(Message, api=ApiKey.SASL_HANDSHAKE, versions="0-1"):
     mechanism: str = field("0+")
 
@@ -21,6 +23,7 @@ class SaslHandshakeResponse(Message, api=ApiKey.SASL_HANDSHAKE, versions="0-1"):
     mechanisms: list[str] = field("0+")
 
 
+# v0: KIP-152; v1: the time after which the client has to authenticate again (KIP-368); v2: flexible.
 class SaslAuthenticateRequest(Message, api=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"):
     auth_bytes: bytes = field("0+")
 

@@ -14,6 +14,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, Records, Uuid, field
 
 
+# v1: the first stable version; v0 was the early access of Kafka 4.0, and no later release serves it.
 class ShareGroupHeartbeatRequest(Message, api=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+"):
     group_id: str = field("0+")
     member_id: str = field("0+")
@@ -77,6 +78,7 @@ class ShareGroupDescribeResponse(Message, api=ApiKey.SHARE_GROUP_DESCRIBE, versi
         partitions: list[Int32] = field("0+")
 
 
+# v1: limits by records beside those by bytes (KIP-932); v2: a strict limit (KIP-1206), and renewed locks (KIP-1222).
 class ShareFetchRequest(Message, api=ApiKey.SHARE_FETCH, versions="1-2", flexible="0+"):
     group_id: str | None = field("0+", nullable="0+", default=None)
     member_id: str | None = field("0+", nullable="0+")
@@ -101,6 +103,7 @@ class ShareFetchRequest(Message, api=ApiKey.SHARE_FETCH, versions="1-2", flexibl
 
     class FetchPartition(Struct):
         partition_index: Int32 = field("0+")
+        # Gone with v0: the limits of a share fetch hold for the whole request.
         partition_max_bytes: Int32 = field("0")
         acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = field("0+")
 
@@ -148,6 +151,7 @@ class ShareFetchResponse(Message, api=ApiKey.SHARE_FETCH, versions="1-2", flexib
         delivery_count: Int16 = field("0+")
 
 
+# v2: an acknowledgement may renew the lock instead of ending it, and the lock's timeout is answered (KIP-1222).
 class ShareAcknowledgeRequest(Message, api=ApiKey.SHARE_ACKNOWLEDGE, versions="1-2", flexible="0+"):
     group_id: str | None = field("0+", nullable="0+", default=None)
     member_id: str | None = field("0+", nullable="0+")

@@ -12,6 +12,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, Uuid, field
 
 
+# v0: KIP-714. The zero id asks the broker to choose one.
 class GetTelemetrySubscriptionsRequest(Message, api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+"):
     client_instance_id: Uuid = field("0+")
 

@@ -14,6 +14,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, Int64, field
 
 
+# v2: flexible; v3: an owner other than the requester, and the requester in the responses (KIP-373).
 class CreateDelegationTokenRequest(Message, api=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3", flexible="2+"):
     owner_principal_type: str | None = field("3+", nullable="3+")
     owner_principal_name: str | None = field("3+", nullable="3+")

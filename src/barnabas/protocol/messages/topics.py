@@ -14,6 +14,9 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, Uuid, field
 
 
+# v1: `validate_only`, and error messages; v2: throttle time.
+# v4: -1 partitions or replicas ask for the broker's defaults (KIP-464); v5: flexible, the topic's settings (KIP-525).
+# v6: THROTTLING_QUOTA_EXCEEDED when the quota of controller mutations is used up (KIP-599); v7: topic id (KIP-516).
 class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+"):
     topics: list[CreateTopicsRequest.CreatableTopic] = field("0+")
     timeout_ms: Int32 = field("0+", default=60000)
@@ -44,6 +47,7 @@ class CreateTopicsResponse(Message, api=ApiKey.CREATE_TOPICS, versions="0-7", fl
         topic_id: Uuid = field("7+", ignorable=True)
         error_code: Int16 = field("0+")
         error_message: str | None = field("1+", nullable="1+", ignorable=True)
+        # Set when the client may create the topic but not describe its settings: `configs` is null then.
         topic_config_error_code: Int16 = field("5+", tag=0, tagged="5+", ignorable=True)
         num_partitions: Int32 = field("5+", ignorable=True, default=-1)
         replication_factor: Int16 = field("5+", ignorable=True, default=-1)
@@ -57,6 +61,8 @@ class CreateTopicsResponse(Message, api=ApiKey.CREATE_TOPICS, versions="0-7", fl
         is_sensitive: bool = field("5+")
 
 
+# v1: throttle time; v3: TOPIC_DELETION_DISABLED (KIP-322); v4: flexible.
+# v5: error messages, and THROTTLING_QUOTA_EXCEEDED (KIP-599); v6: topics by id (KIP-516).
 class DeleteTopicsRequest(Message, api=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+"):
     topics: list[DeleteTopicsRequest.DeleteTopicState] = field("6+")
     topic_names: list[str] = field("0-5", ignorable=True)
@@ -72,12 +78,14 @@ class DeleteTopicsResponse(Message, api=ApiKey.DELETE_TOPICS, versions="0-6", fl
     responses: list[DeleteTopicsResponse.DeletableTopicResult] = field("0+").repeats("topics", "topic_names")
 
     class DeletableTopicResult(Struct):
+        # Null when no topic has the id, or the client may not describe the topic: the name would be a disclosure.
         name: str | None = field("0+", nullable="6+").repeats("name")
         topic_id: Uuid = field("6+", ignorable=True).repeats("topic_id")
         error_code: Int16 = field("0+")
         error_message: str | None = field("5+", nullable="5+", ignorable=True, default=None)
 
 
+# v0: KIP-107; v2: flexible. Offset -1 stands for the high watermark.
 class DeleteRecordsRequest(Message, api=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+"):
     topics: list[DeleteRecordsRequest.DeleteRecordsTopic] = field("0+")
     timeout_ms: Int32 = field("0+")
@@ -105,6 +113,7 @@ class DeleteRecordsResponse(Message, api=ApiKey.DELETE_RECORDS, versions="0-2", 
         error_code: Int16 = field("0+")
 
 
+# v0: KIP-195; v2: flexible; v3: THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
 class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
     topics: list[CreatePartitionsRequest.CreatePartitionsTopic] = field("0+")
     timeout_ms: Int32 = field("0+")
@@ -112,6 +121,7 @@ class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS, versions="0
 
     class CreatePartitionsTopic(Struct):
         name: str = field("0+")
+        # The partitions the topic shall have in all, and not how many are added.
         count: Int32 = field("0+")
         assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = field("0+", nullable="0+")
 
@@ -129,6 +139,7 @@ class CreatePartitionsResponse(Message, api=ApiKey.CREATE_PARTITIONS, versions="
         error_message: str | None = field("0+", nullable="0+", default=None)
 
 
+# v0 knew preferred elections only (KIP-183); v1: unclean ones too, and a top-level error (KIP-460); v2: flexible.
 class ElectLeadersRequest(Message, api=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
     election_type: Int8 = field("1+")
     topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None = field("0+", nullable="0+")

@@ -15,6 +15,9 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import Int16, Int32, Int64, field
 
 
+# v2: flexible; v3: the id and epoch a producer has, so that it can go on after an error (KIP-360).
+# v4: PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); v5: TRANSACTION_ABORTABLE (KIP-890).
+# v6: two-phase commit (KIP-939), not stable in any release of Kafka so far.
 class InitProducerIdRequest(Message, api=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+"):
     transactional_id: str | None = field("0+", nullable="0+")
     transaction_timeout_ms: Int32 = field("0+")
@@ -33,6 +36,8 @@ class InitProducerIdResponse(Message, api=ApiKey.INIT_PRODUCER_ID, versions="0-6
     ongoing_txn_producer_epoch: Int16 = field("6+", default=-1)
 
 
+# v2: PRODUCER_FENCED (KIP-588); v3: flexible, and the last version that clients send.
+# v4: brokers only: several transactions in one request; `verify_only` adds nothing (KIP-890); v5: TRANSACTION_ABORTABLE.
 class AddPartitionsToTxnRequest(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"):
     transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = field("4+")
     v3_and_below_transactional_id: str = field("0-3")
@@ -71,6 +76,7 @@ class AddPartitionsToTxnResponse(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, vers
         partition_error_code: Int16 = field("0+")
 
 
+# v2: PRODUCER_FENCED (KIP-588); v3: flexible; v4: TRANSACTION_ABORTABLE (KIP-890).
 class AddOffsetsToTxnRequest(Message, api=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+"):
     transactional_id: str = field("0+")
     producer_id: Int64 = field("0+")
@@ -83,6 +89,8 @@ class AddOffsetsToTxnResponse(Message, api=ApiKey.ADD_OFFSETS_TO_TXN, versions="
     error_code: Int16 = field("0+")
 
 
+# v2: PRODUCER_FENCED (KIP-588); v3: flexible; v4: TRANSACTION_ABORTABLE (KIP-890).
+# v5: every end of a transaction raises the epoch, so the response carries the id and epoch to go on with (KIP-890).
 class EndTxnRequest(Message, api=ApiKey.END_TXN, versions="0-5", flexible="3+"):
     transactional_id: str = field("0+")
     producer_id: Int64 = field("0+")
@@ -97,6 +105,8 @@ class EndTxnResponse(Message, api=ApiKey.END_TXN, versions="0-5", flexible="3+")
     producer_epoch: Int16 = field("5+", ignorable=True, default=-1)
 
 
+# v2: leader epoch (KIP-320); v3: flexible; generation and member, so that a zombie is fenced by its group (KIP-447).
+# v4: TRANSACTION_ABORTABLE; v5: the commit adds the group to the transaction by itself (KIP-890).
 class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-5", flexible="3+"):
     transactional_id: str = field("0+")
     group_id: str = field("0+")
@@ -131,6 +141,7 @@ class TxnOffsetCommitResponse(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0
         error_code: Int16 = field("0+")
 
 
+# v0: what a partition remembers of its producers, to find hanging transactions (KIP-664).
 class DescribeProducersRequest(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+"):
     topics: list[DescribeProducersRequest.TopicRequest] = field("0+")
 
@@ -155,6 +166,7 @@ class DescribeProducersResponse(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions
 
     class ProducerState(Struct):
         producer_id: Int64 = field("0+")
+        # Int32 in Kafka's message too, although every other message has the epoch as Int16.
         producer_epoch: Int32 = field("0+")
         last_sequence: Int32 = field("0+", default=-1)
         last_timestamp: Int64 = field("0+", default=-1)
@@ -162,6 +174,7 @@ class DescribeProducersResponse(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions
         current_txn_start_offset: Int64 = field("0+", default=-1)
 
 
+# v0: the state of transactions, asked of their coordinator (KIP-664).
 class DescribeTransactionsRequest(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+"):
     transactional_ids: list[str] = field("0+")
 
@@ -185,6 +198,7 @@ class DescribeTransactionsResponse(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, ve
         partitions: list[Int32] = field("0+")
 
 
+# v0: KIP-664; v1: only transactions open for longer than a duration (KIP-994); v2: ids by a pattern (KIP-1152).
 class ListTransactionsRequest(Message, api=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+"):
     state_filters: list[str] = field("0+")
     producer_id_filters: list[Int64] = field("0+")

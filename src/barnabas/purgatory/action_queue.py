@@ -26,6 +26,7 @@ class ActionQueue:
 
     def __init__(self) -> None:
         self._actions: deque[Callable[[], None]] = deque()
+        # The deque itself under a second name: its truth value costs no call and no lock.
         self.pending = self._actions
         """True while an action waits. The hot path reads it to skip the call of `run_all`."""
 
@@ -39,9 +40,12 @@ class ActionQueue:
         for _ in range(len(actions)):
             try:
                 action = actions.popleft()
+            # Another thread drained the rest: any number of threads may drain at the same time.
             except IndexError:
                 return
             try:
                 action()
+            # The thread serves a request or a timer of its own, which must not fail with another operation's
+            # completion.
             except Exception:
                 logger.exception("a delayed action failed")

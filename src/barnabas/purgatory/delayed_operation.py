@@ -64,6 +64,7 @@ class DelayedOperation(ABC):
         """
         if CHECKING:
             check_no_lock_held(f"completing {type(self).__name__}")
+        # An atomic test-and-set: of a handler, the timer and another thread's append exactly one passes.
         if not self._completed.acquire(blocking=False):
             return False
         self.cancel_timer()
@@ -101,6 +102,8 @@ class DelayedOperation(ABC):
 
     def cancel_timer(self) -> None:
         """Cancel the timeout, if it was started."""
+        # A local copy, since `start_timer` and a completion may come here at once. To cancel an entry twice is
+        # harmless.
         armed = self._entry
         if armed is not None:
             self._entry = None

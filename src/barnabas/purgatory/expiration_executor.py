@@ -37,6 +37,7 @@ class ExpirationExecutor:
 
     def shutdown(self) -> None:
         """Run the queued tasks, then stop."""
+        # Queued behind the tasks, each of which holds an answer that a client waits for.
         self._tasks.put(None)
         if self._thread.is_alive():
             self._thread.join()

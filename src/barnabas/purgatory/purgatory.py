@@ -119,6 +119,8 @@ class DelayedOperationPurgatory(Generic[T]):
     def shutdown(self) -> None:
         """Complete every waiting operation as if its time were up, so that every client gets an answer."""
         with self._lock:
+            # Set before the lists are taken: an operation that is watched later finds the flag in
+            # `try_complete_else_watch`.
             self._is_shut_down = True
             lists = list(self.watchers.values())
             self.watchers.clear()
@@ -144,6 +146,7 @@ class DelayedOperationPurgatory(Generic[T]):
                         break
 
     def _sweep(self, key: Hashable, watchers: _Watchers[T]) -> int:
+        # Both locks, the index first: an append of `_watch` between the test for emptiness and `closed` would be lost.
         with self._lock, watchers.lock:
             before = len(watchers.operations)
             watchers.operations = [operation for operation in watchers.operations if not operation.is_completed]

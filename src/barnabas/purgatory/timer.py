@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Timer(Protocol):
-    """Runs a task once, after a delay, unless it is cancelled first."""
+    """A timer that runs each task once, after a delay, unless the task is cancelled first."""
 
     def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
         """Schedule `task` for `delay_ms` from now."""
@@ -91,6 +91,8 @@ class SystemTimer:
                 if bucket.expiration_ms != expiration_ms:
                     continue
                 self._wheel.advance(expiration_ms)
+                # Of a coarse bucket only the entries that have expired are due; `add` moves the others down to a finer
+                # wheel.
                 due.extend(entry for entry in bucket.take_all() if not self._wheel.add(entry))
             self._count -= len(due)
         for entry in due:
@@ -121,6 +123,7 @@ class SystemTimer:
 
     def _push(self, expiration_ms: int, bucket: Bucket) -> None:
         heapq.heappush(self._heap, (expiration_ms, bucket))
+        # Only a new first expiration makes the sleep of the `timer` thread too long. The caller holds the lock.
         if self._heap[0][1] is bucket:
             self._changed.notify()
 
@@ -132,6 +135,8 @@ class SystemTimer:
                 wait_ms = self._heap[0][0] - self._now_ms() if self._heap else None
                 if wait_ms is None:
                     self._changed.wait()
+                # Below zero after an idle time: the wheel stands behind the clock, so that a new entry falls into a
+                # coarse bucket that began in the past. `advance` moves it down at once.
                 elif wait_ms > 0:
                     self._changed.wait(wait_ms / 1000)
             self.advance()

@@ -59,6 +59,8 @@ class Bucket:
         return entries
 
     def __lt__(self, other: Bucket) -> bool:
+        # For the timer's heap only: buckets of two wheels may expire in the same millisecond, and their order is no
+        # matter.
         return id(self) < id(other)
 
 
@@ -104,6 +106,7 @@ class TimingWheel:
             bucket = self._buckets[virtual_id % self._wheel_size]
             bucket.add(entry)
             bucket_expiration_ms = virtual_id * self._tick_ms
+            # The first entry of this round: the later ones find the bucket in the timer's heap.
             if bucket.expiration_ms != bucket_expiration_ms:
                 bucket.expiration_ms = bucket_expiration_ms
                 self._on_new_expiration(bucket_expiration_ms, bucket)

@@ -1,4 +1,4 @@
-"""How a leader has its in-sync replicas changed: a Protocol, and an implementation that writes to the store itself.
+"""The way a leader changes its in-sync replicas: a Protocol, and an implementation that writes to the store itself.
 
 `ZkAlterPartitionManager` is made by `broker`. Any thread (request handlers, the scheduler) calls `submit`, with no lock
 held. Changes are queued and written on the scheduler's thread, all queued ones in one batch: a request never waits for
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 AlterPartitionCallback = Callable[[LeaderAndIsr | ApiError], None]
 
+# Kafka's IsrChangePropagationConfig. Each notice makes the controller read its partitions anew, so that changes are
+# collected until LINGER_MS pass without one, but for MAX_DELAY_MS at most.
 CHECK_INTERVAL_MS = 2500
 LINGER_MS = 5000
 MAX_DELAY_MS = 60_000
@@ -34,7 +36,7 @@ RETRY_MS = 1000
 
 
 class AlterPartitionManager(Protocol):
-    """Has the cluster agree on a partition's in-sync replicas."""
+    """A way to have the cluster agree on a partition's in-sync replicas."""
 
     def submit(
         self,
@@ -60,7 +62,7 @@ class _Submission(NamedTuple):
 
 
 class ZkAlterPartitionManager:
-    """Writes partition states to the store, and tells the controller by a notice: seconds later, for many at once."""
+    """A manager that writes partition states to the store, and later sends the controller one notice for many."""
 
     def __init__(self, zk_client: KafkaZkClient, scheduler: Scheduler, clock: Clock) -> None:
         self._zk = zk_client
@@ -88,6 +90,7 @@ class ZkAlterPartitionManager:
         """Queue the change for the scheduler's thread."""
         with self._lock:
             self._submitted.append(_Submission(partition, wanted, controller_epoch, on_done))
+            # Only the first change of a batch schedules a write, which takes everything that is queued by then.
             is_first = len(self._submitted) == 1
         if is_first:
             self._scheduler.schedule("alter-isr", self._write)
@@ -113,6 +116,7 @@ class ZkAlterPartitionManager:
     def _write(self) -> None:
         with self._lock:
             submitted, self._submitted = self._submitted, []
+        # A retry and a first change may both have scheduled a write; the earlier write took everything.
         if not submitted:
             return
         states = {one.partition: LeaderIsrAndControllerEpoch(one.wanted, one.controller_epoch) for one in submitted}
@@ -126,6 +130,7 @@ class ZkAlterPartitionManager:
         with self._lock:
             self._changed.update(key for key, outcome in outcomes.items() if isinstance(outcome, int))
             self._last_change_ms = now_ms
+        # Without the lock: an outcome may submit the next change.
         for one in submitted:
             outcome = outcomes[one.partition]
             try:
@@ -140,6 +145,7 @@ class ZkAlterPartitionManager:
     def _try_again(self, submitted: list[_Submission]) -> None:
         """Queue changes again that could not be written. The version of the znode fences a change that is too late."""
         with self._lock:
+            # In front of newer changes: of two changes of one partition the last in the list is written.
             self._submitted = submitted + self._submitted
         self._scheduler.schedule("alter-isr", self._write, delay_ms=RETRY_MS)
 

@@ -43,7 +43,7 @@ AppendCallback = Callable[[Sequence[PartitionAppend]], None]
 
 
 class ReplicaAppender:
-    """Appends the partitions of one request and decides whether the request waits.
+    """The append of the partitions of a request, and the decision whether the request waits.
 
     partition_or_error: returns a partition that this broker hosts, or raises the ApiError that says why it cannot.
     """
@@ -125,6 +125,7 @@ class ReplicaAppender:
             if self._produce_watchers or self._fetch_watchers:
                 self._waiting.after_append(partition.topic_partition, high_watermark_moved=info.leader_hw_increased)
         finally:
+            # A produce that waits needs offsets only; the view would keep the whole frame of the request in memory.
             entry.records = entry.body = None
 
     def when_replicated(self, entries: Sequence[PartitionAppend], timeout_ms: int, on_complete: AppendCallback) -> None:

@@ -107,20 +107,23 @@ class BrokerTopicStats:
         topics = self._of_thread.topics
         try:
             return topics[name]
+        # A topic that was counted before costs one look-up. A name that is not hosted comes here each time, to one
+        # object.
         except KeyError:
             return topics.setdefault(name if self._is_hosted(name) else UNHOSTED, TopicStats())
 
     def totals(self, topic: str) -> TopicStats:
         """Return the counts of a topic, summed over all threads."""
-        of_threads = [
-            topics.get(topic) for topics in self._snapshot()
-        ]  # .get: another thread may be removing the topic
+        # `get`, since another thread may be removing the topic.
+        of_threads = [topics.get(topic) for topics in self._snapshot()]
         return _sum(stats for stats in of_threads if stats is not None)
 
     @property
     def all_topics(self) -> TopicStats:
         """The counts of all topics, deleted ones included."""
         with self._lock:
+            # Before the threads: `remove_topic` moves counts from a thread to `_gone`, so that a removal in between may
+            # hide counts once but never doubles them.
             gone = _sum([self._gone])
         for topics in self._snapshot():
             for stats in list(topics.values()):
@@ -167,6 +170,7 @@ class BrokerTopicStats:
             self._tick_topic(topic, elapsed_seconds, events_of_all)
         self._seen_requests = requests
         with self._lock:
+            # A topic that was removed while this tick ran has been put back by `_tick_topic`.
             for gone in self._seen.keys() - requests.keys():
                 del self._seen[gone]
         self._rates_of_all = {

@@ -71,6 +71,8 @@ class DelayedFetch(DelayedOperation):
             if end.message_offset < start.message_offset or start.on_older_segment(end):  # case F
                 return self.force_complete()
             if end.segment_base_offset == start.segment_base_offset:
+                # Bounded by the partition's own limit, as in Kafka: bytes that the answer cannot carry must not end the
+                # wait.
                 available += min(end.position_in_segment - start.position_in_segment, fetch.max_bytes)
         return available >= self._terms.min_bytes and self.force_complete()  # case G
 

@@ -54,6 +54,7 @@ class DelayedProduce(DelayedOperation):
                 still_undecided.append(entry)
             elif outcome is not ErrorCode.NONE:
                 entry.failure = ApiError(outcome)
+        # A new list, since the timer may be completing the operation with the old one.
         self._undecided = still_undecided
         return not still_undecided and self.force_complete()
 

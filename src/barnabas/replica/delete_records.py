@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicaRecordDeleter:
-    """Deletes records of the partitions of one request and decides whether it waits.
+    """The deletion of records from the partitions of a request, and the decision whether the request waits.
 
     partition_or_error: returns a partition that this broker hosts, or raises the ApiError that says why it cannot.
     """

@@ -15,7 +15,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 class FollowerFetch(NamedTuple):
-    """What one fetch tells of its follower.
+    """The facts about a follower that one of its fetches tells.
 
     fetched_from: the follower has everything below. log_start_offset and broker_epoch: as the follower says, -1 where
     the version of Fetch has none. leader_end_offset: the end of the leader's log before the read.
@@ -28,7 +28,7 @@ class FollowerFetch(NamedTuple):
 
 
 class FollowerState(NamedTuple):
-    """How far a follower is. Times are wall times in milliseconds.
+    """The progress of a follower. Times are wall times in milliseconds.
 
     log_end: the follower's log end offset, which is the offset it fetches from. log_start_offset: the start of its log.
     leader_end_at_last_fetch: the end of the leader's log at the follower's last fetch, at last_fetch_ms.
@@ -66,6 +66,7 @@ class FollowerState(NamedTuple):
         return FollowerState(
             fetch.fetched_from,
             fetch.log_start_offset,
+            # Reads hold no lock, so that fetches may be noted in another order than they were read in.
             max(fetch.leader_end_offset, self.leader_end_at_last_fetch),
             now_ms,
             caught_up_ms,

@@ -19,7 +19,7 @@ from barnabas.replica.partition import NO_EPOCH, Partition
 
 
 class FollowerProgress(NamedTuple):
-    """What the fetch of a follower moved.
+    """The effects of a follower's fetch.
 
     log_start_offset_moved: that of the follower, and perhaps the low watermark of the partition with it.
     proposal: the state with the follower in the ISR, to be submitted; None if the follower does not join.
@@ -63,12 +63,15 @@ def update_follower(
         if (
             state is None
             or state.leader_epoch != read_under.leader_epoch
+            # The assignment may have changed during the read: then this object is no longer part of the partition.
             or state.followers.get(follower.broker_id) is not follower
         ):
             return NO_PROGRESS
         before = follower.state
         follower.state = before.after_fetch(fetch, now_ms)
+        # Before the watermark: a follower about to join belongs to the maximal ISR, for which the watermark waits.
         proposal = propose_expand(partition, state, follower)
+        # The idle polls of followers do not move them, and skip the computation of the high watermark.
         moved = before.log_end.message_offset != fetch.fetched_from.message_offset
         return FollowerProgress(
             moved and partition.increment_high_watermark(), fetch.log_start_offset != before.log_start_offset, proposal

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class HighWatermarkCheckpoints:
-    """Reads and writes the checkpoint file of each log directory.
+    """The checkpoint file of each log directory, read and written.
 
     on_failure: called with the directory, the task and the error when a file cannot be written.
     """

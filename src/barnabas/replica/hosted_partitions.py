@@ -37,6 +37,8 @@ class HostedPartitions:
         try:
             return self._by_topic[topic][partition]
         except KeyError:
+            # After the miss is soon enough: a partition is marked offline before it is unhosted
+            # (`handle_log_dir_failure`).
             self.offline.check(TopicPartition(topic, partition))
             if self._metadata.image.partition(TopicPartition(topic, partition)) is not None:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
@@ -60,6 +62,7 @@ class HostedPartitions:
 
     def publish(self, changes: Mapping[TopicPartition, Partition | None]) -> None:
         """Replace the maps once for all changes of an order (None: hosted no more). One caller at a time."""
+        # Copied, since look-ups take no lock: they see all changes of an order or none.
         by_topic = dict(self._by_topic)
         copied: dict[str, dict[int, Partition]] = {}
         for key, partition in changes.items():

@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 def propose_expand(partition: Partition, state: LeaderState, follower: Follower) -> LeaderState | None:
     """Return the state with a follower in the ISR, or None if it must not join (yet). The caller holds the log's lock.
 
-    The follower must have everything acknowledged and its broker must be alive. It must also have reached the start of
-    this leader epoch: elected before, it would lose records that an earlier leader acknowledged.
+    The follower must have everything acknowledged and its broker must be alive. The follower must also have reached the
+    start of this leader epoch: a follower elected before that would lose records that an earlier leader acknowledged.
     """
     if state.isr_state.is_pending or follower.broker_id in state.isr:
         return None
@@ -82,6 +82,7 @@ def finish(
     """
     with partition.log.lock:
         state = partition.state
+        # By identity: an equal proposal of a later leadership is another proposal, with an outcome of its own.
         if state is None or state.isr_state is not proposal.isr_state or partition_epoch < state.partition_epoch:
             return None
         event = IsrEvent.REFUSE if isr is None else IsrEvent.COMMIT

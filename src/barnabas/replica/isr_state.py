@@ -27,7 +27,7 @@ class IsrPhase(Enum):
 
 
 class IsrEvent(Enum):
-    """What happens to the in-sync replicas."""
+    """An event that may change the in-sync replicas."""
 
     EXPAND = "expand"
     """The leader asks to add replicas."""

@@ -40,7 +40,7 @@ FINAL = (
 
 
 class IsrUpdates:
-    """Submits proposals and applies their outcomes.
+    """The submission of proposals, and the application of their outcomes.
 
     wake: retries the delayed operations that wait for a partition.
     """
@@ -101,6 +101,8 @@ class IsrUpdates:
         elif error.code in FINAL:
             logger.debug("%s: changing in-sync replicas failed, awaiting the controller's word: %s", partition, error)
         else:
+            # The error leaves open whether the change was written: the same proposal is sent again, unless the
+            # controller has replaced the state meanwhile.
             state = partition.state
             if state is not None and state.isr_state is proposal.isr_state:
                 logger.warning("%s: changing in-sync replicas failed, trying again: %s", partition, error)

@@ -42,7 +42,7 @@ LEADER_DURING_DELETE = -2
 
 
 class LeadershipOrders:
-    """Carries out orders, in the order of controller epochs."""
+    """The execution of a controller's orders; one of an older controller epoch is rejected."""
 
     def __init__(
         self,
@@ -93,6 +93,7 @@ class LeadershipOrders:
                 response.topics.append(
                     LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_state.topic_id, partition_errors=errors)
                 )
+            # Once for the whole order: each call copies the map of topics.
             self._hosted.publish(opened)
         self._waiting.wake_all(changed)
         self.listeners.tell(led)
@@ -118,6 +119,8 @@ class LeadershipOrders:
                     error = self._stop_replica(topic_state.topic_name, state)
                     if error is ErrorCode.NONE:
                         stopped.append(key := TopicPartition(topic_state.topic_name, state.partition_index))
+                        # -1 and LEADER_DURING_DELETE are no epochs; None has the coordinators drop their state in any
+                        # case.
                         epoch = state.leader_epoch if state.leader_epoch >= 0 else None
                         led.append(LeadershipChange(key, False, epoch))
                         if state.delete_partition:
@@ -165,14 +168,16 @@ class LeadershipOrders:
                 partition.make_follower(state, controller_epoch)
             if partition.is_leader is not was_leader:
                 led.append(LeadershipChange(key, partition.is_leader, state.leader_epoch))
-            changed.append(key)  # a smaller ISR may complete a produce just as a lost leadership does
+            # Whatever changed: a smaller ISR may complete a produce just as a lost leadership does.
+            changed.append(key)
         except ApiError as refused:
             error = refused.code
             # A stale order is normal: a newly elected controller sends every partition again.
             level = logging.INFO if error is ErrorCode.STALE_CONTROLLER_EPOCH else logging.WARNING
             logger.log(level, "LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             if error is ErrorCode.KAFKA_STORAGE_ERROR and self._log_manager.offline_log_dirs:
-                self._hosted.offline.add([key])  # its log may be in a directory that has failed
+                # The log of the partition may be in a directory that has failed.
+                self._hosted.offline.add([key])
         except InconsistentTopicId as refused:
             logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             error = ErrorCode.INCONSISTENT_TOPIC_ID
@@ -193,7 +198,8 @@ class LeadershipOrders:
         if topic_id not in (ZERO_UUID, hosted.topic_id):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if hosted.state is not None and state.leader_epoch <= hosted.state.leader_epoch:
-            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)  # in the same epoch, the leader's own state is newer
+            # Also in the same epoch: there the leader's own state is newer, since the leader changes the ISR.
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
         if self._environment.broker_id not in state.replicas:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return hosted
@@ -203,9 +209,11 @@ class LeadershipOrders:
         log = self._log_manager.get_or_create_log(
             key, topic_id=topic_id if topic_id != ZERO_UUID else None, is_new=is_new
         )
+        # A new partition has no checkpoint: an entry of a deleted topic of the same name would be wrong for it.
         if not is_new:
             try:
                 checkpointed = self._checkpoints.read(log.parent_dir).get(key, 0)
+                # After a crash the log may end below its checkpointed high watermark.
                 log.update_high_watermark(min(checkpointed, log.log_end_offset))
             except OSError as error:
                 self._log_manager.directory_failed(log.parent_dir, f"finding the high watermark of {key}", error)
@@ -222,10 +230,13 @@ class LeadershipOrders:
             current = hosted.state
             if (
                 current is not None
+                # Neither is an epoch that could be stale: such an order is always obeyed, as in Kafka.
                 and state.leader_epoch not in (-1, LEADER_DURING_DELETE)
                 and state.leader_epoch < current.leader_epoch
             ):
                 return ErrorCode.FENCED_LEADER_EPOCH
+            # Before the deletion: `retire` takes the log's lock, after which no append writes to a log that is being
+            # renamed.
             hosted.retire()
         if state.delete_partition:
             try:
@@ -244,7 +255,8 @@ class LeadershipOrders:
         with self._state_change_lock:
             failed = [partition for partition in self._hosted if partition.log.parent_dir == log_dir]
             keys = [partition.topic_partition for partition in failed]
-            self._hosted.offline.add(keys)  # before they are unhosted: meanwhile no client may be sent away
+            # Before they are unhosted: in between, a client would be told that the partition does not exist here.
+            self._hosted.offline.add(keys)
             for partition in failed:
                 partition.retire()
             self._hosted.publish(dict.fromkeys(keys))

@@ -56,6 +56,7 @@ def _describe(
 ) -> LogDirDescription:
     try:
         total_bytes, usable_bytes = files.total_bytes(path), files.free_bytes(path)
+    # The directory failed just now, and the failure handler has not yet taken it off the live ones.
     except OSError:
         logger.exception("Error while describing replica in dir %s", path)
         return _failed(path)

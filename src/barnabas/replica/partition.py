@@ -103,9 +103,12 @@ class Partition:
                 followers = self._followers(told, before)
                 self._reset_followers(followers, start_offset, told.isr, is_new_leader=not was_leader)
             else:
+                # The same epoch with another ISR or assignment: the start and the known positions of followers stay
+                # valid.
                 start_offset = before.start_offset
                 followers = self._followers(told, before)
             self.state = self._state_of(told, controller_epoch, start_offset=start_offset, followers=followers)
+            # The watermark may have waited for a replica that has just left the ISR.
             self.increment_high_watermark()
 
     def make_follower(self, told: PartitionState, controller_epoch: int) -> None:
@@ -204,6 +207,8 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
             return None
+        # The maximal ISR, as in Kafka: the watermark has waited for replicas that are joining too, so they have the
+        # records.
         if state.are_too_few(state.maximal_isr, self.log.config.min_in_sync_replicas):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
@@ -238,6 +243,8 @@ class Partition:
                 f"Received request for offset {fetch_offset} for partition {self}, but we only have log segments in "
                 f"the range {start_offset} to {self.log.log_end_offset}.",
             )
+        # The reader has an epoch that this log lacks, or more records of an epoch than this log: both have to be
+        # truncated.
         if epoch < last_fetched_epoch or end_offset < fetch_offset:
             return epoch, end_offset
         return None
@@ -273,6 +280,8 @@ class Partition:
                 return False
             if not state.followers:
                 return log.raise_high_watermark_to_end()
+            # KIP-966 (KAFKA-15583): below `min.insync.replicas` the watermark stands still, since a record that too few
+            # replicas hold must not become visible.
             if state.are_too_few(state.isr, log.config.min_in_sync_replicas):
                 return False
             environment = self.environment

@@ -1,4 +1,4 @@
-"""What all partitions of one broker share.
+"""The values that all partitions of one broker share.
 
 Made by ReplicaManager, read by any thread; immutable, so no lock. Kafka: the constructor arguments of Partition that
 are the same for each.

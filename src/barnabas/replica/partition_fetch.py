@@ -39,7 +39,7 @@ class FetchTerms(NamedTuple):
 
 
 class PartitionFetch:
-    """Where to read, then the records read.
+    """The place to read from, then the records read.
 
     One object for both, unlike Kafka: a fetch in a session reads hundreds of partitions, each of which would cost a
     second object.

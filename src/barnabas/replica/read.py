@@ -32,7 +32,7 @@ FetchCallback = Callable[[Sequence[PartitionFetch]], None]
 
 
 class ReplicaReader:
-    """Reads the partitions of one request and decides whether it waits.
+    """The read of the partitions of a request, and the decision whether the request waits.
 
     partition_or_error: returns a partition that this broker hosts, or raises the ApiError that says why it cannot.
     """
@@ -93,6 +93,7 @@ class ReplicaReader:
         stats: TopicStats | None = None
         topic = ""
         for fetch in fetches:
+            # By identity, which is cheaper: partitions of one topic share the string, and a miss only costs a look-up.
             if stats is None or fetch.topic is not topic:
                 topic = fetch.topic
                 stats = self._stats_of(topic)
@@ -157,6 +158,7 @@ class ReplicaReader:
         follower: Follower | None = None
         try:
             partition = self._partition_or_error(fetch.topic, fetch.partition)
+            # Fetch v13 (KIP-516): a topic that was deleted and made again under its old name has another id.
             if fetch.topic_id and partition.topic_id != fetch.topic_id:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             state = partition.check_leader_epoch(fetch.current_leader_epoch, leader_only=terms.leader_only)

@@ -63,6 +63,7 @@ class WaitingRequests:
 
     def wake(self, key: TopicPartition) -> None:
         """Retry every operation that waits for this partition, now. Kafka: checkAndCompleteAll."""
+        # Kafka's order: DelayedOperations.checkAndCompleteAll.
         self.fetches.check_and_complete(key)
         self.produces.check_and_complete(key)
         self.deletions.check_and_complete(key)

@@ -1,4 +1,4 @@
-"""Which versions the connected nodes support, and which nodes are still to be asked.
+"""The versions that the connected nodes support, and the nodes that are still to be asked.
 
 Part of NetworkClient, owned by its thread; no lock.
 
@@ -59,8 +59,11 @@ class ApiVersionsDiscovery:
             self._known[node_id] = NodeApiVersions(ranges)
             return ErrorCode.NONE
         if body.error_code == ErrorCode.UNSUPPORTED_VERSION and asked_version > OLDEST_VERSION:
+            # A broker before KIP-511 (Kafka 2.4) names no range with the error; every broker reads version 0.
             known = NodeApiVersions(ranges).range_of(ApiKey.API_VERSIONS)
             latest = known[1] if known is not None else OLDEST_VERSION
+            # At least one version lower each time, so that a node that names a range it does not have is not asked
+            # forever.
             self._to_ask[node_id] = min(latest, asked_version - 1)
             return ErrorCode.UNSUPPORTED_VERSION
         return ErrorCode.UNKNOWN_SERVER_ERROR

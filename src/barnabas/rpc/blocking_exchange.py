@@ -15,22 +15,25 @@ from barnabas.rpc.client_request import ClientRequest, ClientResponse
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
 
+# Bounds how late a wait notices that `is_running` became false, should the wake-up be missing.
 _LONGEST_POLL_MS = 1_000
 
 
 class ConnectionLost(Exception):
-    """There is no answer: the node cannot be reached, closed the connection, or took too long, or the wait ended."""
+    """The error of a request without an answer: the node is unreachable, hung up or is too slow, or the wait ended."""
 
 
 def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: Callable[[], bool]) -> None:
-    """Return when a request can be sent to the node. Connects if need be.
+    """Wait until a request can be sent to the node. Connects if need be.
 
-    Raises ConnectionLost: an attempt to connect failed, `timeout_ms` are over, or `is_running` became false.
+    Raises ConnectionLost: an attempt to connect failed, `timeout_ms` are over, or `is_running` became false. Raises
+    ValueError: `timeout_ms` is negative.
     """
     if timeout_ms < 0:
         raise ValueError("Timeout needs to be greater than 0")
     deadline_ms = client.now_ms() + timeout_ms
-    client.poll(0, client.now_ms())  # the node may have closed the connection since the last request
+    # The node may have closed the connection since the last request; only a poll notices.
+    client.poll(0, client.now_ms())
     was_tried = False
     while is_running():
         now_ms = client.now_ms()

@@ -18,7 +18,7 @@ class UnsupportedVersion(Exception):
 
 
 class RequestBuilder(NamedTuple):
-    """How to make a request's message once the version is known that the node and the client share.
+    """A way to make a request's message once the version is known that the node and the client share.
 
     build: called with the version. versions: the oldest and the latest one this request may be sent in.
     """

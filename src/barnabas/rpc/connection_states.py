@@ -130,6 +130,8 @@ class ConnectionStates:
         """Note that the node is connected and is asked for its versions."""
         node = self._nodes[node_id]
         node.state = ConnectionState.CHECKING_API_VERSIONS
+        # The set-up timeout (KIP-601) ends here. A node that never answers ApiVersions runs into the request timeout
+        # instead.
         node.setup_failures = 0
         self._connecting.discard(node_id)
 
@@ -137,6 +139,8 @@ class ConnectionStates:
         """Note that the node takes requests, and forget its past failures."""
         node = self._nodes[node_id]
         node.state = ConnectionState.READY
+        # Not before ApiVersions is answered: a node that accepts connections only to close them would be tried without
+        # a pause.
         node.failures = 0
         node.reconnect_backoff_ms = self._reconnect_backoff.after(0)
         node.setup_failures = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from random import Random
 
 JITTER = 0.2
+# By then every int32 maximum is reached; more attempts would only shift an ever longer integer.
 _MOST_DOUBLINGS = 31
 
 
@@ -26,6 +27,7 @@ class ExponentialBackoff:
 
     def after(self, attempts: int) -> int:
         """Return the milliseconds to wait after so many failed attempts, counted from 0."""
+        # A constant backoff has no jitter, as in Kafka.
         if self._maximum <= self._initial:
             return self._initial
         term = min(self._initial << min(attempts, _MOST_DOUBLINGS), self._maximum)

@@ -61,6 +61,7 @@ class InFlightRequests:
     def can_send_more(self, node_id: int) -> bool:
         """Return whether the queue is empty, or its newest request is written and there is room."""
         queue = self._queues.get(node_id)
+        # One unwritten request at a time: the selector's `completed_sends` name channels, not requests.
         return not queue or (queue[0].completed_send and len(queue) < self._limit)
 
     def clear(self, node_id: int) -> list[InFlightRequest]:

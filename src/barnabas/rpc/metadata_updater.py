@@ -1,4 +1,4 @@
-"""How a NetworkClient learns which nodes there are.
+"""The source from which a NetworkClient learns of nodes, as a Protocol, with an implementation for known nodes.
 
 Implemented by `clients` and by ManualMetadataUpdater; called on the client's thread only, so no lock.
 Kafka: MetadataUpdater, ManualMetadataUpdater.
@@ -17,7 +17,7 @@ FOREVER_MS = 2**31 - 1
 
 
 class MetadataClient(Protocol):
-    """What an updater needs of the NetworkClient that it serves: to choose a node and to send one request to it."""
+    """The part of a NetworkClient that its updater uses: to choose a node and to send one request to it."""
 
     def least_loaded_node(self, now_ms: int) -> Node | None:
         """Return the node to ask, or None while no node can be used."""
@@ -45,7 +45,7 @@ class MetadataClient(Protocol):
 
 
 class MetadataUpdater(Protocol):
-    """Keeps the list of nodes fresh by requests of its own, and is told how those end."""
+    """A list of nodes that keeps itself fresh by requests of its own, and is told how those requests end."""
 
     def nodes(self) -> Sequence[Node]:
         """Return the nodes known now."""

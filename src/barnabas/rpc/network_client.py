@@ -160,6 +160,8 @@ class NetworkClient:
             elif self._states.state(node.id).is_preparing:
                 connecting = node
             elif self._states.can_connect(node.id, now_ms) and (
+                # Of several, the node that was not tried for the longest time, so that one that is down is not chosen
+                # for ever.
                 connectable is None
                 or self._states.last_attempt_ms(connectable.id) > self._states.last_attempt_ms(node.id)
             ):
@@ -169,6 +171,7 @@ class NetworkClient:
     def initiate_connect(self, node: Node, now_ms: int) -> None:
         """Begin to connect. If that fails, the connection counts as lost."""
         config = self._config
+        # First, since a name that cannot be resolved is a failed attempt too, with its backoff.
         self._states.connecting(node.id, now_ms)
         try:
             address = self._states.next_address(node.id, lambda: self._resolve(node.host, node.port))
@@ -187,6 +190,7 @@ class NetworkClient:
         now_ms = self.now_ms()
         self._selector.close(str(node_id))
         self._forget_connection(node_id, now_ms)
+        # The callbacks wait for the next poll: here they would run inside a call of a caller that does not expect them.
         self._cancel_in_flight(node_id, now_ms, self._aborted_sends)
 
     def close_connection(self, node_id: int) -> None:
@@ -257,9 +261,12 @@ class NetworkClient:
             self._complete_responses(responses)
             return responses
         metadata_timeout_ms = self._metadata_updater.maybe_update(self, now_ms)
+        # The request timeout bounds the poll, since only a poll finds the requests that have timed out.
         timeout_ms = min(timeout_ms, metadata_timeout_ms, self._config.request_timeout_ms)
         setup_timeout_ms = self._states.next_setup_timeout_ms(now_ms)
         if setup_timeout_ms is not None:
+            # One more: a set-up times out after its timeout, not with it, and polls of 0 ms would spin for that
+            # millisecond.
             timeout_ms = min(timeout_ms, setup_timeout_ms + 1)
         self._selector.poll(timeout_ms)
         now_ms = self.now_ms()
@@ -280,6 +287,7 @@ class NetworkClient:
     def _send(self, request: ClientRequest, now_ms: int, *, internal: bool) -> None:
         versions = self._discovery.versions_of(request.node_id)
         try:
+            # The versions are unknown for ApiVersions itself, and for all requests where the discovery is switched off.
             version = versions.latest_usable_version(request) if versions is not None else request.versions[1]
         except UnsupportedVersion as error:
             logger.debug("Version mismatch when sending a request to node %d: %s", request.node_id, error)
@@ -289,6 +297,7 @@ class NetworkClient:
                 self._aborted_sends.append(ClientResponse(request, now_ms, version_error=error))
             return
         frame = request_frame(request.build(version), version, request.correlation_id, self._config.client_id)
+        # Added before the send: a disconnection fails the request whether or not its bytes have left.
         self._in_flight.add(InFlightRequest(request, version, now_ms, internal=internal))
         self._selector.send(str(request.node_id), frame)
 
@@ -325,9 +334,12 @@ class NetworkClient:
         now_ms: int,
     ) -> None:
         in_flight = self._in_flight.next_to_complete(node_id)
+        # Decoded before it is removed: a request whose answer cannot be read is still in flight and fails with the
+        # connection.
         body = decode_answer(in_flight, frame)
         self._in_flight.complete_next(node_id)
         throttle_time_ms = getattr(body, "throttle_time_ms", 0)
+        # KIP-219: the broker answers at once and leaves it to the client to hold back its next requests.
         if throttle_time_ms > 0:
             self._states.throttle(node_id, now_ms + throttle_time_ms)
         if not in_flight.internal:
@@ -394,6 +406,7 @@ class NetworkClient:
         for response in responses:
             try:
                 response.on_complete()
+            # A callback belongs to the caller: its failure must not keep the other callbacks from running.
             except Exception:
                 logger.exception("Uncaught error in request completion")
 
@@ -437,6 +450,7 @@ class NetworkClient:
         for in_flight in self._in_flight.clear(node_id):
             if not in_flight.internal:
                 responses.append(ClientResponse(in_flight.request, now_ms, disconnected=True, timed_out=timed_out))
+            # A lost ApiVersions request needs no note: the next connection asks again.
             elif in_flight.request.api_key == ApiKey.METADATA:
                 self._metadata_updater.handle_failed_request(now_ms, None)
 

@@ -30,6 +30,8 @@ class NodeApiVersions:
         if supported is None:
             raise UnsupportedVersion(f"The node does not support {name}")
         oldest, latest = request.versions
+        # The latest version both sides know, as Kafka's clients choose: an older one may lack a field that the caller
+        # filled.
         version = min(latest, supported[1])
         if version < max(oldest, supported[0]):
             raise UnsupportedVersion(

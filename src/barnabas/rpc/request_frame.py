@@ -25,6 +25,7 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
 
     Raises EncodeError: the message cannot be written in this version.
     """
+    # Room for the size, which is known last; one buffer for size, header and body saves a copy.
     out = bytearray(4)
     out += encode_request_header(message.api_key, version, correlation_id, client_id)
     pieces: list[Any] = message.encoders[version](message, out)

@@ -3,12 +3,23 @@
 The Produce handler reads the header of a produced batch once and hands it down: request rules, validation, producer
 state and the log look at the same BatchHeader. Batches that are read from disk or by consumers use `RecordBatch`. Pure.
 
-A batch begins with 61 bytes of header. Its first 16 bytes (base offset, length, leader epoch) are the leader's to
-write, so the checksum leaves them out:
+A batch begins with 61 bytes of header. Its first 16 bytes are the leader's to write, so the checksum leaves them out:
 
-    0            8       12      16  17     21          23          27
-    base offset, length, epoch,  2,  crc-32c attributes, last delta, base timestamp ... count, records
-                                             ^ covered by the checksum from here on
+    position  size  field
+           0     8  base offset
+           8     4  length: the bytes behind this field
+          12     4  leader epoch
+          16     1  magic: 2
+          17     4  CRC-32C of all bytes from position 21 on
+          21     2  attributes
+          23     4  last offset delta: offset of the last record, less the base offset
+          27     8  base timestamp
+          35     8  max timestamp
+          43     8  producer id, -1: none
+          51     2  producer epoch
+          53     4  base sequence: the sequence number of the first record
+          57     4  record count
+          61        records, compressed as a whole or not at all
 
 Kafka: DefaultRecordBatch.
 """
@@ -30,6 +41,8 @@ ATTRIBUTES_POSITION: Final = 21
 """Where the checksum begins to cover: offset and leader epoch can change without a new checksum."""
 PRODUCER_ID_POSITION: Final = 43
 
+# Bits of the attributes. The codec takes three, of which 5 to 7 are no codec (zstd, 4, came with KIP-110). KIP-32 added
+# the timestamp type, KIP-98 transactions and control batches, KIP-534 the delete horizon.
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_MASK: Final = 0x08
 TRANSACTIONAL_MASK: Final = 0x10
@@ -65,7 +78,7 @@ class BatchHeader(NamedTuple):
         Nothing but the magic is checked: the length may be negative, the batch cut off.
         """
         try:
-            # Without the call of a NamedTuple's constructor, which runs as Python code.
+            # `tuple.__new__` avoids the NamedTuple's constructor, a Python function that every produced batch would call.
             header = _new(BatchHeader, _unpack(buffer))
         except struct.error:
             return None

@@ -4,6 +4,9 @@ Called by the batch builder, readers and log validation. Three things are peculi
 blocks and no content checksum, since Java refuses linked blocks. Snappy means xerial framing; raw blocks are accepted
 on reading. LZ4 in message format 0 has a wrong header checksum (KAFKA-3160, `compress_lz4_magic_0`).
 
+Xerial framing is 82 "SNAPPY" 00, then 4 bytes of version and 4 of the oldest compatible version, both 1; then for each
+block of at most 32 KB its compressed size in 4 bytes, big-endian, and a raw snappy block.
+
 Decompression never believes a length inside the data: the output grows with what really comes out, up to a limit.
 For example, 8 KB of zstd may claim 256 MB. The first buffer has 64 KB, then 256 KB, then 1 MB; a caller that allows
 1 MB is told DecompressedTooLarge after 1.3 MB of work.
@@ -136,13 +139,15 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
     """Decompress xerial framing, or one raw block. Raises CorruptRecord, DecompressedTooLarge."""
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, limit_bytes)  # librdkafka and others write one raw block
+        # librdkafka and others write one raw block.
+        return _decompress_snappy_block(view, limit_bytes)
     pieces = []
     position = len(XERIAL_HEADER)
     if len(view) < position:
         raise CorruptRecord("snappy: cut off")
     while position < len(view):
-        if view[position : position + 8] == _XERIAL_MAGIC:  # concatenated streams, as Java's reader takes them
+        # Java's reader takes concatenated streams. The magic cannot be a block's size: that would be negative.
+        if view[position : position + 8] == _XERIAL_MAGIC:
             position += len(XERIAL_HEADER)
             continue
         if position + 4 > len(view):
@@ -161,6 +166,7 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
 def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
     """Decompress a raw block, which begins with its size. Raises CorruptRecord, DecompressedTooLarge."""
     try:
+        # A block states its decompressed size. It is tested before memory is allocated: it may be a lie.
         size = cramjam.snappy.decompress_raw_len(block)
         if size > len(block) * _SNAPPY_MAX_RATIO:
             raise CorruptRecord(f"snappy: {len(block)} bytes cannot hold {size}")
@@ -180,7 +186,8 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
     pieces = []
     rest: Buffer = data
     try:
-        while len(rest):  # concatenated members are one stream, as Java's reader takes them
+        # Concatenated members are one stream, as for Java's GZIPInputStream.
+        while len(rest):
             member = zlib.decompressobj(_GZIP_WBITS)
             # One byte more than allowed tells a full output from a too long one; a limit of 0 would mean none.
             piece = member.decompress(rest, limit_bytes + 1)

@@ -1,7 +1,8 @@
 """The control record that ends a producer's transaction in a partition, with an abort or a commit. Pure.
 
-Partition leaders write it for the transaction coordinator; the log and consumers read it. Later versions may append
-fields to key and value.
+Partition leaders write it for the transaction coordinator; the log and consumers read it. The key is two 16-bit
+numbers, version and type (0 abort, 1 commit); the value is a 16-bit version and the 32-bit coordinator epoch. Later
+versions may append fields to both, so a reader takes longer ones.
 Kafka: EndTransactionMarker, ControlRecordType.
 """
 

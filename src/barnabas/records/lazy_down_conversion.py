@@ -68,6 +68,7 @@ class LazyDownConversionRecords:
         self._pieces: Iterator[Buffer] = (
             piece for batch in batches for piece in self._steps(batch, magic, first_offset)
         )
+        # KIP-74: a client must make progress, so the first result is sent whole, even if it is larger than the range.
         if first:
             self._left = max(len(source), len(first))
         else:
@@ -86,6 +87,8 @@ class LazyDownConversionRecords:
         elif not self._padding_begun:
             try:
                 piece = next(self._pieces)
+            # The size is promised already, so an error becomes padding: the client asks again from this batch on, and
+            # gets the error as the answer to a fetch whose first batch cannot be converted.
             except (StopIteration, CorruptRecord, UnsupportedCodec):
                 piece = self._pad()
         else:
@@ -125,6 +128,7 @@ class LazyDownConversionRecords:
 
     def _pad(self) -> bytes:
         self._padding_begun = True
+        # A size beyond the answer makes every client take this for a message that the limit has cut off.
         length = max(self._left + 1, HEADER_SIZE)
         return _PADDING_START.pack(-1, length)
 
@@ -149,6 +153,8 @@ def _whole_batches(source: FileRecords) -> Iterator[RecordBatch | LegacyBatch]:
             position += used
             wanted = READ_BYTES
             continue
+        # The chunk holds no whole batch. Its first batch is read whole, if it says how long it is and lies within the
+        # range; once that has been tried, or the file has become shorter, this is the end.
         size = LOG_OVERHEAD + int.from_bytes(chunk[8:LOG_OVERHEAD], "big", signed=True)
         if len(chunk) < LOG_OVERHEAD or size <= len(chunk) or position + size > end or wanted >= size:
             return

@@ -2,8 +2,17 @@
 
 Old clients produce message sets and old logs hold them. Every outer message counts as a batch, as in Kafka: of one
 record, or of the records compressed in its value. Log validation and consumers read; `record_conversion` converts both
-ways. A message has an offset of 8 bytes, size 4, CRC-32 4, magic 1, attributes 1, timestamp 8 (magic 1 only), then key
-and value with 4-byte lengths.
+ways.
+
+    position  size  field
+           0     8  offset
+           8     4  size: the bytes behind this field
+          12     4  CRC-32 of everything behind it
+          16     1  magic: 0 or 1
+          17     1  attributes: bits 0-2 the codec, bit 3 the timestamp type (magic 1)
+          18     8  timestamp, only in magic 1 (KIP-32): the fields behind it begin at 26 there, at 18 in magic 0
+       18/26     4  key length, negative for null; then the key
+                 4  value length, negative for null; then the value
 
 Offsets of compressed messages are the surprising part (KIP-31). Three records at offsets 10 to 12 lie in a wrapper of
 offset 12, the last one's. In magic 0 the inner messages say 10, 11 and 12; in magic 1 they say 0, 1 and 2, so that a
@@ -126,7 +135,7 @@ class LegacyBatch:
             return zlib.crc32(covered) == self.crc
 
     def check(self) -> None:
-        """Raises CorruptRecord unless the checksum is right."""
+        """Check the checksum. Raises CorruptRecord when it is wrong."""
         if not self.is_valid_crc():
             raise CorruptRecord(f"the message at offset {self.last_offset} does not have checksum {self.crc:#010x}")
 
@@ -150,6 +159,7 @@ class LegacyBatch:
             yield Record(self.last_offset, self.timestamp, key, value)
             return
         inner = self._inner_messages(limit_bytes)
+        # KIP-31: inner offsets of magic 1 are relative, and the wrapper has the absolute offset of the last one.
         base = self.last_offset - inner[-1].last_offset if self.magic == 1 else -1
         append_time = self.timestamp if self.timestamp_type == LOG_APPEND_TIME else None
         for message in inner:

@@ -22,15 +22,18 @@ _AFTER_LENGTH: Final = 49
 
 def plain_batch(timestamp_ms: int, records: Sequence[tuple[bytes, bytes | None]]) -> bytes:
     """Return the batch of these keys and values, of which there must be at least one."""
+    # The first piece is a place for the end of the header, which needs the number of records. The table of small
+    # varints is indexed in line, as in `RecordBatchBuilder.append`.
     pieces = [b""]
     number = 0
     for key, value in records:
         size = len(key)
         key_size = ZIGZAG[size] if size < 4096 else encode_zigzag(size)
         offset = ZIGZAG[number] if number < 4096 else encode_zigzag(number)
+        # 3: attributes, timestamp delta and header count take a byte each.
         size += 3 + len(offset) + len(key_size)
         content = b"" if value is None else value
-        value_size = b"\x01"  # of None
+        value_size = b"\x01"  # -1 in zigzag: null
         if value is not None:
             value_size = ZIGZAG[len(value)] if len(value) < 4096 else encode_zigzag(len(value))
         size += len(value_size) + len(content)

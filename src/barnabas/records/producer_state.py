@@ -15,6 +15,7 @@ _STATE = struct.Struct(">qhi")
 
 def with_producer_state(batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
     """Return a copy of the batch with this producer state and a new checksum."""
+    # Producer id, epoch and base sequence lie side by side in the header, and the checksum covers all three.
     changed = bytearray(batch)
     _STATE.pack_into(changed, PRODUCER_ID_POSITION, producer_id, producer_epoch, base_sequence)
     with memoryview(changed) as view, view[ATTRIBUTES_POSITION:] as covered:

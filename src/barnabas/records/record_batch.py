@@ -58,6 +58,7 @@ NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
+# Clients write -1 as the leader epoch: only the leader knows it, and the checksum does not cover it.
 NO_LEADER_EPOCH: Final = -1
 MAX_SEQUENCE: Final = 2**31 - 1
 
@@ -171,12 +172,14 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop the batch's tombstones and markers (KIP-534), or None."""
+        """The time from which the cleaner may drop the batch's tombstones and markers (KIP-534), or None."""
+        # The horizon has no field of its own: the cleaner puts it into the base timestamp and changes the deltas of the
+        # records accordingly, so that their timestamps stay the same.
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, even if compaction has removed that."""
+        """Offset of the last record of the batch as it was produced: compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -189,6 +192,7 @@ class RecordBatch:
         """Sequence number of the last record; sequence numbers wrap to 0 after 2^31 - 1."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
+        # The mask wraps the sum as DefaultRecordBatch.incrementSequence does: 0 follows 2^31 - 1.
         return self.base_sequence + self.last_offset_delta & MAX_SEQUENCE
 
     @property
@@ -198,14 +202,16 @@ class RecordBatch:
 
     def is_valid_crc(self) -> bool:
         """Return whether the batch is whole and its checksum right."""
+        # A slice clips at the end of the buffer without an error, so a batch that is cut off is told by its length.
         end = self.position + self.length
         if end > len(self.buffer):
             return False
+        # The views are released before the return: a bytearray cannot be resized as long as a view of it exists.
         with memoryview(self.buffer) as view, view[self.position + ATTRIBUTES_POSITION : end] as covered:
             return crc32c(covered) == self.crc
 
     def check(self) -> None:
-        """Raises CorruptRecord unless the batch is whole and its checksum right (Kafka: ensureValid)."""
+        """Check that the batch is whole and its checksum right. Raises CorruptRecord when not (Kafka: ensureValid)."""
         if not self.is_valid_crc():
             raise CorruptRecord(
                 f"the batch at offset {self.base_offset} is cut off or its checksum is not {self.crc:#010x}"
@@ -227,6 +233,7 @@ class RecordBatch:
 
         Raises CorruptRecord at the first record that is malformed, at a wrong count, and at bytes behind the last one.
         """
+        # KIP-32: the records of a stamped batch keep the producer's deltas; the max timestamp replaces all of them.
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE_MASK else None
         body = self.decompressed_records(limit_bytes)
         return read_records(body, self.count, self.base_offset, self.base_timestamp, append_time)
@@ -244,6 +251,7 @@ def is_whole_batch(buffer: Buffer, position: int) -> bool:
     available = len(buffer) - position
     if available < MAGIC_POSITION + 1:
         return False
+    # A negative size passes for a whole batch here: the batch's own constructor raises CorruptRecord for it.
     size = int.from_bytes(buffer[position + 8 : position + LOG_OVERHEAD], "big", signed=True)
     return available >= size + LOG_OVERHEAD
 

@@ -120,11 +120,15 @@ class RecordBatchBuilder:
             offset = self._next_offset
         elif offset < self._next_offset:
             raise ValueError(f"offset {offset} after {self._next_offset - 1}")
+        # As in Kafka, the first record's timestamp is the base, not the smallest one: deltas may be negative.
         delta = timestamp_ms - self._base_timestamp if self.count else 0
         time_bytes = ZIGZAG[delta] if 0 <= delta < 4096 else encode_zigzag(delta)
         delta = offset - self.base_offset
         offset_bytes = ZIGZAG[delta] if delta < 4096 else encode_zigzag(delta)
-        size = 3 + len(time_bytes) + len(offset_bytes)  # attributes, and a byte at least for key and value
+        # The record's length comes before its fields, so their sizes are summed first. 3 is for the attributes and for
+        # the lengths of key and value, a byte each at least. The table is indexed in line: a call of `zigzag`
+        # per field would cost more than the look-up.
+        size = 3 + len(time_bytes) + len(offset_bytes)
         if key is None:
             key_prefix, key = _NULL, b""
         else:
@@ -185,6 +189,7 @@ class RecordBatchBuilder:
             fixed.base_sequence,
             self.count,
         )
+        # The checksum goes on from the header to the body: nothing is joined for it, so the body is copied only once.
         crc = crc32c(body, crc32c(header[ATTRIBUTES_POSITION:]))
         header[17:21] = crc.to_bytes(4, "big")
         return b"".join((header, body))

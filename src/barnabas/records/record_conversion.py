@@ -81,5 +81,6 @@ def down_conversion_steps(
     wrapper = MessageWrapper(magic, codec, timestamp_type)
     while step := list(islice(records, RECORDS_PER_STEP)):
         wrapper.add(step)
+        # A wrapper is compressed as a whole, at the end; the empty step only gives the network thread its turn.
         yield b""
     yield wrapper.build()

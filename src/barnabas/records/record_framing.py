@@ -21,7 +21,8 @@ MIN_RECORD_SIZE: Final = 6
 
 _PIECE_BYTES: Final = 1 << 16
 # Bytes to skip, by the first byte of a length: the length's own bytes and the record's. An impossible length leads out
-# of any buffer, which ends the quick walk. The careful walk then finds out what is wrong.
+# of any buffer, which ends the quick walk without a test in its loop. The careful walk then finds out what is wrong.
+# Lengths are never negative, so bit 0, the sign of a zigzag number, must be 0.
 _FAR: Final = 1 << 48
 _SKIP_ONE: Final = tuple(_FAR if low & 1 or low >> 1 < MIN_RECORD_SIZE else 1 + (low >> 1) for low in range(128))
 _SKIP_TWO: Final = tuple(_FAR if low & 1 else 2 + ((low & 0x7F) >> 1) for low in range(256))
@@ -39,7 +40,8 @@ def count_records(buffer: Buffer, start: int, end: int) -> int:
         return walk[0] if walk[1] == end - start else _count_carefully(buffer, start, end)
     position = start
     count = 0
-    # In pieces that stay in the cache: bytes are quicker to look into than views.
+    # Pieces stay in the processor's cache, and bytes are quicker to index than views. The walk of a piece ends before
+    # its last bytes, so that a length is never cut in two; the last record may reach beyond the piece.
     while end - position > _PIECE_BYTES:
         counted, walked = _walk(bytes(buffer[position : position + _PIECE_BYTES]), _PIECE_BYTES - MAX_VARINT_BYTES)
         count += counted
@@ -68,6 +70,7 @@ def _walk(data: bytes, end: i64) -> tuple[i64, i64]:
                 else:
                     position = _skip_long_record(data, position, count)
             count += 1
+    # The data ends within a length: the caller sees a position that is not the end, and counts carefully.
     except IndexError:
         return count, _FAR
     return count, position

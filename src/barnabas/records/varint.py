@@ -62,6 +62,7 @@ def decode_zigzag(buffer: bytes, position: i64, max_bytes: i64 = MAX_VARLONG_BYT
         for index in range(position, position + max_bytes):
             byte: i64 = buffer[index]
             value |= (byte & 0x7F) << shift
+            # The mask drops the bits above 64, which plain Python keeps, and the sign, which `>>` keeps in an i64.
             if byte < 0x80:
                 return (value >> 1 & _LARGEST) ^ -(value & 1), index + 1
             shift += 7

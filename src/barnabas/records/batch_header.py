@@ -78,7 +78,7 @@ class BatchHeader(NamedTuple):
         Nothing but the magic is checked: the length may be negative, the batch cut off.
         """
         try:
-            # `tuple.__new__` avoids the NamedTuple's constructor, a Python function that every produced batch would call.
+            # `tuple.__new__` avoids the NamedTuple's constructor, a Python function: every produced batch comes here.
             header = _new(BatchHeader, _unpack(buffer))
         except struct.error:
             return None

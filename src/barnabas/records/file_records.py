@@ -17,7 +17,7 @@ class CountedFile(Protocol):
     """An open file that closes when its last holder releases it. Any thread may call it."""
 
     def fileno(self) -> int:
-        """The descriptor, valid while retained."""
+        """Return the descriptor, which is valid while the file is retained."""
 
     def retain(self) -> None:
         """Add a holder."""
@@ -26,10 +26,10 @@ class CountedFile(Protocol):
         """Remove a holder; the last one closes the file."""
 
     def is_cached(self, position: int) -> bool:
-        """Whether the byte there can be read without waiting for the disk."""
+        """Return whether the byte there can be read without waiting for the disk."""
 
     def prefetch(self, position: int, size: int) -> None:
-        """Let the disk begin to read a range."""
+        """Have the disk begin to read a range."""
 
     def read(self, position: int, size: int) -> bytes:
         """Read up to `size` bytes at `position`; fewer only at the end of the file."""
@@ -58,7 +58,7 @@ class FileRecords:
         return self.file.read(self.position, self.size) if content is None else content
 
     def is_cached(self) -> bool:
-        """Whether sending the range need not wait for the disk, as far as its last byte tells."""
+        """Return whether the range can be sent without waiting for the disk, as far as its last byte tells."""
         return self.content is not None or self.file.is_cached(self.position + self.size - 1)
 
     def bring_into_cache(self) -> None:

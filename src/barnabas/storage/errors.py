@@ -11,7 +11,7 @@ SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
 def is_shortage(error: OSError) -> bool:
-    """Whether the disk is full, or too many files are open: the operation has failed, but the disk is not broken.
+    """Return whether the disk is full, or too many files are open: the operation failed, but the disk is not broken.
 
     Never ask this about a failed sync: the data that it was to write may be lost, whatever the reason.
     """

@@ -119,9 +119,9 @@ class LogManager:
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close all logs, write the checkpoints, mark the directories as closed in order.
 
-        A directory where that fails is not marked, and its logs are recovered at the next start. Raises nothing for it.
-
-        A directory whose logs were never loaded keeps the checkpoints and the mark it had.
+        A directory where a flush, a close or a write fails is not marked, and its logs are recovered at the next start:
+        the error is logged and not raised. A directory whose logs were never loaded keeps the checkpoints and the mark
+        that it had.
         """
         logger.info("Shutting down.")
         if self.cleaner is not None:

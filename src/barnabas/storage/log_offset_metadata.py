@@ -23,7 +23,7 @@ class LogOffsetMetadata(NamedTuple):
         return self.segment_base_offset == UNKNOWN_SEGMENT
 
     def on_older_segment(self, other: LogOffsetMetadata) -> bool:
-        """Whether this offset lies in an older segment than `other`; False when a place is not known."""
+        """Return whether this offset lies in an older segment than `other`; False when a place is not known."""
         if self.is_offset_only or other.is_offset_only:
             return False
         return self.segment_base_offset < other.segment_base_offset

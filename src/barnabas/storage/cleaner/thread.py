@@ -149,7 +149,7 @@ class CleanerThread:
             self._worker = self._tools.make_worker()
 
         def check_done() -> None:
-            """Raises LogCleaningAborted when the thread ends, or the partition's cleaning was aborted."""
+            """Check that the cleaning may go on. Raises LogCleaningAborted when the thread ends, or on an abort."""
             if not self._thread.is_running:
                 raise LogCleaningAborted("the cleaner is shutting down")
             self._manager.check_aborted(cleanable.topic_partition)

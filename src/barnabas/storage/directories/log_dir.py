@@ -102,7 +102,7 @@ class LogDirectory:
                 self._log_start_offsets = now
 
     def remembers(self, topic_partition: TopicPartition) -> bool:
-        """Whether a checkpoint file has an offset of the partition."""
+        """Return whether a checkpoint file has an offset of the partition."""
         return topic_partition in self._recovery_points or topic_partition in self._log_start_offsets
 
     def meta_properties(self) -> MetaProperties | None:

@@ -82,7 +82,7 @@ class LogDirectories:
         return [path for path in self.paths if path not in online] if len(online) < len(self.paths) else []
 
     def is_online(self, path: str) -> bool:
-        """Whether the directory can be used."""
+        """Return whether the directory can be used."""
         directory = self._directories.get(path)
         return directory is not None and directory.is_online
 

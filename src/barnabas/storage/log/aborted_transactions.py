@@ -50,18 +50,24 @@ def read_committed(
             except (OSError, CorruptIndex):
                 data.release()
                 raise
-            if _segment_at(local.segments.all(), base_offset) in (segment, None):  # None: retention has removed it
+            # None: retention has removed the segment, whose records and index belong together all the same.
+            if _segment_at(local.segments.all(), base_offset) in (segment, None):
                 return data
         data.release()
 
 
 def _segment_at(segments: tuple[LogSegment, ...], base_offset: int) -> LogSegment | None:
+    """Return the segment that begins at `base_offset`, if there is one."""
     place = bisect_left(segments, base_offset, key=lambda segment: segment.base_offset)
     found = segments[place] if place < len(segments) else None
     return found if found is not None and found.base_offset == base_offset else None
 
 
 def _aborted_among(local: LocalLog, segment: LogSegment, data: FetchDataInfo) -> list[AbortedTransaction]:
+    """Return the aborted transactions among the records of `data`, read from `segment`.
+
+    Raises OSError, CorruptIndex.
+    """
     start_offset, base_offset, position = data.fetch_offset
     upper_bound = segment.upper_bound_offset(position, len(data.records))
     if upper_bound is None:
@@ -77,7 +83,10 @@ def _aborted_among(local: LocalLog, segment: LogSegment, data: FetchDataInfo) ->
 def collect_aborted(
     segments: Iterable[LogSegment], start_offset: int, upper_bound_offset: int
 ) -> list[AbortedTransactionEntry]:
-    """Return the aborted transactions that overlap the offsets, from the first of the segments on. Raises OSError."""
+    """Return the aborted transactions that overlap the offsets, from the first of the segments on.
+
+    Raises OSError, CorruptIndex.
+    """
     found: list[AbortedTransactionEntry] = []
     for segment in segments:
         entries, is_complete = segment.indexes.collect_aborted(start_offset, upper_bound_offset)

@@ -45,7 +45,7 @@ class LogBounds(NamedTuple):
         return bounds_of(min(self.start, end.message_offset), high_watermark, self.first_unstable)
 
     def rises_to(self, place: LogOffsetMetadata) -> bool:
-        """Whether `place` raises the high watermark, or moves it from an older segment into a newer one."""
+        """Return whether `place` raises the high watermark, or moves it from an older segment into a newer one."""
         old = self.high_watermark
         if old.message_offset == place.message_offset:
             return old.on_older_segment(place)

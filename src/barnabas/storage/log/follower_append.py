@@ -86,11 +86,12 @@ def _append(state: LogState, batch: Batch, data: memoryview) -> None:
         legacy = next(iter(any_batches(data)))
         first = last = legacy.last_offset
         max_timestamp = legacy.max_timestamp
-        # Old formats have no epochs. Entries from before such a batch would vouch for offsets that they know nothing
-        # of.
+        # Old formats have no epochs. Entries from before such a batch would give its offsets an epoch that nothing in
+        # the batch confirms.
         state.leader_epochs.clear()
     if local.must_roll(size, max_timestamp, last):
-        state.roll(first)  # at the batch's own offset: in a compacted log it may lie far behind the end
+        # At the batch's own offset: in a compacted log it may lie far behind the end.
+        state.roll(first)
     if isinstance(batch, RecordBatch) and batch.producer_id != NO_PRODUCER_ID:
         _append_of_producer(state, batch, data)
     else:
@@ -112,6 +113,7 @@ def _append_of_producer(state: LogState, batch: RecordBatch, data: memoryview) -
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, text) from None
     end = TransactionEnd(states, marker, completed) if marker is not None else None
     place = LogOffsetMetadata(batch.base_offset, segment.base_offset, segment.size)
+    # The index entry before the marker: a reader that sees the marker must find the transaction among the aborted ones.
     try:
         if end is not None:
             end.enter(segment)

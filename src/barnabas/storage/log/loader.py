@@ -67,7 +67,10 @@ class LogLoader:
         self._producers = ProducerStateManager(local.topic_partition, local.directory, environment.files)
 
     def load(self) -> UnifiedLog:
-        """Clear leftovers; load epochs and segments, recover, complete epochs and producers: in this order."""
+        """Clear leftovers; load epochs and segments, recover, complete epochs and producers: in this order.
+
+        Raises OSError, MalformedCheckpoint, CorruptRecord, CorruptIndex.
+        """
         terms, environment = self._terms, self._environment
         if not terms.had_clean_shutdown:
             # A broker killed between a rename and its sync left the sync to this start: after a power failure, a file
@@ -118,7 +121,8 @@ class LogLoader:
         producers = self._producers
         producers.remove_stray_snapshots(tuple(segment.base_offset for segment in self._segments))
         if producers.delete_snapshots_above(end_offset):
-            self._files.sync_dir(self._directory)  # others of the same offsets may come
+            # New snapshots may come at the same offsets: a crash must not put an old one in their place.
+            self._files.sync_dir(self._directory)
         rebuild_producer_state(
             producers,
             self._segments,
@@ -144,7 +148,8 @@ class LogLoader:
             try:
                 for batch in scan_batches(segment.file, 0, segment.size):
                     if not isinstance(batch, RecordBatch) or batch.base_offset >= end:
-                        break  # message sets have no epochs, and a segment that begins with one is full of them
+                        # Message sets have no epochs, and a segment that begins with one is full of them.
+                        break
                     found.append(EpochEntry(batch.partition_leader_epoch, batch.base_offset))
             except CorruptRecord as error:
                 # Before the recovery point nothing is cut: readers of that batch get an error, all others are served.

@@ -87,7 +87,7 @@ class LocalLog:
         self.end = _new_tuple(LogOffsetMetadata, (last + 1, segment.base_offset, segment.size))
 
     def must_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
-        """Whether the next batch needs a new segment: full, old enough, index full, or offset out of range."""
+        """Return whether the next batch needs a new segment: full, old enough, index full, or offset out of range."""
         segment = self.segments.active
         if (
             segment.size > self.config.segment_bytes - size
@@ -97,6 +97,8 @@ class LocalLog:
             return True
         if segment.size == 0:
             return False
+        # As in Kafka, the age of a segment with timestamps is the distance between its first batch and the next one,
+        # whatever the clock says: a log that is copied later rolls where the original did.
         started = segment.rolling_timestamp
         if started is not None and started >= 0:
             return max_timestamp - started > self._roll_ms - segment.roll_jitter_ms
@@ -115,7 +117,8 @@ class LocalLog:
             if active.size:
                 raise ValueError(f"segment {base_offset} of {self.topic_partition} holds batches already")
             logger.warning("Empty segment %d of %s is made anew", base_offset, self.topic_partition)
-            active.delete()  # the files; the log is never without a segment, so the object stays until it is replaced
+            # Only the files: the log is never without a segment, so the object stays until it is replaced.
+            active.delete()
         elif base_offset < active.base_offset:
             raise ValueError(f"roll of {self.topic_partition} to {base_offset}, before {active.base_offset}")
         else:
@@ -144,7 +147,8 @@ class LocalLog:
             if segment is None:
                 segment = self.segments.first
         while segment is not None and segment.base_offset <= limit.segment_base_offset:
-            max_position = segment.size  # less than the limit's, if the segment was compacted since the limit was noted
+            # The size is less than the limit's position if the segment was compacted since the limit was noted.
+            max_position = segment.size
             if segment.base_offset == limit.segment_base_offset and limit.position_in_segment < max_position:
                 max_position = limit.position_in_segment
             data = segment.read(start_offset, max_bytes, max_position, min_one_message=min_one_message)
@@ -204,13 +208,14 @@ class LocalLog:
             self.last_flush_ms = self._environment.clock.milliseconds()
 
     def _flush_segments(self, segments: Sequence[LogSegment]) -> None:
+        """Sync the segments, and the directories that have their names. Raises OSError."""
         for segment in segments:
             try:
                 segment.flush()
             except FileNotFoundError:
+                # A segment that was deleted since the caller looked needs no sync.
                 if segment in self.segments.all():
                     raise
-                # else the segment has been deleted meanwhile
         # A synced file is lost with its directory entry: the log directory has that of the log's directory, which is
         # synced once, and the log's directory those of the segments, synced whenever one began since the last flush.
         files = self._environment.files
@@ -235,8 +240,11 @@ class LocalLog:
 
         The first segment must not begin above `offset`.
         """
+        # Later segments go before the segment with the cut is truncated: a broker that is killed in between leaves this
+        # segment uncut, and never a hole between the cut and a segment that stayed.
         deletable = [segment for segment in self.segments if segment.base_offset > offset]
         self.delete_segments(deletable, delayed=True)
+        # The flush lock: a flush that is under way must not set the recovery point behind the new end.
         with self._flush_lock:
             active = self.segments.active
             active.truncate_to(offset, self._environment.clock.milliseconds())
@@ -251,6 +259,8 @@ class LocalLog:
     def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
         """Drop everything; the log begins and ends at `offset`. Return the segments deleted."""
         deleted = list(self.segments)
+        # The flush lock keeps a flush from moving the recovery point up again. The old files go before the new segment
+        # is made: one of them may have its name.
         with self._flush_lock:
             for segment in deleted:
                 segment.delete()
@@ -263,6 +273,8 @@ class LocalLog:
     def delete_segments(self, segments: Iterable[LogSegment], *, delayed: bool) -> None:
         """Remove segments and rename their files to `.deleted`; the files go now, or after file.delete.delay.ms."""
         deleted = list(segments)
+        # All of them leave the collection before the first file gets another name: a reader that finds no file reads
+        # again, and must not find the segment again.
         for segment in deleted:
             self.segments.remove(segment.base_offset)
         for segment in deleted:
@@ -279,11 +291,16 @@ class LocalLog:
         swap. Old segments that retention has deleted meanwhile are left out. Return the others, whose files are deleted
         later. Raises OSError: EIO when the swap has stopped half-way.
         """
-        # The names on disk tell a start where a crash came:   old segments, `.cleaned`: nothing has happened; the
-        # cleaned files are deleted   old segments, some files `.cleaned` and some `.swap`: the same   old segments or
-        # some `.deleted`, all new files `.swap`: the swap is finished by `log.leftovers`   the new segment under its
-        # final name: nothing is left to do but to delete `.deleted` files The names `.swap` are synced before an old
-        # file changes its name: a disk may write directory entries in any order.
+        # The order of a swap. The names on disk tell a start how far it had come:
+        #
+        #     | on disk                                          | what a start does (`log.leftovers`)         |
+        #     | old segments, new files `.cleaned`               | deletes the new files                       |
+        #     | old segments, new files `.cleaned` and `.swap`   | the same                                    |
+        #     | old segments, some `.deleted`, new files `.swap` | finishes the swap                           |
+        #     | the new segment under its final name             | deletes the `.deleted` files, nothing more  |
+        #
+        # The names `.swap` are synced before an old file changes its name: a disk may write directory entries in any
+        # order.
         present = set(self.segments)
         replaced = [segment for segment in old if segment in present]
         files = self._environment.files
@@ -291,7 +308,8 @@ class LocalLog:
             new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
             files.sync_dir(self.directory)
         except OSError:
-            with suppress(OSError):  # no start must find this segment: the old ones may be cleaned differently by then
+            # No start must find this segment: the old ones may be cleaned differently by then.
+            with suppress(OSError):
                 new.delete()
             raise
         self.segments.replace(new, replaced)

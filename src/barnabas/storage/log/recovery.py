@@ -100,7 +100,8 @@ class LogRecovery:
             except CorruptIndex as error:
                 logger.warning("%s; rebuilding the indexes of segment %d", error, segment.base_offset)
                 self._recover_segment(segment)
-                segment.flush()  # no flush comes to a segment before the recovery point
+                # No other flush comes to a segment before the recovery point.
+                segment.flush()
 
     def _unflushed(self) -> tuple[LogSegment, ...]:
         return self._segments.values(self._terms.recovery_point, END_OF_ALL)
@@ -162,7 +163,7 @@ class LogRecovery:
             self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
 
     def _follows(self, segment: LogSegment, following: LogSegment) -> bool:
-        """Whether a segment begins where the one before it ends: never before, and behind in compacted logs only."""
+        """Return whether a segment begins where the one before it ends, or in a compacted log behind that."""
         end_offset = segment.next_offset()
         is_compacted = self._local.config.is_compacted
         return end_offset == following.base_offset or (is_compacted and end_offset < following.base_offset)

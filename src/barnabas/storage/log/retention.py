@@ -40,6 +40,7 @@ def _below_start_offset(state: LogState) -> Predicate:
 
 
 def _beyond_retention_bytes(state: LogState) -> Predicate:
+    """Return a predicate that counts down what is too much: ask it once per segment, the oldest first."""
     retention_bytes = state.local.config.retention_bytes
     surplus = state.local.segments.size - retention_bytes if retention_bytes >= 0 else -1
 
@@ -73,6 +74,7 @@ def _delete(state: LogState, predicate: Predicate, reason: str) -> int:
         upper_bound = following.base_offset if following is not None else local.end.message_offset
         if high_watermark < upper_bound or not predicate(segment, following):
             break
+        # An empty last segment is what a roll would put in its place.
         if following is None and segment.size == 0:
             break
         deletable.append(segment)
@@ -84,6 +86,8 @@ def _delete(state: LogState, predicate: Predicate, reason: str) -> int:
     if following is None:
         raise ValueError(f"{local.topic_partition} has no segment behind {deletable[-1]}")
     logger.info("Deleting segments of %s due to %s: %s", local.topic_partition, reason, deletable)
+    # The start rises first: a reader gets OFFSET_OUT_OF_RANGE and not a missing file. The checkpoint of the start is
+    # written later; a start that finds it too low begins at the first segment that is there.
     state.raise_start(following.base_offset, "segment deletion")
     local.delete_segments(deletable, delayed=True)
     state.producers.delete_snapshots_below(following.base_offset)

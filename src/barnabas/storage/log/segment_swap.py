@@ -18,6 +18,7 @@ def swap_in(state: LogState, base_offset: int, old: Sequence[LogSegment]) -> Non
     local = state.local
     new = state.environment.segments.open(local.directory, base_offset, local.config, CLEANED_SUFFIX)
     replaced = local.replace_segments(new, old)
+    # A snapshot belongs to the start of a segment: only the first of the replaced segments keeps its base offset.
     gone = [segment.base_offset for segment in replaced if segment.base_offset != base_offset]
     state.producers.delete_snapshots_of(gone)
     # The high watermark may lie at the end of an old segment, which no read would find any more.

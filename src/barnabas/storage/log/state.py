@@ -66,11 +66,15 @@ class LogState:
         self.update_first_unstable_offset()
 
     def _bounds_at_start(self, log_start_offset: int) -> LogBounds:
-        """The bounds of a log that was just opened: its high watermark is its start until the checkpoint is read."""
+        """Return the bounds of a log that was just opened.
+
+        Its high watermark is its start until the checkpoint is read.
+        """
         offset = max(log_start_offset, 0)
         try:
             place = self.local.place_of(offset)
-        except CorruptRecord:  # readers of that batch get the error
+        # Readers of that batch get the error; all others are served.
+        except CorruptRecord:
             place = LogOffsetMetadata(offset)
         return bounds_of(log_start_offset, place, None)
 
@@ -124,6 +128,7 @@ class LogState:
         # it by positions, and positions of two segments say nothing about each other.
         at_end = bounds.high_watermark.message_offset >= local.end.message_offset
         base_offset = max(expected_next_offset, local.end.message_offset)
+        # Without a sync, since a roll comes in the middle of an append: `_flush_before` syncs the snapshot later.
         snapshot_taken = self.producers.take_snapshot(base_offset, sync=False)
         local.roll(expected_next_offset)
         if at_end:

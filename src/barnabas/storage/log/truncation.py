@@ -17,12 +17,20 @@ logger = logging.getLogger(__name__)
 # Checkpoints that a truncation makes too large are lowered on disk before anything is cut. Worked example: the log ends
 # at 100, its recovery point 90 is in the checkpoint, and it is cut at 40. Were 90 still on disk when the broker crashes
 # after it has appended 40 to 95 anew, the next start would take offsets below 90 for flushed and would not check them.
+#
+# The order, and what a start makes of a crash behind each step:
+# 1. Checkpoints are lowered: the log is as before, and more of it is checked than needed.
+# 2. Producer snapshots above the cut are deleted: the state is rebuilt from an older snapshot and the batches.
+# 3. Segments above the cut become `.deleted`: `log.leftovers` removes the files; the log ends above the cut.
+# 4. The segment with the cut is truncated and synced, then the directory: from here on the truncation is durable.
+# 5. Leader epochs are cut: the loader cuts them to the end of the log as well.
 
 
 def truncate_to(state: LogState, offset: int) -> bool:
     """Drop everything from `offset` on; True if there was something. Raises ApiError: KAFKA_STORAGE_ERROR."""
     local, producers = state.local, state.producers
     if offset >= local.end.message_offset:
+        # Nothing is cut but epochs that begin at the end of the log: they have no batch here.
         state.leader_epochs.truncate_from_end(local.end.message_offset)
         return False
     logger.info("Truncating %s to offset %d", local.topic_partition, offset)
@@ -33,7 +41,8 @@ def truncate_to(state: LogState, offset: int) -> bool:
     _lower_checkpoints(state, end_offset, end_offset)
     try:
         producers.end_offset = local.end.message_offset
-        producers.delete_snapshots_above(end_offset)  # the truncation syncs the directory
+        # The truncation syncs the directory afterwards, so this deletion needs no sync of its own.
+        producers.delete_snapshots_above(end_offset)
         deleted = local.truncate_to(offset)
         state.bounds = state.bounds.cut_at(local.end)
         start_offset, end_offset = state.bounds.start, local.end.message_offset
@@ -69,6 +78,7 @@ def _lower_checkpoints(state: LogState, recovery_point: int, log_start_offset: i
     Raises ApiError: KAFKA_STORAGE_ERROR.
     """
     local = state.local
+    # A log start offset beyond the new end would make the next start of the broker delete the whole log.
     lower_start = log_start_offset < state.bounds.start
     if lower_start:
         state.bounds = state.bounds.with_start(log_start_offset)

@@ -60,11 +60,13 @@ def find_batch(file: Readable, offset: int, position: int, end: int) -> BatchPla
             read = len(chunk)
             if read < MIN_BATCH_SIZE:
                 return None
-            chunk += bytes(_PLACE.size)  # an old message may be the last, and shorter than what is unpacked
+            # An old message may be the last, and shorter than what is unpacked.
+            chunk += bytes(_PLACE.size)
             chunk_start = position
             at = 0
         base_offset, length, magic, delta = unpack(chunk, at)
         last_offset = base_offset + delta if magic == 2 else base_offset
+        # A damaged length below zero would lead the search back, or round in a circle.
         if length + LOG_OVERHEAD < MIN_BATCH_SIZE:
             raise CorruptRecord(f"a batch at position {position} claims {length} bytes")
         if last_offset >= offset:

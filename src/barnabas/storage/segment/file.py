@@ -48,15 +48,17 @@ class SegmentFile:
             open_file = self._open
             if open_file is not None and open_file.try_retain():
                 return open_file
+            # A reader that is late must not open a file that was deleted, or the next file of the same name.
             if self._is_gone:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
             open_file = self._open = OpenFile(self._open_files.files.open(self.path, create=create))
             open_file.retain()
+        # Outside of the lock: this may close other files, and takes their locks for it.
         self._open_files.opened(self)
         return open_file
 
     def exists(self) -> bool:
-        """Whether the file exists."""
+        """Return whether the file exists."""
         return self._open is not None or self._open_files.files.exists(self.path)
 
     def create(self) -> None:
@@ -85,6 +87,7 @@ class SegmentFile:
 
     def write(self, buffers: Sequence[Buffer], position: int, *, create: bool = False) -> None:
         """Write all buffers at `position`; on an error the file is cut back to `position`."""
+        # Every append comes here; with the descriptor open, as it usually is, the call of `borrow` is saved.
         open_file = self._open
         if open_file is None or not open_file.try_retain():
             open_file = self.borrow(create=create)
@@ -119,6 +122,7 @@ class SegmentFile:
 
     def rename(self, path: str) -> None:
         """Give the file another name; an open descriptor goes on."""
+        # Name and path change together under the lock: `borrow` must not open the old name in between.
         with self._lock:
             self._open_files.files.replace(self.path, path)
             self.path = path

@@ -155,6 +155,7 @@ class IndexFile:
 
     def close(self) -> None:
         """Bring the entries that are only in memory to stable storage, and close the file."""
+        # An index that was never looked at has nothing to write: a shutdown does not read those of old segments for it.
         with self._lock:
             untouched = self._entries < 0
         if not untouched:
@@ -212,12 +213,15 @@ class IndexFile:
                 logger.warning("Could not write index %s, will try again", self.path, exc_info=True)
 
     def _write_pending(self) -> None:
+        """Append the entries that are only in memory to the file. Raises OSError; the entries then stay in memory."""
         written = self._written
         pending = self._entries - written
         if pending or not self._file.exists():
             tail = self._tail
             first = written - tail.start
             data = b"".join(map(self._entry.pack, tail.keys[first:], tail.values[first:]))
+            # By position and not at the end of the file: an entry's place follows from its number, whatever an earlier
+            # write that failed has left behind.
             self._file.write([data], written * self._entry.size, create=True)
             self._written = self._entries
             self._unsynced = True
@@ -265,6 +269,7 @@ class IndexFile:
         return low * PAGE_ENTRIES + place - 1
 
     def _stored_entry(self, number: int) -> tuple[int, int]:
+        """Return an entry that exists, from memory or from the file. Raises OSError, CorruptIndex."""
         tail = self._tail
         if number >= tail.start and tail.keys:
             place = number - tail.start
@@ -300,6 +305,8 @@ class IndexFile:
         self._last = self._stored_entry(entries - 1) if entries else None
 
     def _truncate_to_entries(self, entries: int) -> None:
+        """Keep the first `entries` entries. Raises OSError; then all of them are kept."""
+        # The file first: entries that are gone from memory, but not from the file, would come back at the next start.
         if entries < self._written:
             self._file.truncate(entries * self._entry.size)
             self._unsynced = True

@@ -34,6 +34,7 @@ class IndexPages:
         """Return the page, if it is in the cache, and count it as used."""
         key = (index_number, page_number)
         with self._lock:
+            # Dictionaries keep the order of insertion: a page that is taken out and put back is the newest one.
             page = self._pages.pop(key, None)
             if page is not None:
                 self._pages[key] = page

@@ -39,7 +39,7 @@ class SegmentIndexes:
         self.is_full = False
         self._log_file = log_file
         self._transactions = transactions
-        """None as long as there is no file, which is nearly always."""
+        """The transaction index; None as long as it has no file, which is nearly always."""
 
     # -- entries
 
@@ -57,6 +57,7 @@ class SegmentIndexes:
         """The index of the transactions that markers in this segment aborted; its file is made with the first."""
         index = self._transactions
         if index is None:
+            # The log file may be called `.log.cleaned` or `.log.deleted` now: its last suffix is kept.
             path = self._log_file.path
             place = path.rindex(LOG_SUFFIX)
             path = path[:place] + TRANSACTION_INDEX_SUFFIX + path[place + len(LOG_SUFFIX) :]
@@ -112,6 +113,8 @@ class SegmentIndexes:
 
         The transaction index is synced: once the other two files exist, no start looks for its entries again.
         """
+        # The transaction index comes first: were the other two written and this one lost, the next start would find a
+        # segment in good order, and readers of committed records would see what was aborted.
         if self._transactions is not None:
             self._transactions.sync()
         self.offsets.write_pending()

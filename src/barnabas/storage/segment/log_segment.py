@@ -166,6 +166,7 @@ class LogSegment:
             if found is None:
                 return None
             position, batch_size = found.position, found.size
+            # Only small reads find their next place by this note; a large one would push the places of others out.
             if max_bytes <= MAX_BYTES:
                 reads.note(found.last_offset + 1, position + batch_size)
         # KIP-74: a consumer must make progress, so one whole batch may exceed its limit.
@@ -191,7 +192,7 @@ class LogSegment:
         return find_batch(self.file, offset, max(at_or_before, from_position), self.size)
 
     def upper_bound_offset(self, position: int, size: int) -> int | None:
-        """Return an offset that batches of `size` bytes from `position` on do not reach; None: the segment's end.
+        """Return an offset that batches of `size` bytes from `position` on do not reach; None for the segment's end.
 
         The offset comes from the offset index, so it may lie some batches further on.
         """
@@ -294,7 +295,8 @@ class LogSegment:
         self.bytes_since_last_index_entry = valid_bytes - last_entry_at
         if valid_bytes < file_size:
             self.file.truncate(valid_bytes)
-            self.file.sync()  # what was cut off must not come back behind new batches after another crash
+            # What was cut off must not come back behind new batches after another crash.
+            self.file.sync()
         self.size = valid_bytes
         self.rolling_timestamp = None
         self._largest = largest
@@ -305,15 +307,19 @@ class LogSegment:
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop the batches that hold `offset` and what is behind it; return the bytes cut off. Raises OSError."""
+        # The place is looked up while the index is whole. Entries are dropped before the bytes that they point at: a
+        # crash in between leaves batches without entries, which a search finds all the same.
         place = self.translate_offset(offset)
         self.indexes.truncate_to(offset)
         self.recent.clear()
         cut = 0
         if place is not None:
             cut = self.size - place.position
+            # The size before the file: readers take no lock, and must not be sent to bytes that are about to go.
             self.size = place.position
             self.file.truncate(place.position)
-            self._sequential_reads = SequentialReads()  # after the cut: slow readers use the old one
+            # After the cut, so that a reader that is still at work notes its place in the old object.
+            self._sequential_reads = SequentialReads()
         if self.size == 0:
             self.created_ms = now_ms
             self.rolling_timestamp = None
@@ -359,6 +365,7 @@ class LogSegment:
         """
         if self.size:
             self._enter_largest()
+        # Zeros behind the last batch would look like a damaged segment to a start that trusts the clean shutdown.
         if self.is_preallocated:
             self._trim()
             self.file.sync()
@@ -372,6 +379,8 @@ class LogSegment:
 
     def delete(self) -> None:
         """Remove the files. Raises OSError."""
+        # The log file first: a start deletes indexes without a log file, but would take a log file without indexes for
+        # a segment and rebuild them.
         self.file.delete()
         self.indexes.delete()
 

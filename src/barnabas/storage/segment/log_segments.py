@@ -88,5 +88,6 @@ class LogSegments:
         bases = tuple(sorted(by_offset))
         segments = tuple(by_offset[base] for base in bases)
         self._view = (bases, segments)
+        # `active` is a second assignment, after the first: a reader that gets the newer one finds it in the view.
         if segments:
             self.active = segments[-1]

@@ -1,7 +1,11 @@
 """Where in a segment's log file the batch of an offset lies: a sparse `.index` of 8-byte entries.
 
-An entry is the last offset of a batch, relative to the segment's base offset, and the batch's position. Owned by
-SegmentIndexes; threads and lock are those of `index_file`. Kafka: OffsetIndex.
+An entry is the last offset of a batch, relative to the segment's base offset, and the batch's position, in 4 bytes
+each, big-endian. Owned by SegmentIndexes; threads and lock are those of `index_file`. Kafka: OffsetIndex.
+
+For example, a segment begins at offset 100 and holds three batches of 4,000 bytes and 5 records each. With the default
+interval of 4,096 bytes only the third one gets an entry: 0000000e 00001f40, which is offset 114 and position 8,000. A
+search for offset 112 finds no entry at or before it, so it walks the batches from position 0.
 """
 
 from __future__ import annotations
@@ -63,9 +67,9 @@ class OffsetIndex(IndexFile):
     def bounds(self, offset: int) -> tuple[int, int]:
         """Return the positions of the last entry at or before `offset`, and of the next entry.
 
-        The batch lies between them. The second is -1 when there is no next entry, or no reason to look there: the first
-        entry is of that very offset, or there is no first entry, in which case the batch is as likely the one at the
-        start of the file, which has no entry.
+        The batch lies between the two. The second is -1 when there is no next entry, or no reason to look there: the
+        first entry is of that very offset, or there is no first entry, in which case the batch is as likely the one at
+        the start of the file, which has no entry.
         """
         relative = offset - self.base_offset
         with self._lock:

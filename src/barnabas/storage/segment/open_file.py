@@ -19,6 +19,7 @@ class OpenFile:
 
     def __init__(self, file: File) -> None:
         self.file = file
+        # The file's bound methods stand in for methods of this class: a read passes through one call less.
         self.fileno = file.fileno
         self.is_cached = file.is_cached
         self.prefetch = file.prefetch
@@ -47,6 +48,7 @@ class OpenFile:
             self._holders -= 1
             if self._holders:
                 return
+        # Outside of the lock: no thread can retain the file any more, and closing may wait for the disk.
         self.file.close()
 
     @property

@@ -34,7 +34,8 @@ def good_batches(file: Readable, file_size: int, base_offset: int, gapless_from:
             yield batch
             next_offset = batch.last_offset + 1
     except CorruptRecord:
-        return  # the end of what can be kept: the caller reports the bytes cut off
+        # The end of what can be kept: the caller cuts the rest off, and reports the bytes.
+        return
 
 
 def _check_follows(batch: Batch, base_offset: int, next_offset: int, epoch: int) -> int:
@@ -54,5 +55,5 @@ def _check_follows(batch: Batch, base_offset: int, next_offset: int, epoch: int)
 
 
 def _leaves_gap(batch: Batch, next_offset: int) -> bool:
-    """Whether offsets are missing before the batch; message sets do not say where they begin."""
+    """Return whether offsets are missing before the batch; message sets do not say where they begin."""
     return isinstance(batch, RecordBatch) and batch.base_offset != next_offset

@@ -34,6 +34,7 @@ class SequentialReads:
     def note(self, next_offset: int, position: int) -> None:
         """Note that the batch before `next_offset` ends at this position."""
         places = self._places
+        # Readers that never came back left their places here. Clearing them all is rare and needs no order of use.
         if len(places) >= MAX_PLACES:
             places.clear()
         places[next_offset] = position

@@ -1,8 +1,11 @@
 """From which offset on a segment holds timestamps above a given one: a sparse `.timeindex` of 12-byte entries.
 
-An entry (timestamp, offset relative to the base offset) says that no batch up to that offset has a larger timestamp;
-the offset is the last one of the batch that has it. Owned by SegmentIndexes; threads and lock are those of
-`index_file`. Kafka: TimeIndex.
+An entry is a timestamp in 8 bytes and an offset relative to the base offset in 4, big-endian. It says that no batch up
+to that offset has a larger timestamp; the offset is the last one of the batch that has the timestamp. Owned by
+SegmentIndexes; threads and lock are those of `index_file`. Kafka: TimeIndex.
+
+For example, a segment begins at 100; its batches end at 109 (time 50), 119 (time 40), 129 (time 70), 139 (time 60). The
+entries made with the second and the fourth batch are (50, 9) and (70, 29): a search for time 65 begins at offset 109.
 """
 
 from __future__ import annotations
@@ -61,7 +64,8 @@ class TimeIndex(IndexFile):
                 if relative < last[1]:
                     raise ValueError(f"offset {offset} is before {self.base_offset + last[1]} in {self.path}")
                 self._append(timestamp, relative)
-            return self._entries >= self.max_entries - 1  # the last one is for `on_become_inactive`
+            # The last one is for `LogSegment.on_become_inactive`.
+            return self._entries >= self.max_entries - 1
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the last entry with at most `timestamp`; (-1, base offset) when there is none."""

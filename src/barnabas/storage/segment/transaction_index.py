@@ -1,10 +1,18 @@
 """A segment's `.txnindex`: the transactions that were aborted by markers in this segment. Kafka's entries, version 0.
 
 Appended to under the log's lock, before the marker itself is written; any thread reads, up to a size that is published
-after the entry has been written. There is no file as long as nothing was aborted. An entry has the first offset of the
-transaction (maybe in an earlier segment), the offset of its marker, and the last stable offset behind the marker, from
-which a reader knows that later indexes hold nothing more for it. Kafka: TransactionIndex, AbortedTxn,
-TxnIndexSearchResult.
+after the entry has been written. There is no file as long as nothing was aborted.
+
+An entry has 34 bytes, big-endian:
+
+    position  size  field
+           0     2  version: 0
+           2     8  producer id
+          10     8  first offset of the transaction, perhaps in an earlier segment
+          18     8  offset of the abort marker
+          26     8  last stable offset behind the marker: a reader below it needs no later index
+
+Kafka: TransactionIndex, AbortedTxn, TxnIndexSearchResult.
 """
 
 from __future__ import annotations
@@ -74,10 +82,12 @@ class TransactionIndex:
                 f"The last offset of appended transactions must increase sequentially, but {entry.last_offset} is not"
                 f" greater than current last offset {last_offset} of index {self.path}"
             )
+        # The file first: when the write fails, nothing has changed in memory.
         self._file.write((entry.encode(),), self._size, create=True)
         self._unsynced = True
         self._last_offset = entry.last_offset
-        self._size += ENTRY_SIZE  # last: readers take no lock, and read up to this size
+        # Last: readers take no lock, and read up to this size.
+        self._size += ENTRY_SIZE
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of markers at `offset` and behind it."""
@@ -128,6 +138,7 @@ class TransactionIndex:
         for entry in self.entries():
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
                 found.append(entry)
+            # Transactions that were aborted later begin at or behind this offset, so none of them overlaps the range.
             if entry.last_stable_offset >= upper_bound_offset:
                 return AbortedSearch(found, True)
         return AbortedSearch(found, False)
@@ -152,6 +163,7 @@ class TransactionIndex:
     def sync(self) -> None:
         """Return when the entries are on stable storage and dropped entries cannot come back."""
         if self._unsynced:
+            # Before the sync: an entry that is appended meanwhile sets the flag again.
             self._unsynced = False
             try:
                 self._file.sync()

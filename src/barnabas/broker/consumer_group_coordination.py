@@ -1,6 +1,7 @@
-"""Builds the services of consumer groups (KIP-848) when they are needed for the first time.
+"""The construction of the services of consumer groups (KIP-848), when they are needed for the first time.
 
 Imported and called once by `group_coordination`, on a handler's thread or the loader's.
+Kafka: BrokerServer.createGroupCoordinator.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from barnabas.coordinator.group.environment import GroupEnvironment
 
 
 class ConsumerGroups(NamedTuple):
-    """The service, and its part for members that speak the classic protocol."""
+    """The service of consumer groups, and its part for members that speak the classic protocol."""
 
     service: ConsumerGroupService
     classic_members: ConsumerGroupClassicMembers
@@ -26,7 +27,7 @@ class ConsumerGroups(NamedTuple):
 def build_consumer_groups(
     environment: GroupEnvironment, classic: ClassicGroupService, count_rebalance: Callable[[], None]
 ) -> ConsumerGroups:
-    """Return the services, which follow the metadata from now on. count_rebalance: called for each new target."""
+    """Return the services, which follow changes of the metadata. count_rebalance: called for each new target."""
     assignors = assignors_named(environment.config.consumer.assignors)
     service = ConsumerGroupService(
         environment,
@@ -40,7 +41,7 @@ def build_consumer_groups(
 
 
 def _check_regular_expression(regex: str) -> None:
-    """Raises ApiError: INVALID_REGULAR_EXPRESSION when the expression is malformed."""
+    """Check the syntax of an expression. Raises ApiError: INVALID_REGULAR_EXPRESSION when it is malformed."""
     from barnabas.coordinator.group.consumer.topics.regex import check_regular_expression  # noqa: PLC0415 - loads google-re2
 
     check_regular_expression(regex)

@@ -1,6 +1,6 @@
-"""Puts the group coordinator of a broker together.
+"""The construction of a broker's group coordinator.
 
-Called by BrokerServer during start, on the main thread.
+Called by BrokerServer during start, on the main thread. Kafka: BrokerServer.createGroupCoordinator.
 """
 
 from __future__ import annotations
@@ -41,14 +41,16 @@ if TYPE_CHECKING:
     from barnabas.broker.consumer_group_coordination import ConsumerGroups
 
 SESSIONS_BETWEEN_PURGES = 100_000
-"""A session that ends removes itself from its watch list, so a purge finds almost nothing and costs a look at every
+"""The number of completed watches after which the purgatory looks for others to purge.
+
+A session that ends removes itself from its watch list, so a purge finds almost nothing and costs a look at every
 member."""
 
 
 def build_group_coordinator(
     foundations: Foundations, replicas: ReplicaManager, metadata: MetadataCache
 ) -> GroupCoordinator:
-    """Return the coordinator, which hears of leaderships from now on; its `startup` follows when requests come."""
+    """Build the coordinator, which is told of every change of leadership from now on."""
     clock, timer, registry = foundations.clock, foundations.timer, foundations.metrics
     environment = _environment(foundations, replicas, metadata)
     heartbeats = DelayedOperationPurgatory[DelayedHeartbeat]("Heartbeat", timer, purge_interval=SESSIONS_BETWEEN_PURGES)
@@ -62,7 +64,8 @@ def build_group_coordinator(
 
         return build_consumer_groups(environment, classic, rebalances.count_consumer)
 
-    # The two services hand requests over to each other, and the second one is made late: it knows the first.
+    # Each service hands requests over to the other. The classic service gets a function, since the service of consumer
+    # groups is built with the first such group: most brokers start without the modules that it needs.
     consumer_groups = Lazy(build_consumer)
     changes = ClassicGroupChanges(environment, heartbeats, delayed_rebalances, rebalances.count_classic)
     classic = ClassicGroupService(environment, changes, lambda: consumer_groups().classic_members, random_java_uuid)
@@ -90,6 +93,7 @@ def build_group_coordinator(
     )
     counts = _counts(coordinator, rebalances)
     registry.family(GroupMetrics(environment.table, counts, loader.load_times, clock))
+    # Last: a leadership may change on another thread from here on, and takes everything above to handle.
     replicas.orders.listeners.add(coordinator.leadership_changed)
     return coordinator
 

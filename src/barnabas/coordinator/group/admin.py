@@ -37,7 +37,10 @@ _BATCH_BYTES: Final = 256 * 1024
 
 
 class GroupAdminService:
-    """on_removed: called with each deleted group, without locks."""
+    """The requests of administrators about groups of both protocols.
+
+    on_removed: called with each deleted group, without locks.
+    """
 
     def __init__(self, environment: GroupEnvironment, on_removed: Callable[[Group], None]) -> None:
         self._environment = environment
@@ -51,9 +54,10 @@ class GroupAdminService:
     # -- list
 
     def list_groups(self, states: Collection[str], types: Collection[str]) -> tuple[ErrorCode, list[ListedGroup]]:
-        """Return this broker's groups that are in one of `states` and of one of `types`; empty: in any, of any.
+        """Return this broker's groups in one of `states` and of one of `types`; an empty collection matches all.
 
-        The error COORDINATOR_LOAD_IN_PROGRESS says that there are more of them.
+        With COORDINATOR_LOAD_IN_PROGRESS the list is partial: this broker still loads some of its groups. With
+        COORDINATOR_NOT_AVAILABLE it is empty: the coordinator has not started.
         """
         partitions = self._environment.partitions
         if not partitions.is_started:
@@ -95,6 +99,7 @@ class GroupAdminService:
             if group is not None and isinstance(group.membership, ClassicGroup):
                 return _described_classic_group(group.membership)
         missing = DescribedGroup(group_id=group_id, group_state=_DEAD)
+        # Until v5 an unknown group is Dead without an error; v6 names GROUP_ID_NOT_FOUND (KIP-1043).
         if tells_missing:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             missing.error_message = (
@@ -155,6 +160,8 @@ class GroupAdminService:
                 error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.membership.deletion_error()
                 if group is not None and error is ErrorCode.NONE:
                     stored = self._append_tombstones(group)
+                    # Removed under the lock that the append was made under: a member that joins from now on gets a new
+                    # group, whose records lie behind the tombstones in the log.
                     if stored is None or stored.position >= 0:
                         self._table.remove(group)
                         removed = group
@@ -182,9 +189,10 @@ class GroupAdminService:
 
 
 class _Deletions:
-    """Collects the errors of one request's groups, and answers when all are there. `_lock` guards them."""
+    """The errors of one request's groups, which is answered when all are known. `_lock` guards them."""
 
     def __init__(self, group_ids: Collection[str], on_complete: Callable[[Mapping[str, ErrorCode]], None]) -> None:
+        # A group that is named twice is deleted once: the second attempt would answer GROUP_ID_NOT_FOUND.
         self.group_ids = list(dict.fromkeys(group_ids))
         self._on_complete = on_complete
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""The committed offsets of a group, as they lie in the log.
+"""The committed offsets of a group, in the form in which the log stores them.
 
 Owned by a `Group`, whose lock guards everything in it. Values stay the bytes of `__consumer_offsets`: a commit has
 encoded them anyway, loading a million of them decodes nothing, and the garbage collector does not visit bytes. They are
@@ -61,7 +61,7 @@ class CommittedOffsets:
         self._topics: dict[str, dict[int, bytes]] = {} if topics is None else topics
         self._transactional = transactional or None
         self._waiting: dict[PartitionKey, int] | None = None
-        """The number of commits of each partition that wait for replicas; None while there is none."""
+        """The number of commits of each partition that wait for replicas; None while no commit waits."""
         self._later: dict[PartitionKey, int] | None = None
         """While commits wait: the position of the newest commit that counts, so that no earlier one replaces it."""
 
@@ -156,11 +156,13 @@ class CommittedOffsets:
                 waiting[key] = left
             else:
                 waiting.pop(key, None)
+        # Without a waiting commit the next one has a higher position than every earlier one: nothing is to be compared.
         if not waiting:
             self._waiting = self._later = None
 
     def _put(self, topic: str, partition: int, value: bytes, position: int) -> None:
         key = (topic, partition)
+        # A replica's answer to an earlier commit may come last. The log decides, as it does for the next coordinator.
         if self._waiting is not None:
             later = self._later
             if later is None:
@@ -178,7 +180,7 @@ class CommittedOffsets:
     # -- transactions
 
     def put_transactional(self, producer_id: int, offsets: Iterable[NewOffset], position: int) -> None:
-        """Note commits inside the producer's open transaction."""
+        """Add commits inside the producer's open transaction. position: of their batch in the log."""
         open_transactions = self._transactional
         if open_transactions is None:
             open_transactions = self._transactional = {}

@@ -22,7 +22,10 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 
 class GroupTable:
-    """partitions: say whether a new group may be made here. new_membership: makes the membership of a new group."""
+    """The groups of this broker, by id and by partition of `__consumer_offsets`.
+
+    partitions: tell whether this broker may create a group. new_membership: makes the membership of a new group.
+    """
 
     def __init__(self, partitions: GroupPartitions, new_membership: Callable[[str], Membership]) -> None:
         self._partitions = partitions
@@ -56,10 +59,16 @@ class GroupTable:
         return LockedNewGroup(self, group_id)
 
     def get_or_add(self, group_id: str) -> Group:
-        """Return the group, perhaps a new one. Raises ApiError when this broker does not serve the group."""
+        """Return the group, perhaps a new one.
+
+        Raises ApiError: NOT_COORDINATOR, or another error of `GroupPartitions.check`, when this broker does not serve
+        the group.
+        """
         group = self._groups.get(group_id)
         if group is not None:
             return group
+        # Made before the lock is taken, to hold the lock for single steps only. It is dropped if another thread was
+        # faster.
         made = Group(
             group_id, self._partitions.partition_for(group_id), self._new_membership(group_id), CommittedOffsets()
         )
@@ -99,6 +108,7 @@ class GroupTable:
 
         The caller marks each as removed, under its lock.
         """
+        # The groups' own locks are not taken here: they come before the table's in the lock order.
         with self._lock:
             taken = self._by_partition.pop(partition, {})
             for group_id in taken:
@@ -144,6 +154,7 @@ class LockedNewGroup:
         self._group_id = group_id
 
     def __enter__(self) -> Group:
+        # A group that was removed before its lock was taken is looked up or made again, as in `LockedGroup`.
         while True:
             group = self._table.get_or_add(self._group_id)
             group.lock.acquire()

@@ -15,7 +15,8 @@ from typing import Protocol
 
 from barnabas.protocol.uuid import uuid_to_string
 
-# Topic id -> partitions, none of them empty. Immutable by agreement: assignors hand on those that stay as they are.
+# Topic id -> partitions, none of them empty. Immutable by agreement: an assignor returns an unchanged assignment as the
+# same object, and the member, the target and the assignor share it.
 Assignment = Mapping[bytes, frozenset[int]]
 
 
@@ -65,7 +66,7 @@ class TopicDescriber(Protocol):
 
 
 class ConsumerGroupPartitionAssignor(Protocol):
-    """Divides the partitions among the members."""
+    """A strategy that divides the partitions of a group's topics among its members."""
 
     @property
     def name(self) -> str:

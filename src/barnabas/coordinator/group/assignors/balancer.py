@@ -53,6 +53,8 @@ class MemberAssignmentBalancer:
     def next_least_loaded(self) -> int:
         """Return the next member of the lower range; the caller gives it a partition."""
         if self._next_least >= self._least_end:
+            # Every member of the range has received a partition, so all have one more now. The members that had that
+            # number before become part of the range.
             self._least_count += 1
             while (
                 self._least_end < len(self._members)
@@ -84,6 +86,7 @@ class MemberAssignmentBalancer:
 
     def exclude_most_loaded(self) -> None:
         """Exclude the member that `next_most_loaded` returned last: it has no partition to give."""
+        # Swapped to the end, so that the range stays contiguous. The order within a range decides nothing else.
         excluded, last = self._next_most + 1, self._most_end - 1
         self._members[excluded], self._members[last] = self._members[last], self._members[excluded]
         self._most_end -= 1

@@ -39,7 +39,7 @@ class _TopicRanges:
 
 
 class ServerRangeAssignor:
-    """Implements ConsumerGroupPartitionAssignor."""
+    """The assignor named `range`. Implements ConsumerGroupPartitionAssignor."""
 
     name: Final = "range"
 
@@ -62,7 +62,7 @@ class ServerRangeAssignor:
 
 
 def _ranges_of(topic_id: bytes, members: int, topics: TopicDescriber) -> _TopicRanges:
-    """Raises PartitionAssignorError when the topic is unknown."""
+    """Return the ranges of a topic with that many subscribers. Raises PartitionAssignorError when it is unknown."""
     partitions = topics.partition_count(topic_id)
     if partitions == -1:
         raise PartitionAssignorError("Member is subscribed to a non-existent topic")
@@ -74,6 +74,8 @@ def _in_order(spec: GroupSpec) -> list[str]:
 
     def order(member_id: str) -> tuple[bool, bytes]:
         instance_id = spec.members[member_id].instance_id
+        # Encoded, because Python compares by code points, which orders characters beyond U+FFFF differently. Brokers of
+        # both kinds must cut a group's topics in the same way.
         return instance_id is None, (member_id if instance_id is None else instance_id).encode("utf-16-be")
 
     return sorted(spec.members, key=order)

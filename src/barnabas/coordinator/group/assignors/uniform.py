@@ -20,7 +20,7 @@ from barnabas.coordinator.group.assignors.uniform_homogeneous import UniformHomo
 
 
 class UniformAssignor:
-    """Implements ConsumerGroupPartitionAssignor."""
+    """The assignor named `uniform`. Implements ConsumerGroupPartitionAssignor."""
 
     name: Final = "uniform"
 

@@ -23,11 +23,12 @@ from barnabas.coordinator.group.assignors.draft import AssignmentDraft
 
 _MAX_ROUNDS: Final = 16  # Kafka: MAX_ITERATION_COUNT; perfect balance may take very many rounds
 _NOBODY: Final = -1
+# Uuid.compareTo of Java compares two signed longs, so ids of which the first bit is set come first.
 _JAVA_UUID: Final = struct.Struct(">qq")
 
 
 class UniformHeterogeneousAssignment:
-    """One assignment. Members are known by their index, because sorting them is most of the work."""
+    """The work on one assignment. Members are known by their index, because sorting them is most of the work."""
 
     def __init__(self, spec: GroupSpec, topics: TopicDescriber) -> None:
         self._spec = spec
@@ -57,6 +58,7 @@ class UniformHeterogeneousAssignment:
         for index, (member_id, member) in enumerate(self._spec.members.items()):
             self._draft.keep(member_id, member.assignment)
             for topic_id, partitions in member.assignment.items():
+                # The draft removes the topic from a copy: the mapping of this loop does not change.
                 if topic_id not in member.subscribed_topic_ids:
                     self._draft.remove_topic(member_id, topic_id)
                     continue
@@ -82,6 +84,7 @@ class UniformHeterogeneousAssignment:
             for topic_id in topic_ids:
                 if topic_id == last_moved:
                     return
+                # The first topic stands in until a partition moves, so that a round without any move ends as well.
                 if self._balance_topic(topic_id) or last_moved is None:
                     last_moved = topic_id
 

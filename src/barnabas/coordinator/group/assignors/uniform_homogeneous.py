@@ -18,7 +18,7 @@ from barnabas.coordinator.group.assignors.draft import AssignmentDraft
 
 
 class UniformHomogeneousAssignment:
-    """One assignment."""
+    """The work on one assignment."""
 
     def __init__(self, spec: GroupSpec, topics: TopicDescriber) -> None:
         self._spec = spec
@@ -68,6 +68,7 @@ class UniformHomogeneousAssignment:
         """Remove the partitions that the member may not keep; return how many more it has room for."""
         self._draft.keep(member_id, assignment)
         room = quota
+        # Sorted, so that the same input always gives up the same partitions: a set's order differs between processes.
         for topic_id in sorted(assignment):
             partitions = assignment[topic_id]
             if topic_id not in self._subscribed:

@@ -1,6 +1,6 @@
-"""Carries out what classic groups decide: records into the log, answers, sessions, waits and their timeouts.
+"""Carries out the decisions of classic groups: records, answers, sessions, waits and their timeouts.
 
-Used by `ClassicGroupService` on any thread; the purgatories' timeouts come in here. An event takes three steps:
+Used by `ClassicGroupService` on any thread, and by the purgatories' timeouts. An event takes three steps:
 
 1. decide, under the group's lock: the pure group changes, and collects a `ClassicOutcome`;
 2. `write`, under the same lock: its records are appended, so that they lie in the log in the order of the changes;
@@ -40,7 +40,10 @@ class ClassicFollowUp(NamedTuple):
 
 
 class ClassicGroupChanges:
-    """count_rebalance: called when a leader has assigned a generation."""
+    """The writer of classic groups' records, and the watch over their sessions and waits.
+
+    count_rebalance: called when a leader has assigned a generation.
+    """
 
     def __init__(
         self,
@@ -89,7 +92,7 @@ class ClassicGroupChanges:
             self._rebalances.check_and_complete(_sync_key(group))
 
     def stop(self) -> None:
-        """Let no timeout reach a group any more."""
+        """Ignore timeouts and replicated records from now on: none of them reaches a group any more."""
         self._is_active = False
 
     def shutdown(self) -> None:
@@ -113,6 +116,8 @@ class ClassicGroupChanges:
         if not self._is_active:
             return
         with group.lock:
+            # The group may have been removed, and another one may have its id by now; or it has changed its protocol.
+            # The event is about neither.
             if group.is_removed or group.membership is not classic:
                 return
             event()
@@ -122,6 +127,7 @@ class ClassicGroupChanges:
     def _session_expired(self, group: Group, classic: ClassicGroup, session: Session) -> None:
         with group.lock:
             if group.is_removed or group.membership is not classic:
+                # Without this mark the watch would arm its timer again, and would never end.
                 session.is_over = True
                 return
             classic.session_expired(session, self._clock.nanoseconds())

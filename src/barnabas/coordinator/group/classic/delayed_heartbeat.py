@@ -17,10 +17,10 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 
 class DelayedHeartbeat(DelayedOperation):
-    """Completed when
+    """The watch over a session, which ends in one of two cases.
 
-    1. the session is over: the member left, another session replaced this one, or the group is gone; or
-    2. the member was silent for too long: `on_expired` tells the group, which may give it more time.
+    1. The session is over: the member left, another session replaced this one, or the group is gone.
+    2. The member was silent for too long: `on_expired` tells the group, which may give the member more time.
 
     is_active: false once the coordinator stops; then no member is removed any more.
     """
@@ -44,6 +44,7 @@ class DelayedHeartbeat(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Complete the watch in case 1."""
+        # Read without the group's lock: `is_over` turns true once and never back.
         return self._session.is_over and self.force_complete()
 
     def on_complete(self) -> None:
@@ -52,6 +53,8 @@ class DelayedHeartbeat(DelayedOperation):
     def expire(self) -> None:
         """Tell the group if the deadline has not moved (case 2); else wait for the rest. Called by the timer."""
         if self._is_active() and not self._session.is_over:
+            # Looked at without the group's lock. A heartbeat that comes now moves the deadline too late for this look,
+            # so the group looks again under its lock (`ClassicGroup.session_expired`).
             if self._session.expires_ns <= self._clock.nanoseconds():
                 self._on_expired()
             if not self._session.is_over:
@@ -62,5 +65,6 @@ class DelayedHeartbeat(DelayedOperation):
 
     def _left_ms(self) -> int:
         """Return the time until the deadline, but no more than a session timeout (see Session)."""
+        # Rounded up, and 1 at least: a timer that fires before the deadline would only be armed again.
         left_ns = self._session.expires_ns - self._clock.nanoseconds()
         return max(1, -(-min(left_ns, self._session.timeout_ns) // NANOSECONDS_PER_MILLISECOND))

@@ -14,10 +14,10 @@ from barnabas.purgatory.delayed_operation import DelayedOperation
 
 
 class DelayedRebalance(DelayedOperation):
-    """Completed when
+    """A wait of a group for its members, which ends in one of two cases.
 
-    1. the group waits no longer: its members have joined (or synced), or it has begun another wait; or
-    2. the time is over.
+    1. The group waits no longer: its members have joined (or synced), or it has begun another wait.
+    2. The time is over.
 
     is_over: reads attributes of the group without its lock. on_timeout: tells the group, and takes the lock for that.
     """
@@ -42,12 +42,12 @@ class DelayedRebalance(DelayedOperation):
 
 
 class DelayedJoin(DelayedRebalance):
-    """Waits until all members have joined. On a timeout the group goes on with those that have."""
+    """The wait for all members to join. On a timeout the group goes on with those that have joined."""
 
     __slots__ = ()
 
 
 class DelayedSync(DelayedRebalance):
-    """Waits until all members of a generation have sent a SyncGroup. On a timeout the group removes the others."""
+    """The wait for the SyncGroups of a generation. On a timeout the group removes the members that sent none."""
 
     __slots__ = ()

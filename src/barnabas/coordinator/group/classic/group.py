@@ -54,11 +54,13 @@ from barnabas.runtime.clock import Clock
 logger = logging.getLogger(__name__)
 
 SHORTEST_FURTHER_WAIT_MS = 1_000
-"""The shortest wait for static members that did not join in time, whatever rebalance timeout they named."""
+"""The shortest wait for static members that did not join in time.
+
+With a rebalance timeout of 0 the waits would follow each other without a pause until the members' sessions expire."""
 
 
 class ClassicGroup:
-    """Implements Membership.
+    """The members and the state of one group. Implements Membership.
 
     state_since_ms: wall clock, None if the record did not say. generation: 0 until the first rebalance is over.
     kind: the protocol type, None before the first member. protocol_name, subscribed_topics: of the present generation;
@@ -120,10 +122,11 @@ class ClassicGroup:
         """Return NONE if a member of this generation may commit, or a client without membership (generation -1)."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        # Clients that assign partitions themselves have no generation. They may use a group that has no members only.
         if generation < 0 and self.state is ClassicState.EMPTY:
             return ErrorCode.NONE
         if generation < 0 and member_id == UNKNOWN_MEMBER_ID and group_instance_id is None:
-            # Transactions of older clients do not name the member.
+            # TxnOffsetCommit before v3 cannot name the member (KIP-447).
             return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = self.check_member(member_id, group_instance_id, generation)
         return COMMIT_REFUSALS[self.state] if error is ErrorCode.NONE and not is_transactional else error
@@ -187,8 +190,8 @@ class ClassicGroup:
             self.members.remove_pending(session.member_id)
             self.complete_joins()
         elif member.is_waiting and not member.is_new:
-            # It sends no heartbeats while its request waits. A new member has a limit of its own (`join`): its client
-            # may be gone, and nothing else would tell.
+            # A member sends no heartbeats while its request waits. A new member has a limit of its own (`join`): its
+            # client may be gone, and nothing else would tell.
             self.members.refresh_session(member.member_id)
         else:
             logger.info("Group %s: the session of member %s has expired", self.group_id, member.member_id)
@@ -208,6 +211,7 @@ class ClassicGroup:
         """Add a member; with `reply` its JoinGroup waits. The caller rebalances."""
         if not self.members.by_id:
             self.kind = protocol_type
+        # Kafka extends the first wait in a group's first generation only (addMemberAndRebalance).
         if self.rounds.is_first and self.generation == 0:
             self.rounds.note_new_member()
         self.members.add(member)
@@ -380,6 +384,7 @@ class ClassicGroup:
 
     def _reject_syncs(self, error: ErrorCode) -> None:
         for member in self.members.by_id.values():
+            # The generation ends without an assignment: an older one must not be handed out in its place.
             member.assignment = NO_ASSIGNMENT
             if self.members.answer_sync(member, SyncAnswer(error)):
                 self.members.refresh_session(member.member_id)
@@ -418,6 +423,8 @@ class ClassicGroup:
 
     def _end_waits(self) -> None:
         """End all waits for joins and syncs that are still going on."""
+        # The flags only have the waits looked at, in the service's third step. Each wait compares its number with the
+        # group's, so a wait that began later goes on.
         self.members.pending_syncs.clear()
         self.outcome.syncs_over = self.outcome.joins_over = True
 

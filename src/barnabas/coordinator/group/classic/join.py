@@ -27,12 +27,12 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 def join(
     group: ClassicGroup, terms: JoinTerms, reply: JoinReply, config: GroupCoordinatorConfig, new_member_id: str
 ) -> None:
-    """Let a member join, new or known. new_member_id: the id of a member that has none yet."""
+    """Let a new or a known member join. new_member_id: the id to give to a member that has none yet."""
     _Join(group, terms, reply, config).run(new_member_id)
 
 
 class _Join:
-    """One JoinGroup."""
+    """The handling of one JoinGroup request."""
 
     def __init__(self, group: ClassicGroup, terms: JoinTerms, reply: JoinReply, config: GroupCoordinatorConfig) -> None:
         self._group = group
@@ -43,6 +43,7 @@ class _Join:
 
     def run(self, new_member_id: str) -> None:
         group, terms, member_id = self._group, self._terms, self._terms.member_id
+        # The order of the checks is Kafka's, since it decides the error of a request with several faults.
         if not self._has_room(member_id):
             self._remove(member_id)
             self._reject(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
@@ -55,6 +56,7 @@ class _Join:
         elif terms.group_instance_id is not None:
             self._join_static(terms.group_instance_id, new_member_id)
         elif terms.needs_known_member_id:
+            # KIP-394: a client that never reads its answer would otherwise leave another member behind with each retry.
             self._members.add_pending(self._members.new_session(new_member_id, terms.session_timeout_ms))
             self._reject(ErrorCode.MEMBER_ID_REQUIRED, new_member_id)
         else:

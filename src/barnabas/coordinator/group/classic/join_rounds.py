@@ -51,5 +51,5 @@ class JoinRounds:
         return delay_ms
 
     def end(self) -> None:
-        """Mark the first members' wait as over."""
+        """Mark the wait of the first members as over."""
         self.is_first = False

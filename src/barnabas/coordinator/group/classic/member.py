@@ -1,4 +1,4 @@
-"""A member of a classic group: its terms, its session, its assignment, and the requests of it that wait.
+"""A member of a classic group: its terms, its session, its assignment, and its pending requests.
 
 Held by `ClassicMembers`, guarded by the group's lock. Pure. Kafka: MemberMetadata.
 """
@@ -19,7 +19,10 @@ NO_ASSIGNMENT: Final = b""
 
 
 class MemberTerms(NamedTuple):
-    """What a member said of itself when it joined. Times in milliseconds; protocols: the preferred one first."""
+    """The description that a member gave of itself when it joined.
+
+    Times in milliseconds. protocols: the preferred one first.
+    """
 
     client_id: str
     client_host: str
@@ -34,7 +37,7 @@ class MemberTerms(NamedTuple):
 
 
 class ClassicMember:
-    """One member.
+    """One member of a group.
 
     join_reply, sync_reply: how to answer the member's pending JoinGroup or SyncGroup, or None.
     is_new: the member has not been told its id yet, so it cannot send heartbeats.
@@ -82,7 +85,7 @@ class ClassicMember:
         return next(name for name, _ in self.terms.protocols if name in candidates)
 
     def stored(self, protocol_name: str, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
-        """Return the member as the group's record in `__consumer_offsets` has it."""
+        """Return the member's part of the group's record in `__consumer_offsets`."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,

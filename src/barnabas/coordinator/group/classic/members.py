@@ -67,6 +67,8 @@ class ClassicMembers:
 
     def check(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member took the static member's place."""
+        # The instance id decides first: a client that another one with its instance id has replaced must stop, while
+        # UNKNOWN_MEMBER_ID would make it join again and fence the other one (KIP-345).
         if group_instance_id is not None:
             current = self.static_ids.get(group_instance_id)
             if current is None:
@@ -124,6 +126,8 @@ class ClassicMembers:
         """Replace the terms of a member that joins again."""
         self._forget_protocols(member)
         member.terms = terms
+        # The session's watch is armed for the old timeout: that suffices for a longer one, while a shorter one takes
+        # another session (`replace_session`).
         member.session.timeout_ns = terms.session_timeout_ms * NANOSECONDS_PER_MILLISECOND
         self._protocol_counts.update(terms.protocol_names)
 
@@ -176,7 +180,7 @@ class ClassicMembers:
         self.outcome.new_sessions.append(session)
 
     def remove_pending(self, member_id: str) -> None:
-        """Forget a member id that was handed out."""
+        """Remove a member id that was handed out, and end its session."""
         self.end_session(self.pending.pop(member_id))
 
     # -- pending requests
@@ -211,10 +215,13 @@ class ClassicMembers:
 
     def can_all(self, protocol_names: Iterable[str]) -> bool:
         """Return whether one of these protocols is known to every member."""
+        # Counted, because a look at the protocols of every member at every join would make a rebalance quadratic.
         return any(self._protocol_counts[name] == len(self.by_id) for name in protocol_names)
 
     def select_protocol(self) -> str:
         """Return the protocol that most members prefer among those that all know; there is at least one."""
+        # Each member votes for the first of its own that all know. With equal votes the protocol wins that an earlier
+        # member voted for: the order of `by_id` is that of the votes.
         candidates = {name for name, count in self._protocol_counts.items() if count == len(self.by_id)}
         votes = Counter(member.vote(candidates) for member in self.by_id.values())
         return max(votes, key=votes.__getitem__)

@@ -1,4 +1,4 @@
-"""What a classic group has decided: the work that its service does after an event.
+"""The decisions of a classic group: the work that its service does after an event.
 
 `ClassicGroup` and its `ClassicMembers` collect an outcome under the group's lock. `ClassicGroupChanges` appends the
 `stores` to the log under the same lock and does the rest without it: no request is answered and no delayed operation
@@ -16,14 +16,14 @@ from barnabas.protocol.errors import ErrorCode
 
 
 class WaitForJoins(NamedTuple):
-    """The members have `delay_ms` to join. `round_number` tells this wait from earlier ones of the group."""
+    """A wait of `delay_ms` for the members to join. `round_number` tells this wait from earlier ones of the group."""
 
     round_number: int
     delay_ms: int
 
 
 class WaitForSyncs(NamedTuple):
-    """The members of `generation` have `delay_ms` to ask for their assignment."""
+    """A wait of `delay_ms` for the members of `generation` to ask for their assignments."""
 
     generation: int
     delay_ms: int

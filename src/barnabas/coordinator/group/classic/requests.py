@@ -17,6 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 
 def heartbeat(group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
     """Restart the member's session; the answer tells the member of a rebalance."""
+    # With COORDINATOR_NOT_AVAILABLE the client looks for the coordinator again, and keeps its member id.
     if group.state is ClassicState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(member_id, group_instance_id, generation)
@@ -43,6 +44,7 @@ def sync(group: ClassicGroup, terms: SyncTerms, reply: SyncReply) -> None:
     members.answer_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_reply = reply
     if members.leader_id == member.member_id:
+        # Members that the leader left out get an empty assignment, and ids that are no members are dropped.
         group.store_assignment({each: terms.assignments.get(each, NO_ASSIGNMENT) for each in members.by_id})
 
 
@@ -66,6 +68,7 @@ def leave(group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
         current = None if group_instance_id is None else members.static_ids.get(group_instance_id)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        # The member id is the present one by definition, so there is nothing to compare it with.
         member_id, group_instance_id = current, None
     if member_id in members.pending:
         members.remove_pending(member_id)

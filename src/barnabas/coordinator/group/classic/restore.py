@@ -1,4 +1,4 @@
-"""Makes a classic group from its record: stable with its members, or empty.
+"""The restoration of a classic group from its record: stable with its members, or empty.
 
 Called by `loading.restore` while a coordinator loads, on the loading thread, before any request can see the group.
 Kafka: GroupMetadataManager.readGroupMessageValue and GroupMetadata.loadGroup.
@@ -19,6 +19,7 @@ from barnabas.coordinator.group.log.schemas import (
 from barnabas.protocol.errors import DecodeError
 from barnabas.runtime.clock import Clock
 
+# Version 0 of the record has no rebalance timeout: the session timeout stands in for it, as in Kafka.
 _REBALANCE_TIMEOUT_SINCE = 1
 
 
@@ -46,6 +47,7 @@ def loaded_classic_group(key: bytes, value: bytes, clock: Clock) -> ClassicGroup
             each.client_host,
             each.rebalance_timeout if has_rebalance_timeout else each.session_timeout,
             each.session_timeout,
+            # The record has the chosen protocol alone: the group can choose another one when the members join again.
             ((stored.protocol or "", bytes(each.subscription)),),
         )
         session = members.new_session(each.member_id, each.session_timeout)

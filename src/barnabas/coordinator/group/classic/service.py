@@ -34,7 +34,9 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 LeaveReply = Callable[[LeaveAnswer], None]
 
 LONGEST_ID_PREFIX: Final = 8_000
-"""Characters of a client id or group instance id that a member id begins with; an id has 32,767 bytes at most."""
+"""How many characters of the client id or group instance id a member id begins with.
+
+A string of the protocol has 32,767 bytes at most, and a character up to four of them."""
 
 
 class ClassicProtocolRequests(Protocol):
@@ -58,10 +60,10 @@ class ClassicProtocolRequests(Protocol):
 
 
 class ClassicGroupService:
-    """Implements ClassicProtocolRequests, and MembershipService for classic groups.
+    """The service of classic groups. Implements ClassicProtocolRequests, and MembershipService for these groups.
 
-    consumer_groups: the other implementation, made when it is called first. random_uuid: makes the last part of new
-    member ids.
+    consumer_groups: returns the service of consumer groups, which the first call makes. random_uuid: makes the last
+    part of new member ids.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class ClassicGroupService:
         if error is not ErrorCode.NONE:
             on_complete(JoinAnswer(error, terms.member_id))
             return
+        # Only a member without an id may create a group: a member with an id has been in the group before.
         is_new = terms.member_id == UNKNOWN_MEMBER_ID
         follow_up = None
         try:
@@ -135,6 +138,7 @@ class ClassicGroupService:
         """Restart the member's session. Cheap: a heartbeat moves a deadline, and has no outcome to carry out."""
         error = self._partitions.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # Kafka answers NONE to a heartbeat it cannot check yet: the member keeps its partitions and its id.
             self._heartbeat_while_loading(group_id, member_id)
             return ErrorCode.NONE
         if error is not ErrorCode.NONE:
@@ -154,6 +158,7 @@ class ClassicGroupService:
             on_complete(LeaveAnswer(error))
             return
         follow_up = None
+        # One outcome and one lock for all members of the request, so that a group that shrinks rebalances once.
         errors: Sequence[ErrorCode] = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
         with self._table.locked(group_id) as group:
             if group is not None and isinstance(group.membership, ClassicGroup):
@@ -187,7 +192,9 @@ class ClassicGroupService:
             return
         with group.lock:
             if len(classic.members) > self._config.max_size:
+                # The limit was lowered. The members that join again first stay, and the others are refused.
                 classic.rebalance(f"freshly loaded group is over capacity ({self._config.max_size})")
+            # The sessions began when the record was decoded. The rest of the loading must not count against them.
             classic.members.refresh_all_sessions()
             follow_up = self._changes.write(group, classic)
         self._changes.finish(follow_up)
@@ -222,6 +229,7 @@ class ClassicGroupService:
 
     def shutdown(self) -> None:
         """Answer all pending requests. The coordinator serves no group by now."""
+        # First: no timeout may remove a member, and write that to the log, while the requests are answered.
         self._changes.stop()
         for group in self._table.groups():
             if group.membership.has_members:
@@ -259,7 +267,7 @@ class ClassicGroupService:
         return classic
 
     def _heartbeat_while_loading(self, group_id: str, member_id: str) -> None:
-        """Restart the member's session if its group has been loaded before the rest of the partition."""
+        """Restart the member's session if its group is loaded already, while the partition is not."""
         with self._table.locked(group_id) as group:
             if group is not None and isinstance(group.membership, ClassicGroup):
                 group.membership.members.refresh_session(member_id)

@@ -1,4 +1,4 @@
-"""The time that a member of a classic group may stay silent.
+"""The session of a member of a classic group: how long the member may stay silent.
 
 Made by `ClassicMembers`, guarded by the group's lock. One `DelayedHeartbeat` watches each session. A heartbeat moves
 `expires_ns` only: the timer's entry stays where it is, and is moved when the timer reaches it. Pure.

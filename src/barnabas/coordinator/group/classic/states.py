@@ -71,6 +71,8 @@ _EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = ClassicState
 _END = ClassicTransition(_DEAD, (ClassicEffect.REJECT_ALL,))
 _START_OVER = ClassicTransition(_PREPARING, (ClassicEffect.REJECT_SYNCS, ClassicEffect.WAIT_FOR_JOINS))
 
+# A pair that is not in the table is a bug, and not an event to ignore: the group checks its state before it moves. In
+# PreparingRebalance a change of the members begins no other wait, so members that come and go cannot prolong the wait.
 TRANSITIONS: Final[Mapping[tuple[ClassicState, ClassicEvent], ClassicTransition]] = {
     (_EMPTY, ClassicEvent.MEMBERS_CHANGED): ClassicTransition(_PREPARING, (ClassicEffect.WAIT_FOR_FIRST_MEMBERS,)),
     (_EMPTY, ClassicEvent.ENDED): _END,
@@ -110,7 +112,7 @@ HEARTBEAT_ANSWERS: Final[Mapping[ClassicState, ErrorCode]] = {
     _STABLE: ErrorCode.NONE,
     _DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""The answer to a member of the current generation."""
+"""The answer to a heartbeat of a member of the current generation."""
 
 SYNC_REFUSALS: Final[Mapping[ClassicState, ErrorCode]] = {
     _EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
@@ -119,16 +121,17 @@ SYNC_REFUSALS: Final[Mapping[ClassicState, ErrorCode]] = {
     _STABLE: ErrorCode.NONE,  # answered with the member's part of the assignment
     _DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""The answer to a member of the current generation."""
+"""The answer to a SyncGroup of a member of the current generation; NONE: the request is served or waits."""
 
 COMMIT_REFUSALS: Final[Mapping[ClassicState, ErrorCode]] = {
     _EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     _PREPARING: ErrorCode.NONE,  # a heartbeat tells the member of the rebalance; until then it may save its progress
+    # The member has joined the new generation, and does not know its partitions there yet.
     _COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
     _STABLE: ErrorCode.NONE,
     _DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""The answer to a member of the current generation."""
+"""The answer to a commit of a member of the current generation."""
 
 DELETION_ERRORS: Final[Mapping[ClassicState, ErrorCode]] = {
     _EMPTY: ErrorCode.NONE,

@@ -1,4 +1,4 @@
-"""The requests of members of classic groups, and the answers.
+"""The requests of members of classic groups, and the answers to them.
 
 Made by `api.handlers.classic_groups` (terms) and `ClassicGroup` (answers); immutable, so they cross threads freely.
 Kafka: the parameters of GroupCoordinator.handleJoinGroup and its siblings; JoinGroupResult, SyncGroupResult,
@@ -22,7 +22,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class JoinTerms(NamedTuple):
-    """A JoinGroup. Times in milliseconds.
+    """A JoinGroup request. Times in milliseconds.
 
     needs_known_member_id: a new dynamic member is told its id first, and joins again with it (KIP-394; since v4).
     can_skip_assignment: a leader understands the request to assign nothing (KIP-814; since v9).
@@ -39,6 +39,7 @@ class JoinTerms(NamedTuple):
     protocols: Protocols
     needs_known_member_id: bool = False
     can_skip_assignment: bool = False
+    # v8: why the member joins; shown in the log (KIP-800).
     reason: str | None = None
 
 
@@ -51,20 +52,22 @@ class JoinedMember(NamedTuple):
 
 
 class JoinAnswer(NamedTuple):
-    """The answer to a JoinGroup. members: the whole group, for its leader; empty for other members."""
+    """The answer to a JoinGroup request. members: the whole group, for its leader; empty for other members."""
 
     error: ErrorCode
     member_id: str
     generation: int = NO_GENERATION
+    # v7: the type beside the name; clients check both (KIP-559).
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader: str | None = NO_LEADER
     members: tuple[JoinedMember, ...] = ()
+    # v9: the leader is to keep the assignment (KIP-814).
     skip_assignment: bool = False
 
 
 class SyncTerms(NamedTuple):
-    """A SyncGroup. protocol_type, protocol_name: None where the version does not say (before v5)."""
+    """A SyncGroup request. protocol_type, protocol_name: None before v5, which added them (KIP-559)."""
 
     group_id: str
     generation: int
@@ -76,7 +79,7 @@ class SyncTerms(NamedTuple):
 
 
 class SyncAnswer(NamedTuple):
-    """The answer to a SyncGroup: the member's part of the leader's assignment."""
+    """The answer to a SyncGroup request: the member's part of the leader's assignment."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -85,10 +88,12 @@ class SyncAnswer(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """A member to remove, by its member id. An administrator may name a static member only (member id "")."""
+    """A member to remove, by its member id. An administrator names a static member by its instance id alone."""
 
     member_id: str
+    # v3: the instance id, and several members in a request (KIP-345).
     group_instance_id: str | None = None
+    # v5: shown in the log (KIP-800).
     reason: str | None = None
 
 
@@ -101,7 +106,7 @@ class LeftMember(NamedTuple):
 
 
 class LeaveAnswer(NamedTuple):
-    """The answer to a LeaveGroup. error: of the whole request; then no member is named."""
+    """The answer to a LeaveGroup request. error: of the whole request; then no member is named."""
 
     error: ErrorCode
     members: tuple[LeftMember, ...] = ()

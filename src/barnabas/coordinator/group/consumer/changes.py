@@ -1,4 +1,4 @@
-"""Carries out what requests to consumer groups decide: records into the log, then into the group; timers, answers.
+"""Carries out the decisions about consumer groups: records into the log, then into the group; timers, answers.
 
 Used by `ConsumerGroupService` and `ConsumerGroupClassicMembers`, in the same three steps as `ClassicGroupChanges`:
 
@@ -54,7 +54,10 @@ class ConsumerFollowUp(NamedTuple):
 
 
 class ConsumerGroupChanges:
-    """count_rebalance: called for each new target assignment."""
+    """The writer of consumer groups' records.
+
+    count_rebalance: called for each new target assignment.
+    """
 
     def __init__(
         self,
@@ -77,6 +80,8 @@ class ConsumerGroupChanges:
         if outcome.is_rebalance:
             self._count_rebalance()
         if outcome.downgraded is not None:
+            # The classic group is complete already: its records are not replayed. Its members have sessions of another
+            # kind, which `adopted` begins.
             self._timers.end_all(outcome.group)
             group.membership = outcome.downgraded
             return ConsumerFollowUp(group, stored, is_downgraded=True, rebalance_reason=outcome.rebalance_reason)
@@ -88,10 +93,12 @@ class ConsumerGroupChanges:
                 replaced = group.membership
             membership = group.membership = ConsumerGroup(group.group_id)
         for key, value in outcome.records:
-            if version_of(key) != GROUP_KIND:  # the tombstone of the classic group that was there
+            # The tombstone of the classic group that was there is for the log only: the object itself was replaced.
+            if version_of(key) != GROUP_KIND:
                 replay(membership, key, value)
         for change in outcome.timers:
             self._timers.change(group, membership, change)
+        # Set last: if the log refuses the records, the next heartbeat compares the topics with the image again.
         if outcome.checked_image is not None:
             membership.checked_image = outcome.checked_image
         return ConsumerFollowUp(group, stored, replaced)
@@ -108,7 +115,7 @@ class ConsumerGroupChanges:
             follow_up.stored.when_replicated(on_done)
 
     def _append(self, group: Group, records: list[GroupRecord]) -> StoredAppend | None:
-        """Raises ApiError when the local log refuses the records."""
+        """Append the records, if there are any. Raises ApiError when the local log refuses them."""
         if not records:
             return None
         stored = self._environment.log.append(group.partition, records, StoredFor.CONSUMER_GROUP)

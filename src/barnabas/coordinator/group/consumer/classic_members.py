@@ -31,7 +31,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 
 class ConsumerGroupClassicMembers:
-    """Implements ClassicProtocolRequests for consumer groups.
+    """The service for classic members of consumer groups. Implements ClassicProtocolRequests.
 
     classic_groups: the implementation for classic groups.
     """
@@ -89,6 +89,7 @@ class ConsumerGroupClassicMembers:
         if changed is None:
             self._classic_groups.sync_group(terms, on_complete)
         else:
+            # Answered without `finish`: a SyncGroup has no records to wait for, as a heartbeat has none.
             on_complete(changed[0].answer)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
@@ -127,10 +128,10 @@ class ConsumerGroupClassicMembers:
         self._changes.finish(written, answer)
 
     def _forget_if_empty(self, group_id: str) -> None:
-        """Make a consumer group without members a classic one: a classic member wants to join it.
+        """Replace a consumer group without members by a classic one, since a classic member asks to join the group.
 
-        Raises ApiError: UNKNOWN_MEMBER_ID then, because the consumer group did not make the member's id, or the error
-        of the log that refuses the tombstones.
+        Raises ApiError: UNKNOWN_MEMBER_ID after the replacement, because neither group knows the member's id; or the
+        error of the log when it refuses the tombstones.
         """
         environment = self._environment
         with environment.table.locked(group_id) as group:
@@ -141,6 +142,7 @@ class ConsumerGroupClassicMembers:
             if stored.position < 0:
                 raise ApiError(stored.error)
             group.membership = ClassicGroup(group_id, environment.clock)
+            # Nothing of the group is left: the client's next JoinGroup, without a member id, makes it anew.
             if group.offsets.is_empty:
                 environment.table.remove(group)
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)

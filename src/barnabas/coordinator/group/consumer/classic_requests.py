@@ -5,6 +5,16 @@ To such a member the coordinator is a leader that has decided already. Its JoinG
 member epoch as the generation, and its SyncGroup with its partitions. When there are partitions to give up or to get, a
 heartbeat answers REBALANCE_IN_PROGRESS, and the member joins again with the partitions that it owns.
 
+A classic member X whose target is partitions 0 and 1, while another member still owns 1:
+
+    request of X        answer                   why
+    JoinGroup           generation 5             the member epoch; X goes on without partition 1
+    SyncGroup           partition 0              the partitions that X has for now
+    Heartbeat           NONE                     partition 1 is not released
+    Heartbeat           REBALANCE_IN_PROGRESS    partition 1 is released; X has to join in time (TimerKind.JOIN)
+    JoinGroup           generation 5             X gets partition 1, and has to sync in time (TimerKind.SYNC)
+    SyncGroup           partitions 0 and 1       the whole target
+
 Kafka: GroupMetadataManager.classicGroup{Join,Sync,Heartbeat,Leave}ToConsumerGroup of 4.3.
 """
 
@@ -54,7 +64,12 @@ def join(
     clock: Clock,
     new_id: str,
 ) -> ConsumerOutcome[JoinAnswer]:
-    """Let a classic member join, or join again. new_id: the id of a member that has none yet. Raises ApiError."""
+    """Let a classic member join, or join again. new_id: the id to give to a member that has none yet.
+
+    Raises ApiError: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID when
+    the member cannot join, UNKNOWN_SERVER_ERROR when its subscription cannot be read, GROUP_ID_NOT_FOUND when the group
+    cannot become a classic one.
+    """
     update = ConsumerGroupUpdate(group, context)
     member_id = terms.member_id or new_id
     _check_join(update, terms, config, member_id)
@@ -108,6 +123,8 @@ def sync(group: ConsumerGroup, terms: SyncTerms, topics: ClusterTopics) -> Consu
     name, metadata = classic.supported_protocols[0]
     if terms.protocol_name is not None and terms.protocol_name != name:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    # A member that is behind because it has partitions to give up has joined already. It needs this answer first, to
+    # learn which partitions it keeps, and joins again when it has given up the others.
     if member.state is not ReconciliationState.UNREVOKED_PARTITIONS and _is_behind(group, member):
         return ConsumerOutcome(SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS), group, timers=[_join_deadline(member)])
     try:
@@ -150,7 +167,7 @@ def leave(
 ) -> ConsumerOutcome[LeaveAnswer]:
     """Remove members of either protocol, at their own or an administrator's request.
 
-    Raises ApiError: GROUP_ID_NOT_FOUND when the group cannot be downgraded, because metadata cannot be read.
+    Raises ApiError: GROUP_ID_NOT_FOUND when the group has to become a classic one, and metadata cannot be read.
     """
     answers: list[LeftMember] = []
     gone: dict[str, ConsumerGroupMember] = {}
@@ -185,7 +202,7 @@ def fence(
 ) -> ConsumerOutcome[T]:
     """Remove these members; the group goes on without them, perhaps as a classic group.
 
-    Raises ApiError: GROUP_ID_NOT_FOUND when it cannot be downgraded, because metadata cannot be read.
+    Raises ApiError: GROUP_ID_NOT_FOUND when the group cannot be downgraded, because metadata cannot be read.
     """
     if not members:
         return ConsumerOutcome(answer, group)
@@ -206,12 +223,13 @@ def _downgrade(
     subscription_changed: bool,
     owned: Mapping[bytes, AbstractSet[int]],
 ) -> ConsumerOutcome[JoinAnswer]:
-    """Return the outcome when the last member that spoke the new protocol is back by the classic one.
+    """Return the outcome that makes the group a classic one: its last member of the new protocol is a classic one now.
 
     Raises ApiError: GROUP_ID_NOT_FOUND when the metadata of a member cannot be read.
     """
     group, topics = update.group, update.context.topics
     reason = None
+    # A target of an earlier epoch lacks this request's changes, so the classic group begins with a rebalance.
     if group.assignment_epoch < update.group_epoch:
         reason = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
     else:

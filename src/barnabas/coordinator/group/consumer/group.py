@@ -37,7 +37,7 @@ FIRST_EPOCH: Final = 1
 
 
 class ConsumerGroup:
-    """Implements Membership.
+    """The members, the epochs and the target assignment of one group. Implements Membership.
 
     metadata_hash: of the subscribed topics at group_epoch. has_partition_metadata: a record of Kafka 4.0 (kind 4) is to
     be removed. checked_image: the metadata image that the topics were last compared with. deadlines: of members, by
@@ -107,6 +107,7 @@ class ConsumerGroup:
         """Return NONE for a member of this epoch; while the group is empty, also for a client without membership."""
         if generation < 0 and not self.members:
             return ErrorCode.NONE
+        # TxnOffsetCommit need not name the member (KIP-447): only what a client names is checked.
         if is_transactional and generation == NO_EPOCH and not member_id and group_instance_id is None:
             return ErrorCode.NONE
         return self._check_epoch(member_id, generation)
@@ -250,7 +251,7 @@ class ConsumerGroup:
         if old is not None:
             self._forget_instance(old)
         if not self.members:
-            # Committed offsets may keep the group for days. Without this it would keep a metadata image for as long.
+            # Committed offsets may keep the group for days, and the group would keep a metadata image for as long.
             self.checked_image = None
 
     def _forget_instance(self, member: ConsumerGroupMember) -> None:
@@ -269,4 +270,5 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if epoch == member.member_epoch:
             return ErrorCode.NONE
+        # Clients of the classic protocol do not know STALE_MEMBER_EPOCH.
         return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION

@@ -17,6 +17,7 @@ _REMEMBERED: Final = 1 << 16
 
 def hash_order(keys: Collection[str]) -> list[str]:
     """Return the keys in the order of a HashMap; keys that share a bucket keep their order."""
+    # A HashMap doubles its table when it is fuller than 3/4; the number of keys alone decides its size.
     size = _SMALLEST_TABLE
     while 4 * len(keys) > 3 * size:
         size *= 2

@@ -28,7 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 def check_heartbeat(terms: HeartbeatTerms, assignors: Collection[str]) -> None:
-    """Raises ApiError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is wrong for every group."""
+    """Check a request without its group.
+
+    Raises ApiError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR when the request is wrong for every group.
+    """
     if terms.needs_member_id or terms.member_epoch > 0 or terms.member_epoch == LEAVE_GROUP_EPOCH:
         _refuse_blank(terms.member_id, "MemberId can't be empty.")
     _refuse_blank(terms.group_id, "GroupId can't be empty.")
@@ -174,6 +177,8 @@ def _member(update: ConsumerGroupUpdate, terms: HeartbeatTerms) -> ConsumerGroup
     existing = group.static_member(terms.instance_id)
     if existing is None:
         return group.members.get(terms.member_id) or ConsumerGroupMember(terms.member_id)
+    # An instance is taken until its member leaves or its session expires, so that two consumers with one instance id do
+    # not push each other out for ever. A classic member cannot leave for a while, and is replaced at once.
     if existing.classic is None and existing.member_epoch != LEAVE_GROUP_STATIC_EPOCH:
         raise ApiError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -187,9 +192,10 @@ def _member(update: ConsumerGroupUpdate, terms: HeartbeatTerms) -> ConsumerGroup
 
 
 def _check_epoch(member: ConsumerGroupMember, epoch: int, owned: Mapping[bytes, AbstractSet[int]] | None) -> None:
-    """Raises ApiError: FENCED_MEMBER_EPOCH unless the epoch is the member's, or 0, with which a member begins anew.
+    """Check the epoch that a member names: its own, or 0 to begin anew.
 
-    The previous epoch is accepted if the member owns no more than its assignment: an answer was lost.
+    The previous epoch is accepted if the member owns no more than its assignment: an answer was lost. Raises ApiError:
+    FENCED_MEMBER_EPOCH for any other epoch.
     """
     if epoch in (0, member.member_epoch):
         return
@@ -214,8 +220,9 @@ def _updated(member: ConsumerGroupMember, terms: HeartbeatTerms) -> ConsumerGrou
     """Return the member with the request's values; a value that the request leaves out stays as it is."""
     if _is_unchanged(terms) and member.classic is None:
         is_the_same = member.client_id == terms.client_id and member.client_host == terms.client_host
+        # Nearly every heartbeat ends here: the member is not copied, and no set of topic names is built.
         if is_the_same and terms.instance_id in {None, member.instance_id}:
-            return member  # nearly every heartbeat ends here
+            return member
     names, regex = terms.subscribed_topic_names, terms.subscribed_topic_regex
     return replace(
         member,
@@ -245,7 +252,7 @@ def _is_unchanged(terms: HeartbeatTerms) -> bool:
 
 
 def _refuse_blank(text: str | None, message: str) -> None:
-    """Raises ApiError: INVALID_REQUEST when the text is given and blank."""
+    """Check a text of the request. Raises ApiError: INVALID_REQUEST when it is given and blank."""
     if text is not None and not text.strip():
         raise _invalid(message)
 

@@ -14,15 +14,16 @@ from typing import NamedTuple, TypeAlias
 from barnabas.protocol.errors import ErrorCode
 
 MayDescribe: TypeAlias = Callable[[Collection[str]], AbstractSet[str]]
+"""Returns those of the topics (names) that a member is allowed to see."""
 PartitionEpochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
 """Topic id -> partition -> the epoch in which the member got the partition. No topic without a partition."""
 
 
 class HeartbeatTerms(NamedTuple):
-    """A ConsumerGroupHeartbeat. None (and -1 for the timeout, ms) leaves a value as it was.
+    """A ConsumerGroupHeartbeat request. None, or -1 for the timeout (ms), leaves the member's value as it was.
 
-    needs_member_id: the member must make its own id, since v1. owned: topic id -> partitions. may_describe: returns the
-    topics that the member is allowed to see, for regular expressions.
+    needs_member_id: the member must make its own id. owned: topic id -> partitions. may_describe: filters the topics
+    that a regular expression matches.
     """
 
     group_id: str
@@ -34,6 +35,7 @@ class HeartbeatTerms(NamedTuple):
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
     subscribed_topic_names: Collection[str] | None = None
+    # v1: the broker resolves the regular expression, and the member names its own id (KIP-1082).
     subscribed_topic_regex: str | None = None
     server_assignor: str | None = None
     owned: Mapping[bytes, AbstractSet[int]] | None = None
@@ -51,7 +53,7 @@ class HeartbeatTerms(NamedTuple):
 
 
 class HeartbeatAnswer(NamedTuple):
-    """The answer. assignment: None when the member knows it already."""
+    """The answer to a ConsumerGroupHeartbeat. assignment: None when the member knows it already."""
 
     error: ErrorCode
     error_message: str | None = None

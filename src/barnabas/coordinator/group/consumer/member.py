@@ -21,11 +21,13 @@ from barnabas.coordinator.group.consumer.records import (
 from barnabas.coordinator.group.log.record import GroupRecord
 
 LEAVE_GROUP_EPOCH: Final = -1
+"""The epoch in the heartbeat of a member that leaves for good."""
 LEAVE_GROUP_STATIC_EPOCH: Final = -2
+"""The epoch in the heartbeat of a static member that leaves for a while: its partitions wait for it."""
 
 
 class ReconciliationState(IntEnum):
-    """How far a member is on its way to the target assignment."""
+    """The progress of a member towards its part of the target assignment. The values are those of the records."""
 
     STABLE = 0
     """The member has its target, at its epoch."""
@@ -56,10 +58,11 @@ class ClassicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMember:
-    """One member.
+    """One member of a group.
 
-    member_epoch: -1 after it left, -2 after it left for a while as a static member. previous_member_epoch: the epoch
-    before, which the member may still name when an answer was lost. classic: None if it speaks the new protocol.
+    member_epoch: -1 after the member left, -2 after it left for a while as a static member. previous_member_epoch: the
+    epoch before, which the member may still name when an answer was lost. classic: None for a member of the new
+    protocol.
     """
 
     member_id: str
@@ -165,6 +168,7 @@ def _with_epochs(
     found: dict[bytes, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs
+        # At least 0: the epoch of a member that has left is negative, and is none that a partition was assigned in.
         if epochs is None or len(epochs) != len(topic.partitions):
             epochs = [max(member_epoch, 0)] * len(topic.partitions)
         found[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))

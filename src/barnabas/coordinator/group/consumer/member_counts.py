@@ -13,7 +13,7 @@ from barnabas.coordinator.group.consumer.member import ConsumerGroupMember
 
 
 class MemberCounts:
-    """Counts of members.
+    """The numbers of members by what they support, kept so that a request need not look at every member.
 
     classic: members that speak the classic protocol. classic_protocols: classic members by protocol name.
     """

@@ -21,7 +21,7 @@ class TimerKind(Enum):
 
 
 class MemberDeadline:
-    """A deadline that moves with each heartbeat. The timer's entry stays, and is made anew when it fires too early.
+    """A deadline that moves with each heartbeat. The timer's entry stays, and is replaced when it fires too early.
 
     deadline_ns: of the monotonic clock. member_epoch: the deadline has no effect if the member has left this epoch by
     then. entry: the timer's, once there is one.

@@ -1,4 +1,4 @@
-"""Groups change their protocol while they work (KIP-848): classic groups become consumer groups, and back.
+"""The change of a working group's protocol (KIP-848): classic groups become consumer groups, and back.
 
 Called by `ConsumerGroupService` and `consumer.classic_requests` under the group's lock. Pure. A classic group becomes a
 consumer group when a member joins it by the new protocol. Its other members go on as they are, each with its
@@ -74,6 +74,7 @@ def upgraded(
             consumer = _consumer_member(member, classic, topics)
             group.target.put(consumer.member_id, consumer.assigned_partitions)
             group.put_member(consumer)
+    # StopIteration is from `ClassicMember.metadata`: the member does not know the group's protocol.
     except (DecodeError, StopIteration) as error:
         logger.warning("Cannot upgrade classic group %s to consumer group: %s.", group_id, error)
         raise _not_upgradable(group_id, "the embedded consumer protocol is malformed") from error
@@ -117,6 +118,7 @@ def downgraded(
         stays.append(joining)
     classic = ClassicGroup(group.group_id, clock)
     classic.state = ClassicState.STABLE
+    # Not the assignment's epoch, which may be lower: members with an older epoch have to be fenced by their generation.
     classic.generation = group.group_epoch
     classic.kind = PROTOCOL_TYPE
     for member in stays:
@@ -190,7 +192,10 @@ def _consumer_member(member: ClassicMember, classic: ClassicGroup, topics: Clust
 
 
 def _classic_member(member: ConsumerGroupMember, classic: ClassicGroup) -> ClassicMember:
-    """Raises ValueError for a member of the new protocol: the caller has checked that there is none."""
+    """Return the member as one of the classic group.
+
+    Raises ValueError for a member of the new protocol: the caller has checked that there is none.
+    """
     kept = member.classic
     if kept is None:
         raise ValueError(f"{member.member_id} does not speak the classic protocol")

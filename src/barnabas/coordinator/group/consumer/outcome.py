@@ -1,4 +1,4 @@
-"""What a request to a consumer group has decided: an answer, and the changes to carry out (KIP-848).
+"""The decision on a request to a consumer group: an answer, and the changes to carry out (KIP-848).
 
 Made by `consumer.update` and the modules around it under the group's lock, carried out by `ConsumerGroupChanges`. Pure;
 an outcome belongs to the thread that made it. Kafka: CoordinatorResult.

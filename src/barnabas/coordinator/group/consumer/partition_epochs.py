@@ -48,5 +48,6 @@ class CurrentPartitionEpochs:
             epochs = self._epochs.setdefault(topic_id, {})
             for number in numbers:
                 present = epochs.get(number)
+                # The records of the old and the new owner may be replayed in either order: the higher epoch stays.
                 if present is None or present < epoch:
                     epochs[number] = epoch

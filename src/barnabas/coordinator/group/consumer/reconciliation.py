@@ -41,12 +41,14 @@ class Reconciliation:
         Raises ApiError: FENCED_MEMBER_EPOCH when a later release left the member in a state unknown here, and the
         member owns partitions.
         """
+        # Nearly every heartbeat ends here, with the same object: the caller then writes no record.
         if member.state is ReconciliationState.STABLE and member.member_epoch == self.target_epoch:
             return self._without_unsubscribed(member)
         if member.state is ReconciliationState.UNREVOKED_PARTITIONS and self._owns_any_of(
             member.partitions_pending_revocation
         ):
             return self._without_unsubscribed(member)
+        # A member without partitions can take its target whatever its state meant; any other one has to begin anew.
         if member.state is ReconciliationState.UNKNOWN:
             if self.owned is None or self.owned:
                 raise ApiError(
@@ -79,6 +81,7 @@ class Reconciliation:
         return moved
 
     def _reconciled(self, member: ConsumerGroupMember, epoch: int) -> ConsumerGroupMember:
+        """Return the member at its target's epoch, or at `epoch` as long as it has partitions to give up."""
         assigned: dict[bytes, dict[int, int]] = {}
         revoked: dict[bytes, dict[int, int]] = {}
         gained: dict[bytes, list[int]] = {}

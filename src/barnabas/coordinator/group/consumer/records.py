@@ -88,7 +88,8 @@ class MemberMetadataValue(Record, versions="0", flexible="0+"):
     subscribed_topic_regex: str | None = field("0+", nullable="0+", default=None)
     rebalance_timeout_ms: Int32 = field("0+", default=-1)
     server_assignor: str | None = field("0+", nullable="0+", default=None)
-    # Without a default: Kafka writes null, too. In records that lack it, it is empty.
+    # Without a default, because Kafka writes this field when it is null, too. A record without the field has an empty
+    # value here, which counts as null (`ConsumerGroupMember.with_metadata`).
     classic_member_metadata: MemberMetadataValue.ClassicMemberMetadata | None = field(
         "0+", nullable="0+", tag=0, tagged="0+"
     )
@@ -131,6 +132,7 @@ class CurrentMemberAssignmentValue(Record, versions="0", flexible="0+"):
     class TopicPartitions(Struct):
         topic_id: Uuid = field("0+")
         partitions: list[Int32] = field("0+")
+        # Since 4.3: the epoch in which the member got each partition (KIP-1251).
         assignment_epochs: list[Int32] | None = field("0+", nullable="0+", tag=0, tagged="0+", default=None)
 
 
@@ -175,7 +177,7 @@ def tombstone(kind: ConsumerGroupKind, key: AnyKey) -> GroupRecord:
 
 
 def decode_key(key: bytes) -> tuple[ConsumerGroupKind, AnyKey]:
-    """Return a record's kind and key. Raises DecodeError, also for kinds of other groups."""
+    """Return a record's kind and key. Raises DecodeError for malformed keys and for kinds of other groups."""
     try:
         kind = ConsumerGroupKind(_VERSION.unpack_from(key)[0])
     except (ValueError, struct.error) as error:
@@ -187,7 +189,7 @@ def decode_key(key: bytes) -> tuple[ConsumerGroupKind, AnyKey]:
 
 
 def decode_value(kind: ConsumerGroupKind, value: bytes) -> AnyValue:
-    """Return a record's value. Raises DecodeError, also for unknown versions."""
+    """Return a record's value. Raises DecodeError for malformed values and for unknown versions."""
     try:
         version = _VERSION.unpack_from(value)[0]
     except struct.error as error:

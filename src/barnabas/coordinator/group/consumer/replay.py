@@ -35,6 +35,7 @@ from barnabas.protocol.errors import DecodeError
 logger = logging.getLogger(__name__)
 
 RECORDS_PER_STEP = 20
+"""The number of records after which the loader may pause."""
 # Expressions of an earlier start are resolved again: metadata versions begin anew with each start of a broker.
 _VERSION_BEFORE_ANY = -1
 
@@ -87,6 +88,7 @@ def _put(group: ConsumerGroup, key: AnyKey, value: AnyValue) -> None:
     elif isinstance(value, TargetAssignmentMetadataValue):
         group.target.epoch = value.assignment_epoch
         group.target.timestamp_ms = value.assignment_timestamp
+    # Kind 4, of Kafka 4.0: its content is not used. The next change of the group writes its tombstone.
     else:
         group.has_partition_metadata = True
 
@@ -97,6 +99,8 @@ def _remove(group: ConsumerGroup, kind: ConsumerGroupKind, key: AnyKey) -> None:
             group.remove_member(key.member_id)
         elif kind is ConsumerGroupKind.TARGET_ASSIGNMENT_MEMBER:
             group.target.remove(key.member_id)
+        # The tombstone of kind 8. A member that is gone already must not come back: after compaction the tombstones
+        # may come in any order.
         elif key.member_id in group.members:
             gone = replace(
                 group.members[key.member_id],

@@ -22,6 +22,7 @@ from barnabas.protocol.encoder_source import EncoderSource
 from barnabas.protocol.message_struct import VersionedStruct
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+# One lock for all messages: compiling is rare, and a lock for each of 140 messages would be as contended as none.
 _compile_lock = threading.Lock()
 
 
@@ -82,6 +83,7 @@ def compile_function(source: str, name: str, file_name: str, message: type[Versi
     """Execute generated source with the message's class in scope; return the function called `name` in it."""
     namespace: dict[str, Any] = {message.__name__: message}
     exec(compile(source, file_name, "exec"), namespace)  # noqa: S102  our own text, made from our own declarations
+    # The modification time None keeps `linecache.checkcache` from dropping the entry, since there is no such file.
     linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
     function: Callable[..., Any] = namespace[name]
     return function

@@ -1,4 +1,4 @@
-"""Helpers of the generated functions: what is too long or too rare to be written out in line.
+"""Helpers of the generated functions, for steps that are too long or too rare to be written out in line.
 
 Called from every thread. The tables below only ever grow by single assignments of finished values, and are bounded.
 """
@@ -11,9 +11,11 @@ from typing import Any, Final, NoReturn
 
 from barnabas.protocol.errors import DecodeError, EncodeError
 
+# Five bytes of seven bits hold every int32. A sixth byte would begin at bit 35.
 _LONGEST_VARINT_SHIFT = 28
 _LARGEST_LENGTH = 0x7FFFFFFF
 LONGEST_STRING: Final = 0x7FFF
+# Bounds of the caches below, whose keys come from clients: lengths of strings and counts of arrays.
 _CACHED_VARINTS = 1 << 16
 _CACHED_ARRAY_LENGTHS = 1 << 10
 
@@ -28,12 +30,14 @@ def read_unsigned_varint(buffer: bytes | bytearray | memoryview, position: int) 
     result = byte & 127
     shift = 7
     while byte > 127:
+        # Without the bound a frame of 100 MB of 0xff would be one number, built in quadratic time.
         if shift > _LONGEST_VARINT_SHIFT:
             raise DecodeError("varint is longer than five bytes")
         byte = buffer[position]
         position += 1
         result |= (byte & 127) << shift
         shift += 7
+    # Kafka reads the varint as a Java int, where this would be a negative length.
     if result > _LARGEST_LENGTH:
         raise DecodeError(f"length {result} is above the limit of an int32")
     return result, position
@@ -53,12 +57,14 @@ def read_string_length(buffer: bytes | bytearray | memoryview, position: int) ->
 def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int) -> int:
     """Step over tagged fields, none of which is known; return the position behind them.
 
-    It may lie behind the end of the buffer: the caller compares once, at the end. Raises DecodeError for a bad varint.
+    The position may lie behind the end of the buffer: the caller compares once, at the end. Raises DecodeError for a
+    bad varint, IndexError at the end of the buffer.
     """
     count, position = read_unsigned_varint(buffer, position)
     for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)
         size, position = read_unsigned_varint(buffer, position)
+        # Not checked here: a slice or an index beyond the end fails later, and the decoder compares once at its end.
         position += size
     return position
 
@@ -76,7 +82,7 @@ def write_unsigned_varint(value: int) -> bytes:
 
 
 class _Varints(dict[int, bytes]):
-    """The varint of each number; remembers the small ones."""
+    """The varint of each number. The varints of small numbers are kept."""
 
     __slots__ = ()
 
@@ -93,7 +99,7 @@ VARINTS: Final = _Varints()
 
 
 class _ArrayMethods(dict[int, Callable[..., Any]]):
-    """A method of the struct with so many elements, by their number; remembers those of short arrays."""
+    """A method of the struct format for n elements, by n. The methods of short arrays are kept."""
 
     __slots__ = ("_format", "_method")
 

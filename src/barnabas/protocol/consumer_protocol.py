@@ -126,9 +126,9 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 class FieldReader:
-    """Reads fields one after the other. Raises DecodeError: every length is checked, because another client wrote
-    it."""
+    """A reader of fields, one after the other. Each length is checked, because another client wrote it."""
 
+    # A copy: the bytes outlive the frame that they were part of.
     def __init__(self, data: bytes) -> None:
         self._data = bytes(data)
         self._position = 0

@@ -65,10 +65,11 @@ class DecoderSource:
         self._line = self._writer.line
 
     def text(self) -> str:
-        """The module's text."""
+        """Return the module's text."""
         title = f"{self._message.__name__} v{self._version}"
         self._line(0, "def decode(buffer, p=0):")
         self._line(1, "size = len(buffer)")
+        # A slice of bytes is bytes already, one of a bytearray or memoryview is not: asked once, used at every string.
         self._line(1, "flat = buffer.__class__ is bytes")
         if has_records(self._message, self._version):
             self._line(1, "view = memoryview(buffer)")
@@ -78,13 +79,14 @@ class DecoderSource:
         self._line(2, f'raise DecodeError(f"{title} ends early, within its {{size}} bytes") from error')
         self._line(1, "except UnicodeDecodeError as error:")
         self._line(2, f'raise DecodeError(f"{title} has a string that is no UTF-8 before byte {{p}}") from error')
+        # Slices beyond the end of the frame are short and raise nothing, so this comparison finds what they missed.
         self._line(1, "if p > size:")
         self._line(2, f'raise DecodeError(f"{title} ends early: {{size}} bytes of {{p}}")')
         self._line(1, f"return {message}, p")
         return self._writer.module(f"Decoder of {title}, generated.", _IMPORTS)
 
     def _struct(self, struct: type[Struct], depth: int) -> str:
-        """Read a struct into a new object, field by field; returns its variable.
+        """Read a struct into a new object, field by field; return the object's variable.
 
         The object is made without its constructor, whose call costs more than reading the fields.
         """
@@ -129,7 +131,7 @@ class DecoderSource:
         pending.clear()
 
     def _length_format(self, field: FieldSchema) -> tuple[str, int]:
-        """Format and size of a length prefix; of a varint, its first byte."""
+        """Return format and size of a length prefix; of a varint, those of its first byte."""
         if self._flexible:
             return "B", 1
         return ("h", 2) if field.wire_type is WireType.STRING and not field.is_array else ("i", 4)
@@ -175,6 +177,7 @@ class DecoderSource:
         is_string = field.wire_type is WireType.STRING and (of_element or not field.is_array)
         reader = "read_string_length" if is_string else "read_unsigned_varint"
         self._line(depth, f"if {length} > 127:")
+        # The first byte was read together with the fields before it; a long varint is read again from its start.
         self._line(depth + 1, f"{length}, p = {reader}(buffer, p - 1)")
 
     def _blob(self, field: FieldSchema, name: str, length: str, depth: int) -> None:
@@ -195,6 +198,7 @@ class DecoderSource:
             least = (
                 self._length_format(field)[1] if self._flexible else (2 if field.wire_type is WireType.STRING else 4)
             )
+        # Before anything is allocated: a count of two thousand million in a frame of 20 bytes must cost nothing.
         self._line(depth, f"if {count} * {least} > size - p:")
         self._line(depth + 1, f'refuse_length("{field.name}", {count})')
         if field.wire_type.is_fixed:
@@ -252,7 +256,7 @@ class DecoderSource:
 
 
 def _slice(wire_type: WireType, end: str) -> str:
-    """The expression for the bytes from `p` to `end`. What works for every buffer is slower than what bytes can do."""
+    """Return the expression for the bytes from `p` to `end`: a fast one for bytes, a general one for other buffers."""
     if wire_type is WireType.STRING:
         return f'buffer[p:{end}].decode() if flat else str(buffer[p:{end}], "utf-8")'
     if wire_type is WireType.RECORDS:

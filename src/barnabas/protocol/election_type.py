@@ -1,4 +1,4 @@
-"""Which replicas an ElectLeaders request lets become leader. A value without state, for clients and controller.
+"""The kinds of leader elections: the replicas that may become leader. Immutable, for clients and controller.
 
 Kafka: ElectionType.
 """

@@ -44,7 +44,7 @@ class EncoderSource:
         self._line = self._writer.line
 
     def text(self) -> str:
-        """The module's text."""
+        """Return the module's text."""
         title = f"{self._message.__name__} v{self._version}"
         pieces = has_records(self._message, self._version)
         self._line(0, "def encode(message, out=None):")
@@ -54,6 +54,7 @@ class EncoderSource:
             self._line(1, "pieces = []")
         self._line(1, "try:")
         self._struct(self._message, "message", 2, "out")
+        # One try block for the whole message: it costs nothing unless it is left, where checks of each value would.
         self._line(1, "except (AttributeError, StructError, TypeError, UnicodeEncodeError) as error:")
         self._line(2, f'raise EncodeError(f"{title}: {{error}}") from error')
         if pieces:
@@ -67,6 +68,7 @@ class EncoderSource:
     def _struct(self, struct: type[Struct], value: str, depth: int, out: str) -> None:
         """Write the struct in the variable `value` to the bytearray `out`."""
         lines_before = self._writer.line_count
+
         self._refuse_inexpressible(struct, value, depth)
         pending: _Pending = []
         for field in untagged_fields(struct, self._version):
@@ -87,7 +89,7 @@ class EncoderSource:
             self._line(depth, "pass")
 
     def _refuse_inexpressible(self, struct: type[Struct], value: str, depth: int) -> None:
-        """Look at the fields that this version lacks and that may not be dropped silently."""
+        """Write checks of the fields that this version lacks and that may not be dropped silently."""
         for field in fields_of(struct):
             if field.is_present(self._version) or field.declaration.ignorable:
                 continue
@@ -104,7 +106,7 @@ class EncoderSource:
             self._line(depth + 1, f'refuse_version("{field.name}", {self._version})')
 
     def _default_struct(self, field: FieldSchema) -> str:
-        """The name of a struct of defaults, only ever compared with."""
+        """Return the name of a struct of defaults, which is only ever compared with."""
         assert field.struct is not None
         return self._writer.default_struct(field.struct)
 
@@ -115,7 +117,7 @@ class EncoderSource:
             pending.clear()
 
     def _pack(self, values: _Pending) -> str:
-        """The expression for fixed values as bytes; a lone constant byte is written out."""
+        """Return the expression for fixed values as bytes; a lone constant byte is written out."""
         constants = [_CONSTANTS.get(value) for value in values]
         if len(constants) == 1 and constants[0] is not None:
             return constants[0]
@@ -175,10 +177,12 @@ class EncoderSource:
         if not pending and not is_string:
             self._line(depth, f"{out} += VARINTS[{length}]")
             return
+        # Nearly all lengths take one byte: those are packed together with the fixed values before them.
         self._line(depth, f"if {length} < 128:")
         self._line(depth + 1, short if pending else f"{out} += VARINTS[{length}]")
         self._line(depth, "else:")
         if is_string:
+            # The length counts one more than the bytes. Kafka limits strings to what an int16 can say in every version.
             self._line(depth + 1, f"if {length} > 0x8000:")
             self._line(depth + 2, f'refuse_long_string("{field.name}", {length} - 1)')
         if pending:
@@ -248,7 +252,7 @@ class EncoderSource:
         self._line(depth + 1, f'{out} += b"\\x00"')
 
     def _differs(self, field: FieldSchema, name: str) -> str:
-        """The condition under which a tagged field is written."""
+        """Return the condition under which a tagged field is written."""
         if field.is_array and field.default is UNSET:
             return f"({name} is None or {name})" if field.is_nullable(self._version) else name
         if field.default is None:

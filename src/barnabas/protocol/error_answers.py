@@ -3,7 +3,7 @@
 Called by a `Handler` that has no error answer of its own, on whichever thread answers the request. Pure; the plans are
 cached per struct and version, by single assignments of finished values.
 
-What goes where is read from the message description:
+The message descriptions say where an error goes:
 
 - `error_code` and `error_message` are set in the response, and in every item that answers an item of the request;
 - a field with `repeats` copies the request: an identifier as it is, a list item for item;
@@ -78,6 +78,7 @@ def _fill(plan: _Plan, source: Any, error: ApiError) -> Any:
         setattr(answer, name, value)
     for name, source_name, if_null in plan.copies:
         value = getattr(source, source_name)
+        # A request may have null where the response of the same version may not: `if_null` is the empty string then.
         setattr(answer, name, if_null if value is None else value)
     for items in plan.items:
         answered = [

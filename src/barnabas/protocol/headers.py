@@ -95,6 +95,7 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
             client_id = raw.decode() if raw.__class__ is bytes else str(raw, "utf-8")
             position = end
         if is_flexible:
+            # Clients hardly ever send tagged fields. A zero byte says so, and spares the call.
             position = skip_tagged_fields(buffer, position) if buffer[position] else position + 1
     except (error, IndexError) as short:
         if len(buffer) >= _REQUEST_START.size and _REQUEST_START.unpack_from(buffer, 0)[:2] == (
@@ -163,10 +164,12 @@ def response_frame(header: RequestHeader, response: Message, version: int | None
     if version is None:
         version = header.api_version
     if header.header_version >= 2 and header.api_key != _API_VERSIONS:
+        # The size is not known yet: four bytes are kept for it, and filled in once the body is written.
         out = bytearray(_RESPONSE_V1.pack(0, header.correlation_id, 0))
     else:
         out = bytearray(_RESPONSE_V0.pack(0, header.correlation_id))
     pieces = response.encoders[version](response, out)
+    # `len` of records in a file is their size in the file: nothing is read here.
     size = len(out) if len(pieces) == 1 else sum(map(len, pieces))
     _pack_size_into(out, 0, size - 4)
     return pieces, size

@@ -109,6 +109,7 @@ def response_class(api_key: int) -> type[Message]:
     return _load(api_key, "Response")
 
 
+# Imported when first asked for: a client that produces needs a few families only, and the others would slow its start.
 @functools.cache
 def _load(api_key: int, kind: str) -> type[Message]:
     entry = MESSAGES[api_key]  # type: ignore[index]

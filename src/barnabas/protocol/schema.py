@@ -70,6 +70,7 @@ class _Mark(Enum):
     UNSET = "made anew for each message"
 
 
+# None is a default that many fields have, so "not given" needs a value of its own.
 KAFKA_DEFAULT: Final = _Mark.KAFKA_DEFAULT
 """`field` was given no default."""
 UNSET: Final = _Mark.UNSET

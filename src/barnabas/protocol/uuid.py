@@ -23,6 +23,7 @@ def random_uuid(source: random.Random = _system_random) -> bytes:
     """
     while True:
         raw = bytearray(source.randbytes(16))
+        # Version 4 and variant 1 of RFC 4122, as java.util.UUID.randomUUID sets them.
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         made = bytes(raw)
@@ -36,13 +37,14 @@ def uuid_to_string(uuid: bytes) -> str:
 
 
 def random_java_uuid() -> str:
-    """A random UUID as java.util.UUID writes it, in hex digits: Kafka's ids of classic members end with one."""
+    """Return a random UUID as java.util.UUID writes it, in hex digits: Kafka's ids of classic members end with one."""
     digits = random_uuid().hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def uuid_from_string(text: str) -> bytes:
     """Read what `uuid_to_string` wrote. Raises ValueError when it isn't the text of 16 bytes."""
+    # 16 bytes are 22 characters, or 24 with padding. Kafka checks the length before it decodes.
     if len(text) > 24:
         raise ValueError(f"Input string with prefix `{text[:24]}` is too long to be decoded as a base64 UUID")
     try:

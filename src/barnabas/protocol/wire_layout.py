@@ -27,6 +27,7 @@ def tagged_fields(struct: type[Struct], version: int) -> list[FieldSchema]:
 
 def least_size(struct: type[Struct], version: int, *, flexible: bool) -> int:
     """Return the fewest bytes that a struct can take, which bounds a count of structs by the bytes left."""
+    # The count of tagged fields, which every flexible struct ends with.
     size = 1 if flexible else 0
     return size + sum(
         _least_field_size(field, version, flexible=flexible) for field in untagged_fields(struct, version)
@@ -37,6 +38,7 @@ def _least_field_size(field: FieldSchema, version: int, *, flexible: bool) -> in
     if not field.is_array and field.wire_type.is_fixed:
         return field.wire_type.size
     if not field.is_array and field.struct is not None:
+        # A nullable struct that is null takes one byte.
         return 1 if field.is_nullable(version) else least_size(field.struct, version, flexible=flexible)
     if flexible:
         return 1

@@ -28,6 +28,7 @@ from barnabas.quota.sampled_total import SampleWindow
 logger = logging.getLogger(__name__)
 
 INACTIVE_SENSOR_EXPIRATION_MS: Final = 3_600_000
+# Names count towards the weight, because a client may send an id of 32 KB with every request.
 SENSOR_WEIGHT: Final = 256
 MAX_WEIGHT: Final = 1 << 22
 """The weight of a sensor besides its names, and of all sensors of a manager: some 15,000 with names of ordinary
@@ -65,7 +66,9 @@ class ClientQuotaManager:
     def update_quota(self, entity: QuotaEntity, bound: float | None) -> None:
         """Set the limit of an entity, or remove it. What its clients used counts against the new one."""
         with self._lock:
+            # Read under the lock, too: of two changes at once one would otherwise be lost.
             before = self.limits.of(entity)
+            # An update reaches all four managers, most of whose limits stay as they are: those log nothing.
             if before == bound:
                 return
             if bound is None:
@@ -106,6 +109,7 @@ class ClientQuotaManager:
 
     def sensor_of(self, user: str, client_id: str, now_ms: int) -> QuotaSensor:
         """Return the sensor that counts for a client, with the limit in force now."""
+        # Read without the lock: a request that races with a change is measured against one limit or the other.
         share = self.limits.share_of(user, client_id)
         key = (share.user, share.client_id)
         with self._lock:
@@ -114,7 +118,9 @@ class ClientQuotaManager:
                 sensor = self._sensors[key] = self._new_sensor(share, now_ms)
                 self._weight += _weight_of(key)
                 if self._weight > MAX_WEIGHT:
+                    # The new sensor was recorded at `now_ms`, hence is the last to be dropped.
                     self._make_room(now_ms)
+        # Outside the lock: it is one assignment, and a sensor reads its share once a measurement.
         if sensor.share.bound != share.bound:
             sensor.share = share
         return sensor
@@ -138,6 +144,7 @@ class ClientQuotaManager:
         self._drop_idle_since(now_ms - self._windows.quota.duration_ms)
         if self._weight <= MAX_WEIGHT // 2:
             return
+        # Dropping a sensor in use forgives its client what it used so far; Kafka's table has no bound.
         logger.warning("Too many clients at once for their %s quotas: some start anew", self.quota_type.value)
         for key, _ in sorted(self._sensors.items(), key=lambda item: item[1].last_recorded_ms):
             if self._weight <= MAX_WEIGHT // 2:
@@ -145,6 +152,7 @@ class ClientQuotaManager:
             self._drop(key)
 
     def _drop_idle_since(self, then_ms: int) -> None:
+        # A copy, since `_drop` changes the table.
         for key in [key for key, sensor in self._sensors.items() if sensor.last_recorded_ms < then_ms]:
             self._drop(key)
 

@@ -31,6 +31,7 @@ class ClientRequestQuotaManager(ClientQuotaManager):
     def record_time_and_get_throttle_time_ms(self, user: str, client_id: str, time_ns: int, now_ms: int) -> int:
         """Count the time that a client's request took, and return how long its connection is to be muted."""
         wait_ms = self.record_and_get_throttle_time_ms(user, client_id, time_ns * PERCENT_OF_A_SECOND, now_ms)
+        # As in Kafka: one sample is the longest wait, although the rate may still be above the quota after it.
         return min(wait_ms, self._max_throttle_time_ms)
 
     def record_network_time(self, user: str, client_id: str, time_ns: int, now_ms: int) -> None:

@@ -53,12 +53,14 @@ class _MeasuredQuota:
         return max(0, self._throttle_time_ms - (self._now_ms() - self._recorded_ms))
 
 
+# CreateTopics v6, DeleteTopics v5 and CreatePartitions v3 were made for clients that know THROTTLING_QUOTA_EXCEEDED.
 class StrictControllerMutationQuota(_MeasuredQuota):
     """Refuses once the credits are used up; while one is left, any number of partitions may pass."""
 
     def record(self, permits: int) -> None:
         """Count `permits` partitions. Raises ApiError: THROTTLING_QUOTA_EXCEEDED when the quota is exceeded already."""
         now_ms = self._now_ms()
+        # One call of the sensor, under its lock: of two requests at once only one may take the last credit.
         wait_ms = self._sensor.record_unless_exceeded(permits, now_ms)
         if wait_ms:
             self._throttle_time_ms, self._recorded_ms = wait_ms, now_ms

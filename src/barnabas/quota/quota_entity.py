@@ -17,7 +17,7 @@ CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 IP_CONNECTION_RATE: Final = "connection_creation_rate"
-"""How the settings are called that set quotas."""
+"""The names of the settings that set quotas."""
 
 
 class QuotaType(Enum):

@@ -66,6 +66,7 @@ class QuotaLimits:
         limits = self._limits
         sanitized_user, sanitized_client = sanitize(user), sanitize(client_id)
         bound: float | None
+        # The order of the class docstring (Kafka: DefaultQuotaCallback.quotaLimit): at most eight look-ups.
         for of_user in (sanitized_user, DEFAULT_NAME):
             for of_client in (sanitized_client, DEFAULT_NAME):
                 bound = limits.get(QuotaEntity(of_user, of_client))

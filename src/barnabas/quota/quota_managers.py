@@ -42,6 +42,7 @@ class QuotaManagers:
         self.controller_mutation = ControllerMutationQuotaManager(controller, self.now_ms)
         self._on_change: Callable[[], None] | None = None
         self._settings: tuple[tuple[str, Callable[[str], float], ClientQuotaManager], ...] = (
+            # Kafka's byte rates are of type LONG, the other two of type DOUBLE: `1.5` is no byte rate.
             (PRODUCER_BYTE_RATE, int, self.produce),
             (CONSUMER_BYTE_RATE, int, self.fetch),
             (REQUEST_PERCENTAGE, float, self.request),
@@ -61,11 +62,11 @@ class QuotaManagers:
         return iter((self.produce, self.fetch, self.request, self.controller_mutation))
 
     def now_ms(self) -> int:
-        """The time of all quotas: it does not go back."""
+        """Return the time of all quotas, in milliseconds of a clock that does not go back."""
         return self._nanoseconds() // NANOSECONDS_PER_MILLISECOND
 
     def on_change(self, changed: Callable[[], None]) -> None:
-        """Have `changed` called after each update."""
+        """Register a callable that is called after each update."""
         self._on_change = changed
 
     def update(self, entity: QuotaEntity, settings: Mapping[str, str]) -> None:
@@ -74,6 +75,7 @@ class QuotaManagers:
             text = settings.get(name)
             try:
                 bound = None if text is None else float(parse(text))
+                # Every comparison with NaN is false: as a limit it would never be reached.
                 if bound is not None and math.isnan(bound):
                     raise ValueError(text)
             except (ValueError, OverflowError):

@@ -71,6 +71,7 @@ class RateSensor:
             rate = self._rate.measure(now_ms)
             if rate <= bound:
                 return 0
+            # A bound of 0 has no wait after which the rate would be within it: the client waits for the whole window.
             window_ms = self._rate.window_ms(now_ms) if bound > 0 else self._window.duration_ms
         return throttle_time_ms(rate, bound, window_ms)
 
@@ -147,4 +148,5 @@ class TokenSensor:
         tokens = self._bucket.measure(bound, now_ms)
         if tokens >= 0:
             return 0
+        # At least 1: a part of a credit that is missing would be rounded to no wait, and the request be let pass.
         return max(1, token_throttle_time_ms(tokens, bound, self._window.duration_ms))

@@ -19,6 +19,7 @@ _is_safe: Final = re.compile(r"[a-zA-Z0-9._-]*").fullmatch
 
 def sanitize(name: str) -> str:
     """Percent-encode all but letters, digits, dot, hyphen and underscore."""
+    # The usual name needs no encoding. `quote` leaves the tilde alone, java.net.URLEncoder does not.
     return name if _is_safe(name) else quote(name, safe="").replace("~", "%7E")
 
 

@@ -31,4 +31,5 @@ def token_throttle_time_ms(tokens: float, bound: float, window_ms: int) -> int:
 
 def _rounded(milliseconds: float) -> int:
     """Round as Java's Math.round, within the field of answers."""
+    # The comparison comes first, because `floor` raises for an infinite wait. Python's `round` rounds halves to even.
     return LONGEST_MS if milliseconds >= LONGEST_MS else math.floor(milliseconds + 0.5)

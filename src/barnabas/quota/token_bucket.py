@@ -25,6 +25,7 @@ class TokenBucket:
     def record(self, value: float, bound: float, now_ms: int) -> None:
         """Take `value` credits; the rest may be below zero."""
         self._refill(bound, now_ms)
+        # A negative value returns credits: not more than the bucket holds.
         self._tokens = min(bound * self._window_seconds, self._tokens - value)
 
     def measure(self, bound: float, now_ms: int) -> float:

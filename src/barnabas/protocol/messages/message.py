@@ -1,8 +1,8 @@
 """The base classes of all messages: versioned structs with a codec for each version, compiled when first needed.
 
 Family modules under `messages/` subclass them; everything else constructs, encodes and decodes. A message belongs to
-the code that holds it. The codec tables of a class are filled under the lock of `codec`, one assignment per entry, and are
-read without a lock.
+the code that holds it. The codec tables of a class are filled under the lock of `codec`, one assignment per entry, and
+are read without a lock.
 
 Kafka: Message, ApiMessage.
 """
@@ -30,7 +30,7 @@ class Versioned(VersionedStruct):
 
     @classmethod
     def _declare(cls, versions: str, flexible: str) -> None:
-        """Note the versions, and make the tables of codecs, which are empty yet."""
+        """Keep the versions, and make the tables of codecs, which fill when a version is first used."""
         super()._declare(versions, flexible)
         cls.decoders, cls.encoders = DecoderTable(cls), EncoderTable(cls)
 

@@ -37,7 +37,8 @@ class InitProducerIdResponse(Message, api=ApiKey.INIT_PRODUCER_ID, versions="0-6
 
 
 # v2: PRODUCER_FENCED (KIP-588); v3: flexible, and the last version that clients send.
-# v4: brokers only: several transactions in one request; `verify_only` adds nothing (KIP-890); v5: TRANSACTION_ABORTABLE.
+# v4: brokers only: several transactions in one request, and `verify_only`, which adds nothing (KIP-890).
+# v5: TRANSACTION_ABORTABLE may be answered (KIP-890).
 class AddPartitionsToTxnRequest(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"):
     transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = field("4+")
     v3_and_below_transactional_id: str = field("0-3")

@@ -102,12 +102,15 @@ def build_registry(
     config, dynamic = parts.dynamic.current, parts.dynamic
     settings = ApiConfig.from_kafka_config(config)
     new_topics = TopicAdminConfig.from_kafka_config(
-        config, validate_topic_config=lambda topic: validate_topic_config(topic, dynamic.current)
+        # Read at each creation: the defaults of the broker are dynamic settings.
+        config,
+        validate_topic_config=lambda topic: validate_topic_config(topic, dynamic.current),
     )
     admin = TopicAdmin(parts.zk_client, parts.metadata, new_topics)
     # One for Metadata and FindCoordinator: it knows which topics are being created.
     creation = AutoTopicCreation(admin, parts.metadata, InternalTopicsConfig.from_kafka_config(config))
     families: Sequence[HandlerFamily] = (
+        # A callable, since the registry is made of the handlers of this very family.
         ApiVersionsApi(lambda: registry),
         MetadataApi(parts.metadata, creation, lambda: settings.auto_create_topics, authorizer),
         *_record_families(parts, authorizer),
@@ -121,7 +124,7 @@ def build_registry(
 
 
 def _record_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequence[HandlerFamily]:
-    """Producing and reading."""
+    """Return the families that write, read and delete records."""
     replicas, metadata, clock = parts.replicas, parts.metadata, parts.clock
     max_bytes = ApiConfig.from_kafka_config(parts.dynamic.current).fetch_max_bytes
     return (
@@ -138,7 +141,7 @@ def _record_families(parts: ServedParts, authorizer: Authorizer | None) -> Seque
 def _group_families(
     parts: ServedParts, creation: AutoTopicCreation, authorizer: Authorizer | None
 ) -> Sequence[HandlerFamily]:
-    """Groups and their offsets."""
+    """Return the families of groups and their offsets."""
     groups, metadata = parts.groups, parts.metadata
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
     old_offsets = OldConsumerOffsets(parts.zk_client, settings.max_offset_metadata_size)
@@ -152,7 +155,7 @@ def _group_families(
 
 
 def _topic_families(parts: ServedParts, admin: TopicAdmin, authorizer: Authorizer | None) -> Sequence[HandlerFamily]:
-    """Topics and settings."""
+    """Return the families of topics and settings."""
     dynamic, metadata, changes = parts.dynamic, parts.metadata, parts.topic_changes
     settings = ApiConfig.from_kafka_config(dynamic.current)
     repository = ConfigRepository(parts.zk_client)
@@ -176,7 +179,7 @@ def _topic_families(parts: ServedParts, admin: TopicAdmin, authorizer: Authorize
 
 
 def _cluster_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequence[HandlerFamily]:
-    """The cluster, its brokers and its controller."""
+    """Return the families of the cluster, its brokers and its controller."""
     quota_store = ClientQuotaStore(parts.zk_client)
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
     origin = ControllerOrigin(authorizer, has_control_plane=settings.control_plane_listener is not None)

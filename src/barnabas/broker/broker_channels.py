@@ -30,6 +30,7 @@ from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
 from barnabas.transport.selector import Selector
 from barnabas.zk.broker_zk_data import BrokerInfo
 
+# Kafka: Selector.NO_IDLE_TIMEOUT_MS. The channel to a broker stays open in a cluster where nothing happens.
 NEVER_IDLE: Final = -1
 SYSTEM_BUFFER_SIZE: Final = -1
 LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -59,7 +60,7 @@ class ConnectionConfig(Settings):
 
 
 class BrokerConnections:
-    """Makes clients for brokers. listeners: those of this broker, bound by the time a client is made."""
+    """The clients for brokers. listeners: those of this broker, bound by the time a client is made."""
 
     def __init__(
         self, config: KafkaConfig, broker_id: int, listeners: OwnListeners, clock: Clock, metrics: MetricsRegistry
@@ -74,9 +75,10 @@ class BrokerConnections:
         metrics.gauge(GROUP, KIND, "TotalQueueSize", lambda: sum(c.queue_size for c in self._channels.values()))
 
     def node(self, broker_id: int, addresses: Mapping[str, tuple[str, int]], listener_name: str) -> Node:
-        """Return where a broker's listener is reached from here. addresses: (host, port) by listener, as it advertises.
+        """Return the address at which a broker's listener is reached from here.
 
-        Raises ConfigError: the broker advertises no listener of that name.
+        addresses: (host, port) by listener, as the broker advertises them. Raises ConfigError: the broker advertises no
+        listener of that name. Raises KeyError: the broker is this one, and has no such listener open.
         """
         if broker_id == self._broker_id:
             own = self._listeners.bound_end_point(listener_name)
@@ -100,8 +102,11 @@ class BrokerConnections:
             ManualMetadataUpdater([node]),
             NetworkClientConfig(
                 client_id=str(self._broker_id),
+                # One at a time: orders to a broker must arrive in the sequence in which the controller gave them.
                 max_in_flight=1,
                 request_timeout_ms=config.request_timeout_ms,
+                # No backoff, as in Kafka: the channel's own thread waits between attempts, and a broker that is back is
+                # reached at once.
                 reconnect_backoff_ms=0,
                 reconnect_backoff_max_ms=0,
                 connection_setup_timeout_ms=config.setup_timeout_ms,
@@ -130,6 +135,7 @@ class BrokerConnections:
             on_closed=lambda: self._forget(broker.id, tags),
         )
         self._metrics.gauge(GROUP, KIND, QUEUE_SIZE, lambda: channel.queue_size, tags)
+        # Replaced, not changed: the gauge may be adding up the old dict on another thread.
         self._channels = {**self._channels, broker.id: channel}
         return channel
 

@@ -21,7 +21,7 @@ GENERATE = -1
 
 @dataclass(frozen=True, slots=True)
 class IdentityConfig(Settings):
-    """How a broker gets its id."""
+    """The settings from which a broker gets its id."""
 
     broker_id: int = computed(lambda config: config.integer("broker.id"), "broker.id", "node.id")
     is_id_generated: bool = setting("broker.id.generation.enable")
@@ -53,9 +53,11 @@ def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, directorie
         if remembered:
             broker_id = remembered.pop()
         elif identity.is_id_generated:
+            # Above `reserved.broker.max.id`, so that a generated id never meets one that a person chose.
             broker_id = zk_client.generate_broker_id() + identity.largest_given_id
         else:
             raise ConfigError("broker.id is -1, and broker.id.generation.enable is false: set one of them", "broker.id")
+    # Before an id is generated: beside an empty store, the logs of another cluster would pass for this cluster's.
     if zk_client.cluster_id() is None:
         for path, properties in directories.meta_properties().items():
             if properties is not None and properties.cluster_id is not None:

@@ -29,6 +29,7 @@ def register_broker_metrics(
     register_replica_metrics(registry, replicas)
     register_storage_metrics(registry, log_manager)
     for name in linux_io_counters():
+        # `partial` binds the name now; a lambda in this loop would read the last one.
         registry.gauge("kafka.server", "KafkaServer", f"linux-disk-{name}", partial(_linux_io, name))
     scheduler.schedule("metrics-tick", lambda: registry.tick(clock.nanoseconds()), period_ms=TICK_INTERVAL_MS)
 

@@ -82,7 +82,7 @@ class BrokerServer:
 
     @property
     def state(self) -> BrokerState:
-        """What the broker is doing."""
+        """The state that the gauge BrokerState shows."""
         return self._lifecycle.state
 
     @property
@@ -107,6 +107,8 @@ class BrokerServer:
             logger.warning("%s It is ignored", unknown if unknown.endswith("?") else f"{unknown}.")
         if kept := kept_settings(self._config):
             logger.warning("These settings are kept, and nothing acts on them: %s", by_reason(kept))
+        # Before any thread is started: glibc picks the heap of a thread when the thread first allocates, and the limit
+        # of descriptors decides how many segment files may stay open.
         descriptors = raise_descriptor_limit()
         tune_thread_switching()
         tune_memory_allocation()
@@ -123,6 +125,7 @@ class BrokerServer:
         replication.groups.startup()
         front.startup_gate.open()
         front.sockets.enable_request_processing()
+        # Registered last and therefore the first stop: other brokers take over while this one still serves.
         lifecycle.on_stop("controlled shutdown", lambda: _shut_down_controlled(stages))
         settle_garbage_collection()
         lifecycle.state = BrokerState.RUNNING
@@ -140,6 +143,7 @@ class BrokerServer:
 def _serve_controller(stages: BuiltStages, front: FrontStage) -> None:
     """Read requests. Only the controller's are handled; all others wait until the startup gate opens."""
     lifecycle = stages.foundations.lifecycle
+    # Before the handlers, so that the controller stops after them: the requests they finish may still ask it.
     lifecycle.on_stop("controller", stages.control.controller.shutdown)
     front.handlers.start()
     lifecycle.on_stop("request handlers", front.handlers.shutdown)
@@ -159,6 +163,8 @@ def _join_cluster(stages: BuiltStages, front: FrontStage) -> None:
     """
     stages.storage.registration.register()
     stages.control.controller.startup()
+    # In slices: after each, the clients that have waited at the gate are disconnected. Their connections and memory may
+    # be what the controller's requests lack.
     for _ in range(CONTROLLER_TIMEOUT_SECONDS // PATIENCE_AT_GATE_SECONDS):
         if stages.control.ready.wait(PATIENCE_AT_GATE_SECONDS):
             return

@@ -27,7 +27,7 @@ EXPIRATION_INTERVAL_MS = 30_000
 
 
 class ClientQuotas:
-    """Connects the quota managers with the registry of handlers and with the store."""
+    """The link between the quota managers, the registry of handlers and the store."""
 
     def __init__(
         self,

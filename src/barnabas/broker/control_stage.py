@@ -23,7 +23,7 @@ from barnabas.zk.config_zk_data import ConfigEntityType
 
 @dataclass(frozen=True, slots=True)
 class ControlStage:
-    """This broker's controller, not elected yet, and how brokers are reached."""
+    """This broker's controller, not elected yet, and its connections to brokers."""
 
     connections: BrokerConnections
     controller: Controller
@@ -42,6 +42,7 @@ def build_control(foundations: Foundations, storage: StorageStage) -> ControlSta
             config,
             broker_id=broker_id,
             inter_broker_listener_name=inter_broker_listener_name_of(config),
+            # Read at each election, since the setting is dynamic.
             unclean_leader_election_enable=lambda: (
                 ElectionConfig.from_kafka_config(foundations.dynamic.current).unclean_leader_election_enable
             ),

@@ -1,4 +1,4 @@
-"""Asks the controller to move this broker's leaderships to other brokers, before the broker stops.
+"""The request to the controller to move this broker's leaderships to other brokers, before the broker stops.
 
 Run by BrokerServer on the main thread as the first step of a stop, while the network still serves: on a single node the
 controller is this broker's own. A broker that is alone has no other broker to lead its partitions: it asks once, and
@@ -51,7 +51,7 @@ class ShutdownTerms(Settings):
 
 
 class ControlledShutdownClient:
-    """Asks on behalf of one broker.
+    """The controlled shutdown of one broker.
 
     listener_name: the inter-broker listener, on which the controller takes the request. epoch: the broker epoch of this
     broker's registration.
@@ -91,6 +91,7 @@ class ControlledShutdownClient:
 
     def _ask(self, terms: ShutdownTerms) -> bool:
         try:
+            # Looked up for each attempt: the controller may have moved, or may be stopping as well.
             node = self._controller()
             response = None if node is None else self._exchange(node, terms)
         except (ConnectionLost, UnsupportedVersion, OSError, ConfigError) as error:
@@ -126,6 +127,7 @@ class ControlledShutdownClient:
         client = self._connections.client(node, self._listener_name)
         try:
             await_ready(client, node, terms.connect_timeout_ms, _always)
+            # The epoch in force now: the controller rejects one of an earlier registration (KIP-380).
             message = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=self._epoch())
             request = client.new_request(node.id, message, timeout_ms=terms.request_timeout_ms)
             response = send_and_receive(client, request, _always)

@@ -63,6 +63,8 @@ class DynamicBrokerConfig:
     def add_reconfigurable(self, part: Reconfigurable, made_from: KafkaConfig | None = None) -> None:
         """Have `part` follow its settings from now on. made_from: the settings it has; by default those in force."""
         with self._lock:
+            # Under the lock: a change either comes before, and is caught up with below, or comes after and reaches the
+            # part.
             self._parts = (*self._parts, part)
             current = self.current
             if made_from is not None and part.settings.intersection(_changed(made_from, current)):
@@ -79,6 +81,7 @@ class DynamicBrokerConfig:
         Raises ConfigError, in Kafka's words: a setting may not be changed so, or a part cannot follow it.
         """
         check_dynamic_settings(changed, per_broker=per_broker)
+        # One snapshot for all checks, since another change may be applied meanwhile.
         settings = self._settings
         try:
             proposed = settings.with_broker(changed) if per_broker else settings.with_cluster(changed)
@@ -108,6 +111,7 @@ class DynamicBrokerConfig:
                 whose = f"Per-broker configs of {entity}" if per_broker else "Cluster default configs"
                 logger.error("%s could not be applied: %s: %s", whose, sorted(stored), error.message)  # noqa: TRY400
                 return
+            # In force before the parts are told: a part that reads `current` must find the new settings there.
             self._settings = settings
             _warn_of_kept(previous.of_broker if per_broker else previous.of_cluster, usable)
             self._reconfigure(parts, previous.current, settings.current)

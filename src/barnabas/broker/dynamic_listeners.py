@@ -1,4 +1,4 @@
-"""Adds, removes and readvertises listeners while the broker runs.
+"""The listeners that are added, removed and advertised anew while the broker runs.
 
 Called by DynamicBrokerConfig; the SocketServer and the registration have locks of their own. A listener that exists
 keeps its address and security. Kafka: DynamicListenerConfig in kafka.server.DynamicBrokerConfig.
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class DynamicListeners:
-    """Opens and closes listeners. advertise: registers the broker anew, with the listeners it has by then."""
+    """A part that opens and closes listeners. advertise: registers the broker anew, with its listeners of then."""
 
     settings = ListenersConfig.dynamic_names()
 
@@ -61,14 +61,17 @@ class DynamicListeners:
         before, after = ListenersConfig.from_kafka_config(previous), ListenersConfig.from_kafka_config(current)
         is_open, wanted = _by_name(door.end_point for door in self._sockets.acceptors), _by_name(after.listening)
         removed = [end_point for name, end_point in is_open.items() if name not in wanted]
+        # Closed first: a new listener may use the port of a removed one.
         if removed:
             self._sockets.remove_listeners(removed)
         for name, end_point in wanted.items():
             if name not in is_open:
                 self._add(end_point)
+            # Port 0 was replaced by a port of the system's choice, which is no change of the setting.
             elif end_point.host != is_open[name].host or end_point.port not in (0, is_open[name].port):
                 logger.warning("Listener %s keeps its address, port %d, until a restart", name, is_open[name].port)
         is_open_now = _by_name(door.end_point for door in self._sockets.acceptors)
+        # Only then: each registration is a write to the store, of which every broker is told.
         if is_open_now != is_open or before.advertised != after.advertised:
             self._advertise()
 

@@ -1,4 +1,4 @@
-"""Hands changes of the broker's log settings to the logs whose topics do not override them.
+"""The way of changed log settings of the broker to the logs whose topics do not override them.
 
 Called by DynamicBrokerConfig, on the thread that also hands topics' own changes to the logs, so that the two do not
 cross. Kafka: DynamicLogConfig in kafka.server.DynamicBrokerConfig.
@@ -21,7 +21,7 @@ _FOLLOW_RETENTION = -2
 
 
 class DynamicLogs:
-    """Updates the logs. allow_unclean_election: called when replicas out of sync may lead topics by default."""
+    """A part that updates the logs. allow_unclean_election: called when replicas out of sync may lead by default."""
 
     settings = frozenset(synonym.name for key in TOPIC_CONFIG_KEYS.values() for synonym in key.synonyms)
 
@@ -43,6 +43,7 @@ class DynamicLogs:
         for topic in {log.topic_partition.topic for log in self._log_manager.all_logs()}:
             self._log_manager.update_log_config(topic, self._topic_configs.log_config(topic))
         before, now = ElectionConfig.from_kafka_config(previous), ElectionConfig.from_kafka_config(current)
+        # Only when it becomes true: partitions without a leader may then get one at once, without another event.
         if now.unclean_leader_election_enable and not before.unclean_leader_election_enable:
             self._allow_unclean_election()
 

@@ -1,4 +1,4 @@
-"""Hands changed limits of connections and threads to the network, for all listeners and for one.
+"""The way of changed limits of connections and threads to the network, for all listeners and for one.
 
 Called by DynamicBrokerConfig; has no state that changes, so no lock. Kafka: the reconfigurable parts of
 kafka.network.SocketServer, DataPlaneAcceptor and ListenerConnectionQuota.
@@ -18,7 +18,7 @@ _THREADS = "num.network.threads"
 
 
 class DynamicNetwork:
-    """Reconfigures `sockets`. broker_id: part of the threads' names."""
+    """A part that reconfigures `sockets`. broker_id: part of the threads' names."""
 
     settings = NetworkConfig.dynamic_names() | ListenerConfig.dynamic_names()
     """`listeners` is among them: a new one must find the settings of its own."""
@@ -39,6 +39,7 @@ class DynamicNetwork:
             # A listener that is added has no threads yet, so any number of threads is allowed.
             if name in had:
                 check_thread_count(_THREADS, _integer(current, name, _THREADS), _integer(proposed, name, _THREADS))
+        # Made for its checks alone: a host name in a limit per address must be one that can be resolved.
         self._network_config(proposed)
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:

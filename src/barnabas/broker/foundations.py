@@ -1,4 +1,4 @@
-"""The first stage of a broker's start: what every later stage stands on, and knows nothing of Kafka.
+"""The first stage of a broker's start: the parts that every later stage uses, which know nothing of Kafka.
 
 Built by BrokerServer on the main thread. The threads that start here run until the broker stops, and are the last to
 stop: whatever is closed before may still schedule work. Kafka: the first lines of KafkaServer.startup.
@@ -24,7 +24,7 @@ from barnabas.runtime.scheduler import ThreadScheduler
 
 @dataclass(frozen=True, slots=True)
 class Foundations:
-    """Settings, time, disk, threads, metrics, and how the broker ends."""
+    """The settings, time, disk, threads, metrics and life cycle of a broker."""
 
     static: KafkaConfig
     """The settings of the file and the command line."""
@@ -45,6 +45,7 @@ def start_foundations(static: KafkaConfig, metrics: MetricsRegistry, lifecycle: 
     clock = SystemClock()
     actions = ActionQueue()
     executor = ExpirationExecutor(actions)
+    # Started before the timer, which hands it expired operations, and therefore stopped after the timer.
     executor.start()
     lifecycle.on_stop("expiration executor", executor.shutdown)
     timer = SystemTimer(clock, executor.execute)

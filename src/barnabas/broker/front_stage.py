@@ -41,12 +41,12 @@ from barnabas.transport.channel_builder import ChannelBuilder
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may connect and what they may do."""
+    """The rules of access: how clients connect and what they may do."""
 
     authorizer: Authorizer | None = None
     """None: every client may do everything."""
     channel_builders: Mapping[str, ChannelBuilder] | None = None
-    """How channels are made, by security protocol; those of SocketServer if not given."""
+    """The builders of channels by security protocol; those of SocketServer if not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class BuiltStages:
 
 @dataclass(frozen=True, slots=True)
 class FrontStage:
-    """What stands between clients and the stages below; the sockets are bound and nothing is read yet."""
+    """The parts between clients and the stages below; the sockets are bound and nothing is read yet."""
 
     sockets: SocketServer
     handlers: HandlerPools
@@ -98,14 +98,17 @@ def bind_front(stages: BuiltStages, access: Access) -> FrontStage:
     )
     quotas = ClientQuotas(config, registry, foundations.timer, foundations.scheduler, foundations.metrics, clock)
     address_quotas = sockets.connection_quotas
+    # Before the sockets are bound: the first connection already counts against the quotas in the store.
     quotas.start(storage.zk_client, storage.config_changes, address_quotas.update_ip_connection_rate_quota)
     handlers = HandlerPools(
         sockets, apis, registry, clock, RequestHandlerConfig.from_kafka_config(config).threads, lifecycle.fail
     )
+    # From here on the ports are known, which the registration and the controller's channel to this broker need.
     foundations.listeners.bound = sockets.bind()
     lifecycle.on_stop("sockets", sockets.shutdown)
     pools = [pool for pool in (handlers.data_plane, handlers.control_plane) if pool is not None]
     register_network_metrics(foundations.metrics, NetworkMetrics(sockets, pools, requests, clock), requests)
+    # Registered after the sockets and so stopped before them: the pending requests are answered on open connections.
     lifecycle.on_stop("topic purgatory", topic_changes.purgatory.shutdown)
     lifecycle.on_stop("election purgatory", elections.purgatory.shutdown)
     return FrontStage(sockets, handlers, startup_gate)

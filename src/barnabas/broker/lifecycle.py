@@ -1,4 +1,4 @@
-"""What a broker is doing, and how it comes to its end: its state, its exit status, and the stops of what has started.
+"""The life of a broker: its state, its exit status, and the stops of the parts that have started.
 
 Made by BrokerServer. `on_stop` and `stop` run on the main thread, which starts and stops the broker; `fail` is called
 by any thread on which something failed that the broker cannot go on without. No lock: the list of stops belongs to the
@@ -53,6 +53,7 @@ class BrokerLifecycle:
         """
         self.state = BrokerState.SHUTTING_DOWN
         while self._stops:
+            # Removed before the call, so that no stop is called twice.
             what, stop = self._stops.pop()
             try:
                 stop()

@@ -1,4 +1,4 @@
-"""Adopts the log directories of a stopped Apache Kafka: the metadata are built from the contents of the directories.
+"""The adoption of log directories of a stopped Apache Kafka: the metadata are built from what the directories contain.
 
 Used by `barnabas log adopt` on its main thread, with no broker running: a `with` block holds the directories' locks and
 the metadata store. The logs are not touched, since both brokers use the same files. Kafka has no counterpart.
@@ -52,7 +52,7 @@ INTERNAL_TOPIC_CONFIGS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AdoptionOrder:
-    """What to adopt, and how.
+    """The directories to adopt, and the terms of the adoption.
 
     broker_id: of directories without one. metadata_dir: where the store goes, None for the first directory.
     topic_configs: settings by topic. ignore_leftovers: adopt beside directories of half-deleted or half-moved logs.
@@ -97,6 +97,8 @@ class LogAdoption:
         self.metadata_dir = os.path.abspath(order.metadata_dir or order.log_dirs[0])
 
     def __enter__(self) -> Self:
+        # If a lock or the store fails, this block releases what is held so far; `pop_all` keeps everything for
+        # `__exit__`.
         with self._held:
             for path in self.log_dirs:
                 self._held.callback(DirectoryLock(path).release)
@@ -145,6 +147,8 @@ class LogAdoption:
         else:
             cluster_id = get_or_generate_cluster_id(self._zk)
         adoption = TopicAdoption(self._zk, plan.broker_id)
+        # Before the topics: with topics, a broker can start, and must not give out the id of a producer of Kafka's
+        # again.
         adoption.reserve_producer_ids(plan.highest_producer_id)
         adoption.write(plan.changed_topics)
         for directory, present in plan.survey.meta_properties.items():

@@ -90,6 +90,8 @@ class LogDirFailures:
                     self._tell(tell_controller)
             except Exception as error:
                 logger.exception("Handling the failure of log directory %s failed", log_dir)
+                # A failure that was handled by half may leave the directory in service: the broker ends rather than
+                # serve it.
                 self._fail(error)
 
     def _tell(self, tell_controller: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Rejects metric reporters, which are Java classes: there is no Java here.
+"""The rejection of metric reporters, which are Java classes: there is no Java here.
 
 Called by DynamicBrokerConfig; stateless. Kafka: DynamicMetricsReporters in kafka.server.DynamicBrokerConfig.
 """
@@ -10,7 +10,7 @@ from barnabas.config.kafka_config import KafkaConfig
 
 
 class NoMetricReporters:
-    """Keeps reporters from being added to `metric.reporters`; they may be removed."""
+    """A part that keeps reporters from being added to `metric.reporters`; reporters may be removed."""
 
     settings = frozenset({"metric.reporters"})
 

@@ -1,4 +1,4 @@
-"""The listeners of this broker: where they are bound, and what clients and other brokers are told of them.
+"""The listeners of this broker: their bound addresses, and those that clients and other brokers are told.
 
 Made by BrokerServer. `bound` is set by the main thread once the sockets are bound, and replaced when listeners are
 added or removed while the broker runs (a scheduler's thread); any thread reads it, so it is replaced and never changed.
@@ -30,14 +30,14 @@ class OwnListeners:
         self.bound: Sequence[EndPoint] = ()
 
     def bound_end_point(self, listener_name: str) -> EndPoint:
-        """Return where a listener is bound, with its real port. Raises KeyError when no such listener is open."""
+        """Return the address of a listener, with its real port. Raises KeyError when no such listener is open."""
         for end_point in self.bound:
             if end_point.listener_name == listener_name:
                 return end_point
         raise KeyError(listener_name)
 
     def advertised(self) -> list[EndPoint]:
-        """Return what clients are told: the advertised listeners, with bound ports and a host that clients can use.
+        """Return the advertised listeners, with bound ports and a host that clients can use.
 
         Only open listeners are advertised. Without `advertised.listeners` an address is the one that is bound, which
         may differ from the one in `listeners`: a listener may have been added while the broker runs.
@@ -50,7 +50,9 @@ class OwnListeners:
             listener = bound.get(end_point.listener_name)
             if listener is None:
                 continue
+            # As bound where no other address is given; else as given, with the bound port in place of port 0.
             named = listener if as_bound else end_point if end_point.port else end_point.with_port(listener.port)
+            # No client can connect to a wildcard address. Kafka advertises the canonical host name as well.
             if named.host in UNROUTABLE_HOSTS:
                 named = replace(named, host=canonical_host_name())
             advertised.append(named)

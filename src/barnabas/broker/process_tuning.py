@@ -68,6 +68,7 @@ def tune_thread_switching() -> None:
 
 def settle_garbage_collection() -> None:
     """Exclude the objects that exist after the start from collection: they live as long as the broker."""
+    # Collected first: the collector never looks at frozen objects again, garbage among them.
     gc.collect()
     gc.freeze()
     gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)

@@ -1,4 +1,4 @@
-"""Names the parts of a broker that follow its settings while it runs.
+"""The list of the parts of a broker that follow its settings while it runs.
 
 Called by BrokerServer once, on the main thread, when all parts exist. Kafka: DynamicBrokerConfig.addReconfigurables.
 """
@@ -36,6 +36,7 @@ def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: 
     dynamic.add_reconfigurable(
         DynamicLogs(log_manager, stages.storage.topic_configs, controller.enable_unclean_leader_election)
     )
+    # After DynamicNetwork, since parts are told in this sequence: a listener that opens must find its own limits.
     dynamic.add_reconfigurable(DynamicListeners(sockets, advertise))
     dynamic.add_reconfigurable(NoMetricReporters())
     if (cleaner := log_manager.cleaner) is not None:

@@ -22,12 +22,12 @@ from barnabas.replica.waiting_requests import WaitingRequests
 
 @dataclass(frozen=True, slots=True)
 class ReplicationStage:
-    """The replicas of this broker, what it knows of the cluster, and the groups it coordinates."""
+    """The replicas of this broker, its metadata of the cluster, and the groups it coordinates."""
 
     metadata: MetadataCache
     replicas: ReplicaManager
     groups: GroupCoordinator
-    """Told of leaderships from now on; its `startup` is for when requests come."""
+    """The group coordinator, notified of leaderships from now on; its `startup` is called when requests come."""
 
 
 def start_replication(foundations: Foundations, storage: StorageStage) -> ReplicationStage:
@@ -50,10 +50,12 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     replicas.startup(foundations.scheduler)
     lifecycle.on_stop("replicas", replicas.shutdown)
     groups = build_group_coordinator(foundations, replicas, metadata)
+    # Registered after the replicas and so stopped before them: the coordinator appends to their logs.
     lifecycle.on_stop("group coordinator", groups.shutdown)
     register_broker_metrics(
         foundations.metrics, replicas, storage.log_manager, foundations.scheduler, foundations.clock
     )
+    # Last, since replicas are needed to handle a failure; those found since the directories were opened are queued.
     storage.log_dir_failures.start(
         replicas.orders.handle_log_dir_failure,
         lambda: storage.log_manager.live_log_dirs,

@@ -18,7 +18,7 @@ def _metadata_dir(config: ConfigValues) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig(Settings):
-    """What one broker is, and where its data are.
+    """The settings of a broker as a whole, and the place of its data.
 
     metadata_dir: absolute. emulated_release: None means all that this version has. are_listeners_advertised: whether
     clients are told of the listeners as they were bound, since no other addresses are given.

@@ -21,7 +21,7 @@ def _accept(_config: object) -> None:
 
 
 class SettingsFollower(Generic[S]):
-    """Hands new settings to a part.
+    """A link that hands new settings to a part of the broker.
 
     kind: the config class whose dynamic settings the part follows. take_over: gives the part its new settings. check:
     raises ConfigError where the part cannot have them.

@@ -1,8 +1,8 @@
-"""The second stage of a broker's start: its directories, its metadata store, who it is, its settings, its logs.
+"""The second stage of a broker's start: its directories, metadata store, identity, settings and logs.
 
 Built by BrokerServer on the main thread. The order is forced: the directories are locked before anything in them is
-opened; the metadata store lies in one of them; it says who the broker is and how each topic's logs are set, which the
-logs must know when they are loaded. Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup.
+opened; the metadata store lies in one of them; the store has the broker's identity and the settings of each topic's
+logs, which are needed to load the logs. Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 @dataclass(frozen=True, slots=True)
 class StorageStage:
-    """The store and the logs, opened and loaded, and what this broker is called."""
+    """The store and the logs, opened and loaded, and the identity of this broker."""
 
     identity: BrokerIdentity
     zk_client: KafkaZkClient
     registration: BrokerRegistration
-    """Of this broker among the live ones: made, and used when the broker joins its cluster."""
+    """The registration of this broker among the live ones: made here, used when the broker joins its cluster."""
     topic_configs: TopicLogConfigs
     config_changes: ConfigChangeListener
     log_manager: LogManager
     log_dir_failures: LogDirFailures
-    """Notes failures already; handles them from the replication stage on."""
+    """The failed directories: queued already, handled from the replication stage on."""
     metadata_dir: str
 
 
@@ -65,6 +65,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     zk_client = _open_store(foundations, metadata_dir)
     identity = establish_identity(foundations.static, zk_client, directories)
     repository = ConfigRepository(zk_client)
+    # Before the logs are loaded: the store may have other defaults for them than the file.
     foundations.dynamic.load(repository.broker_overrides, identity.broker_id)
     topic_configs = TopicLogConfigs(repository, lambda: foundations.dynamic.current)
     registration = BrokerRegistration(zk_client, partial(foundations.listeners.broker_info, identity.broker_id))
@@ -76,11 +77,14 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
         LogManagerConfig.from_kafka_config(foundations.static, open_files=open_files),
         topic_configs.log_config,
     )
+    # Before the loading, so that a start that fails in the middle of it closes the logs that are open. The epoch is
+    # read at the stop, since the broker registers later.
     lifecycle.on_stop("logs", lambda: log_manager.shutdown(registration.epoch))
     _load_logs(foundations, zk_client, log_manager, topic_configs)
     config_changes = ConfigChangeListener(zk_client, foundations.scheduler, foundations.clock)
     config_changes.register(ConfigEntityType.TOPIC, topic_configs.updater(log_manager.update_log_config))
     config_changes.register(ConfigEntityType.BROKER, foundations.dynamic.entity_changed)
+    # After the loading: a notice about a topic finds the topic's logs.
     config_changes.start()
     lifecycle.on_stop("settings", config_changes.stop)
     return StorageStage(

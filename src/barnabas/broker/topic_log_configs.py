@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class TopicLogConfigs:
-    """Makes the LogConfig of a topic from the broker's settings in force and the topic's own."""
+    """The LogConfig of each topic, made from the broker's settings in force and the topic's own."""
 
     def __init__(self, repository: ConfigRepository, broker: Callable[[], KafkaConfig]) -> None:
         self._repository = repository
@@ -45,11 +45,13 @@ class TopicLogConfigs:
         """Return the settings with these overrides, or the broker's defaults if they are unusable, which is logged."""
         broker = self._broker()
         made_of, defaults = self._defaults
+        # Two threads may compute the same new pair, of which either may stay.
         if made_of is not broker:
             defaults = LogConfig.of(broker)
             self._defaults = (broker, defaults)
         if not overrides:
-            return defaults  # one object for all topics without settings
+            # One object for all topics without settings, of which there may be thousands.
+            return defaults
         try:
             return LogConfig.of(broker, overrides)
         except ConfigError:

@@ -1,4 +1,4 @@
-"""How the controller reaches a broker: a Protocol.
+"""The connection of the controller to a broker, as a Protocol.
 
 The channel factory that `broker` gives the controller makes one per live broker (NetworkBrokerChannel). The
 controller's thread calls it; answers come on the channel's own thread. Tests use other implementations.

@@ -1,4 +1,4 @@
-"""Collects the requests that follow from a set of state changes, and sends them: one of a kind to each broker.
+"""The requests that follow from a set of state changes, collected and then sent: one of a kind to each broker.
 
 Owned by the controller's thread, so no lock. Requests are those of inter.broker.protocol.version 3.9: LeaderAndIsr 7,
 UpdateMetadata 8, StopReplica 4, sent in this order.
@@ -45,7 +45,7 @@ _SECURITY_PROTOCOL_IDS: Mapping[str, int] = {name: index for index, name in enum
 
 
 class BatchNotEmpty(Exception):
-    """State changes of an earlier batch were never sent. The controller is in an illegal state and resigns."""
+    """The error that state changes of an earlier batch were never sent: the controller then resigns."""
 
 
 class _LeaderAndIsrEntry(NamedTuple):
@@ -115,6 +115,7 @@ class BrokerRequestBatch:
                 entries = self._leader_and_isr.setdefault(broker_id, {})
                 already_new = partition in entries and entries[partition].is_new
                 entries[partition] = _LeaderAndIsrEntry(state, assignment, is_new or already_new)
+        # Every broker, since every broker answers Metadata requests.
         self.add_update_metadata(self._context.live_brokers, [partition])
 
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
@@ -156,6 +157,7 @@ class BrokerRequestBatch:
 
     def send(self) -> None:
         """Send the requests to those brokers that are up."""
+        # Kafka's order. Leaders come first: a client that learns of a new leader should find it leading.
         self._send_leader_and_isr()
         self._send_update_metadata()
         self._send_stop_replica()
@@ -164,6 +166,7 @@ class BrokerRequestBatch:
     def _send_leader_and_isr(self) -> None:
         for broker_id, entries in self._leader_and_isr.items():
             channel = self._channels.channel(broker_id)
+            # A broker that is down is sent everything when it has registered again.
             if broker_id not in self._context.live_brokers or channel is None:
                 continue
             leaders = {entry.state.leader_and_isr.leader for entry in entries.values()}
@@ -215,6 +218,7 @@ class BrokerRequestBatch:
             brokers,
             len(self._update_metadata),
         )
+        # Made once for all brokers: their requests differ in the broker epoch only.
         topic_states = [
             UpdateMetadataRequest.UpdateMetadataTopicState(
                 topic,
@@ -280,6 +284,7 @@ class BrokerRequestBatch:
     def _stop_replica_answered(
         self, broker_id: int, deleting: frozenset[TopicPartition], response: StopReplicaResponse
     ) -> None:
+        # Only a deletion waits for its answer; the others would fill the queue for nothing.
         if deleting:
             self._put_event(StopReplicaResponseReceived(broker_id, response, deleting))
 

@@ -27,7 +27,7 @@ state_logger = logging.getLogger("state.change.logger")
 
 
 class ClusterChanges:
-    """Handlers of the events about brokers and topics, with the parts for deletions and reassignments."""
+    """The handlers of events about brokers and topics, with the parts for deletions and reassignments."""
 
     def __init__(self, environment: ControllerEnvironment, machines: StateMachines) -> None:
         self._config = environment.config
@@ -46,6 +46,7 @@ class ClusterChanges:
         context = self._context
         context.set_live_brokers(self._zk.brokers_and_epochs())
         context.all_topics = self._zk.topics.all_topics()
+        # Before the assignments are read, which arms these watches.
         self._watches.watch_topics(context.all_topics)
         self._add_assignments(self._zk.topics.assignments(context.all_topics))
         self._watches.watch_brokers(context.live_brokers)
@@ -75,6 +76,8 @@ class ClusterChanges:
         known = self._context.broker_epochs
         new = {broker_id: current[broker_id] for broker_id in current if broker_id not in known}
         dead = [broker_id for broker_id in known if broker_id not in current]
+        # KIP-380: a higher epoch means that the broker restarted between two looks, and knows nothing it was told
+        # before.
         bounced = {
             broker_id: current[broker_id]
             for broker_id in current
@@ -89,6 +92,7 @@ class ClusterChanges:
             sorted(bounced),
             sorted(current),
         )
+        # A bounced broker gets a new channel: the queue of the old one has orders for the broker's earlier run.
         for broker_id in (*bounced, *dead):
             self._channels.remove_broker(broker_id)
         for broker, _ in (*new.values(), *bounced.values()):
@@ -154,7 +158,7 @@ class ClusterChanges:
         outcomes = self._partitions.trigger_online_partition_state_change()
         self._replicas.handle_state_changes(staying, ReplicaState.OFFLINE)
         self.deletions.fail_replica_deletion(to_be_deleted)
-        # no request was sent that would have carried the new live brokers
+        # No request was sent above that would have carried the new live brokers.
         if not staying and not any(isinstance(outcome, LeaderAndIsr) for outcome in outcomes.values()):
             self._send_to_all_brokers(())
 
@@ -165,6 +169,7 @@ class ClusterChanges:
         topics = self._zk.topics.all_topics()
         new, deleted = topics - self._context.all_topics, self._context.all_topics - topics
         self._context.all_topics = topics
+        # Before the assignments are read, which arms these watches.
         self._watches.watch_topics(new)
         for topic in deleted:
             self._watches.unwatch_topic(topic)
@@ -204,6 +209,7 @@ class ClusterChanges:
         replicas = self._context.replicas_of_partitions(ordered)
         self._partitions.handle_state_changes(ordered, PartitionState.NEW)
         self._replicas.handle_state_changes(replicas, ReplicaState.NEW)
+        # The partitions before their replicas: a replica is ONLINE when it has a leader to follow.
         self._partitions.handle_state_changes(ordered, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
         self._replicas.handle_state_changes(replicas, ReplicaState.ONLINE)
 

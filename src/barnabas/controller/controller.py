@@ -205,6 +205,7 @@ class Controller:
 
     def _on_session_state(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
+            # The queued events were meant for a controller that is none any more; their requests are answered at once.
             self._events.clear_and_put(events.Signal.EXPIRE)
         else:
             self._events.put(events.Signal.REGISTER_BROKER_AND_REELECT)
@@ -229,7 +230,8 @@ class Controller:
             self._trigger_controller_move()
             self._preempt(event)
         except Exception:
-            self._preempt(event, _FAILED)  # every request is answered, also after a failure
+            # Every request is answered, also after a failure.
+            self._preempt(event, _FAILED)
             raise
         if self._on_ready is not None and self.is_active and self._environment.channels.is_idle(self._broker_id):
             on_ready, self._on_ready = self._on_ready, None
@@ -300,6 +302,7 @@ class Controller:
 
     def _maybe_resign(self) -> None:
         was_active = self.is_active
+        # The watch first: a change between the two is reported as an event.
         self._environment.watches.watch_controller()
         found = self._environment.zk_client.controller_id()
         self.active_controller_id = NO_CONTROLLER if found is None else found
@@ -312,8 +315,10 @@ class Controller:
         if not self.is_active:
             logger.warning("Controller has already moved when trying to trigger controller movement")
             return
+        # Read now, since `resign` resets the context.
         version = self.context.epoch_version
         self.active_controller_id = NO_CONTROLLER
+        # Before /controller is deleted: the next controller must not find this one still giving orders.
         self._elected.resign()
         try:
             self._environment.zk_client.delete_controller(version)

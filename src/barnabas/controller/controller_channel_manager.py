@@ -14,7 +14,7 @@ ChannelFactory = Callable[[BrokerInfo], BrokerChannel]
 
 
 class ControllerChannelManager:
-    """Channels by broker id; they exist only while this broker is the controller."""
+    """The channels by broker id, which exist only while this broker is the controller."""
 
     def __init__(self, channel_factory: ChannelFactory) -> None:
         self._channel_factory = channel_factory

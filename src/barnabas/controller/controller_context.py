@@ -52,6 +52,7 @@ class ControllerContext:
 
     def reset(self) -> None:
         """Forget everything: this broker is not the controller any more."""
+        # The same object, since every part of the controller holds a reference to it.
         self.__init__()  # type: ignore[misc]
 
     # -- brokers ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the parts of a controller share: settings, context, store, channels, watches, and the two state machines.
+"""The objects that the parts of a controller share: settings, context, store, channels, watches, state machines.
 
 Made by Controller; immutable values whose members belong to the controller's thread, so no lock. Kafka: the fields of
 KafkaController.
@@ -23,7 +23,7 @@ from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 @dataclass(frozen=True, slots=True)
 class ControllerEnvironment:
-    """What every part of a controller works with."""
+    """The objects that every part of a controller works with."""
 
     config: ControllerConfig
     context: ControllerContext
@@ -50,11 +50,11 @@ class StateMachines:
     partitions: PartitionStateMachine
     batch: BrokerRequestBatch
     batches: tuple[BrokerRequestBatch, ...]
-    """All three."""
+    """All three batches."""
 
     @classmethod
     def of(cls, environment: ControllerEnvironment) -> StateMachines:
-        """Make them, with nothing in them."""
+        """Make the state machines, with empty batches."""
         config, context, zk_client = environment.config, environment.context, environment.zk_client
         batch, of_replicas, of_partitions = batches = tuple(environment.new_batch() for _ in range(3))
         replicas = ReplicaStateMachine(config, context, zk_client, of_replicas)

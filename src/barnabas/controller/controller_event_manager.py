@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class ControllerEventManager:
-    """Passes events to `process` one at a time, in order, and events that are dropped to `preempt`."""
+    """The queue: events go to `process` one at a time, in order, and events that are dropped to `preempt`."""
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class ControllerEventManager:
             dropped = [event for event, _ in self._events]
             self._events.clear()
             self._arrived.notify_all()
+        # Without the lock: a callback may queue an event, or take locks of its own.
         for event in dropped:
             self._preempt(event)
         if self._thread is not None and self._thread.is_alive():

@@ -32,12 +32,12 @@ class ElectionTrigger(enum.Enum):
     ADMIN_CLIENT = "AdminClientTriggered"
 
 
-# by partition: the elected leader, or the error why there is none
+# By partition: the elected leader, or the error why there is none.
 ElectLeadersCallback: TypeAlias = Callable[[Mapping[TopicPartition, "int | ApiError"]], None]
-# the partitions that the broker still leads, or an error
+# The partitions that the broker still leads, or an error.
 ControlledShutdownCallback: TypeAlias = Callable[["set[TopicPartition] | ApiError"], None]
 AlterPartitionCallback: TypeAlias = Callable[[AlterPartitionResponse], None]
-# by partition: the error, or None for a reassignment that has begun; or one error for all
+# By partition: the error, or None for a reassignment that has begun. Or one error for all.
 AlterReassignmentsCallback: TypeAlias = Callable[["Mapping[TopicPartition, ApiError | None] | ApiError"], None]
 AllocateProducerIdsCallback: TypeAlias = Callable[["ProducerIdsBlock | ApiError"], None]
 ListReassignmentsCallback: TypeAlias = Callable[["Mapping[TopicPartition, ReplicaAssignment] | ApiError"], None]
@@ -143,14 +143,14 @@ class PartitionReassignmentIsrChange(NamedTuple):
 
 
 class LeaderAndIsrResponseReceived(NamedTuple):
-    """A broker answered."""
+    """A broker answered LeaderAndIsr."""
 
     broker_id: int
     response: LeaderAndIsrResponse
 
 
 class UpdateMetadataResponseReceived(NamedTuple):
-    """A broker answered."""
+    """A broker answered UpdateMetadata."""
 
     broker_id: int
     response: UpdateMetadataResponse

@@ -63,7 +63,7 @@ class DelayedElectLeader(DelayedOperation):
 
 
 class LeaderElections:
-    """Elections by the controller, for requests that wait until the outcome has reached this broker."""
+    """The elections by the controller, for requests that wait until the outcome has reached this broker."""
 
     def __init__(self, controller: Controller, metadata: MetadataCache, timer: Timer, clock: Clock) -> None:
         self._controller = controller
@@ -87,6 +87,7 @@ class LeaderElections:
             if not expected:
                 answer(failed)
                 return
+            # The time in the controller's queue counts against the client's timeout.
             left_ms = max(0, deadline_ms - self._now_ms())
             operation = DelayedElectLeader(left_ms, expected, failed, self._metadata, answer)
             self.purgatory.try_complete_else_watch(operation, expected)
@@ -96,6 +97,7 @@ class LeaderElections:
     def metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         """Retry the requests that wait for partitions of topics that differ between the images."""
         for key in self.purgatory.watched_keys():
+            # By identity: two images share the topics that did not change between them.
             if isinstance(key, TopicPartition) and old.topics.get(key.topic) is not new.topics.get(key.topic):
                 self.purgatory.check_and_complete(key)
 

@@ -1,4 +1,4 @@
-"""What the controller does while it is elected: it takes over from the last one, handles events, and resigns.
+"""The work of a controller while it is elected: it takes over from the last one, handles events, and resigns.
 
 Made and called by Controller, on the controller's thread, so no lock. Election and resignation are decided in
 `controller`; what an event means for brokers and topics, in-sync replicas or leaders is in the parts that the table of
@@ -84,6 +84,7 @@ class ElectedController:
         # Watches before reads: a change between the two fires a watch, and is handled as the next event.
         environment.watches.watch_cluster()
         version = context.epoch_version
+        # Earlier notices are dropped: everything they could tell is read below.
         zk_client.delete_log_dir_event_notifications(zk_client.log_dir_event_notifications(), version)
         zk_client.delete_isr_change_notifications(version)
         self._cluster.initialize_context()
@@ -102,6 +103,7 @@ class ElectedController:
 
     def resign(self) -> None:
         """Forget everything and close the channels. Does no harm when this broker was not the controller."""
+        # First, so that no change in the store is queued for a controller that is none any more.
         self._environment.watches.unwatch_cluster()
         if self._rebalance_task is not None:
             self._rebalance_task.cancel()
@@ -117,6 +119,7 @@ class ElectedController:
         if found is None:
             zk_client.create_finalized_features(FinalizedFeatures())
             return
+        # 1 is Kafka's FeatureZNodeStatus.Enabled; the features of a disabled node are not in force.
         features = found[0].features if found[0].status == 1 else {}
         wanted = FinalizedFeatures(features)
         if wanted != found[0]:
@@ -139,12 +142,14 @@ class ElectedController:
     def _store_election_done(self) -> None:
         environment = self._environment
         environment.zk_client.topics.delete_preferred_replica_election(environment.context.epoch_version)
-        environment.put_event(ELECTION_FROM_STORE)  # the next one may have been written meanwhile
+        # The next election may have been written before the watch was set again.
+        environment.put_event(ELECTION_FROM_STORE)
 
     def _on_auto_rebalance(self, _event: events.Signal) -> None:
         try:
             self._leadership.rebalance()
         finally:
+            # Scheduled anew after each run and not periodically, so that slow runs do not pile up in the queue.
             self._schedule_rebalance(self._environment.config.leader_imbalance_check_interval_seconds * 1000)
 
     def _schedule_rebalance(self, delay_ms: int) -> None:

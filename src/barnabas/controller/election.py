@@ -119,6 +119,7 @@ def elect_for_controlled_shutdown(
     shutting_down: Collection[int],
 ) -> ElectionResult:
     """Elect a leader that is not shutting down, and remove brokers that are from the in-sync replicas."""
+    # The broker that shuts down is among the recipients: it must learn that it follows now.
     live = tuple(replica for replica in assignment if is_online_or_shutting_down(replica))
     leader = controlled_shutdown_leader(assignment, current.isr, live, shutting_down)
     if leader is None:

@@ -21,12 +21,14 @@ from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 logger = logging.getLogger(__name__)
 
 SendUpdateMetadata = Callable[[Iterable[int], Iterable[TopicPartition]], None]
+# AlterPartition v2: topic ids instead of names, and the error INELIGIBLE_REPLICA (KIP-841).
 _FIRST_VERSION_WITH_TOPIC_IDS = 2
+# AlterPartition v3: the in-sync replicas with their broker epochs (KIP-903).
 _FIRST_VERSION_WITH_BROKER_EPOCHS = 3
 
 
 class IsrChanges:
-    """Checks a leader's request against the controller's context, writes the change, sends it to the brokers.
+    """The handlers of leaders' changes: each is checked against the controller's context, written, sent to brokers.
 
     on_isr_changed: called for each partition whose in-sync replicas changed, when the brokers have been sent it.
     """
@@ -50,6 +52,7 @@ class IsrChanges:
         except Exception:
             event.callback(AlterPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
             raise
+        # The answer first: the leader waits for it, while a reassignment that goes on may take long.
         event.callback(response)
         for topic in response.topics:
             for partition in topic.partitions:
@@ -68,6 +71,7 @@ class IsrChanges:
             for partition in states:
                 self._on_isr_changed(partition)
         finally:
+            # Only the notices that were read: a later one has fired the watch again and is another event.
             self._zk.delete_isr_change_notifications(self._context.epoch_version, names)
 
     def _alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
@@ -127,7 +131,8 @@ class IsrChanges:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         current = known.leader_and_isr
         if new.partition_epoch > current.partition_epoch or new.leader_epoch > current.leader_epoch:
-            return ErrorCode.NOT_CONTROLLER  # the leader has a newer state than this controller
+            # The leader has a newer state than this controller, so another controller must have written it.
+            return ErrorCode.NOT_CONTROLLER
         if new.leader_epoch < current.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         # The leader repeats a request whose answer was lost: the change is written, so it gets success and the epoch.

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeadershipChanges:
-    """Elections on request. election_done: called when an election that the store asked for is over."""
+    """The elections on request. election_done: called when an election that the store asked for is over."""
 
     def __init__(
         self, environment: ControllerEnvironment, machines: StateMachines, election_done: Callable[[], None]
@@ -158,6 +158,7 @@ class LeadershipChanges:
         led_before = set(led)
         followed = [tp for tp in replicated if tp not in led_before]
         self._partitions.handle_state_changes(led, PartitionState.ONLINE, ElectionStrategy.CONTROLLED_SHUTDOWN)
+        # Stopped before they leave the ISR below: a follower that went on fetching would soon join it again.
         self._batch.new_batch()
         for partition in followed:
             self._batch.add_stop_replica([broker_id], partition, delete=False)

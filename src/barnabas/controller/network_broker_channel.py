@@ -102,11 +102,14 @@ class NetworkBrokerChannel:
     def close(self) -> None:
         """Close the channel, and wait for its thread, which gives up the request it is sending."""
         self._on_closed()
+        # Before the wake-up, so that the poll it ends finds the flag.
         self._closed.set()
         self._client.wakeup()
-        self._queue.put(None)  # the last entry: the thread runs until it finds this, then closes the client
+        # The last entry: the thread runs until it finds this, then closes the client.
+        self._queue.put(None)
         if self._thread.ident is None:
             self._client.close()
+        # A callback may close its own channel, and a thread cannot join itself.
         elif threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -165,5 +168,6 @@ class NetworkBrokerChannel:
     def _back_off(self, text: str, error: object) -> None:
         if self._is_running():
             logger.warning(text, self._controller_id, self._node, error)
+        # The connection may carry an answer that is late, which must not pass for the answer to the next attempt.
         self._client.close_connection(self._node.id)
         self._closed.wait(BACKOFF_SECONDS)

@@ -1,4 +1,4 @@
-"""Moves partitions to other brokers on request, step by step until the new replicas are in sync.
+"""The move of partitions to other brokers on request, step by step until the new replicas are in sync.
 
 A part of the controller, on its thread, so no lock; called only while this broker is the controller. The topic's znode
 keeps a reassignment in progress (adding and removing replicas), and the next controller continues it from there. With
@@ -51,7 +51,7 @@ NO_SUCH_PARTITION = "The partition does not exist."
 
 
 class PartitionReassignments:
-    """Everything about reassignments. `send_metadata_update` tells all brokers about partitions."""
+    """The reassignments of partitions. `send_metadata_update` tells all brokers about partitions."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class PartitionReassignments:
         except ControllerMovedError:
             raise
         except Exception:
-            # the other partitions of the request can be moved all the same
+            # The other partitions of the request can be moved all the same.
             logger.exception("Error completing reassignment of partition %s", partition)
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return None
@@ -290,7 +290,8 @@ class PartitionReassignments:
     def _next_epoch(self, partition: TopicPartition) -> LeaderIsrAndControllerEpoch:
         """Write the same leadership in the next epoch.
 
-        Raises StateChangeFailed: the store has no leadership, or that of a newer controller.
+        Raises StateChangeFailed: the store has no leadership, or that of a newer controller. Raises the StoreError of a
+        write that failed.
         """
         while True:
             state = self._zk.topics.partition_states([partition]).get(partition)
@@ -305,6 +306,7 @@ class PartitionReassignments:
                     f"with epoch {self._context.epoch} went through a soft failure and another controller was elected "
                     f"with epoch {state.controller_epoch}. Aborting state change by this controller"
                 )
+            # Without an outcome the leader wrote its state meanwhile; the loop reads that and tries again.
             finished, _ = self._zk.topics.update_leader_and_isr(
                 {partition: state.leader_and_isr.new_epoch()}, self._context.epoch, self._context.epoch_version
             )

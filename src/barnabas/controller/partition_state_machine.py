@@ -1,4 +1,4 @@
-"""Moves partitions through their states: elects leaders, writes that to the store, collects what to tell brokers.
+"""The state machine of partitions: it elects leaders, writes them to the store, collects the requests to brokers.
 
 Owned by the controller's thread, so no lock. The table in `partition_states` says which transitions are allowed and
 what they need; `election` chooses leaders; this module reads, writes and sends.
@@ -39,13 +39,13 @@ from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")
 
-# by partition: the leadership that was written, or the error why there is none
+# By partition: the leadership that was written, or the error why there is none.
 ElectionOutcomes: TypeAlias = dict[TopicPartition, "LeaderAndIsr | Exception"]
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 class PartitionStateMachine:
-    """Moves partitions. The `batch` is its own, as in Kafka, and empty between calls."""
+    """The machine. The `batch` is its own, as in Kafka, and empty between calls."""
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class PartitionStateMachine:
         for partition in self._context.all_partitions:
             known = self._context.leadership.get(partition)
             if known is None:
+                # The topic was created, and no controller has got as far as its first leader.
                 state = PartitionState.NEW
             elif self._context.is_replica_online(known.leader_and_isr.leader, partition):
                 state = PartitionState.ONLINE

@@ -45,7 +45,7 @@ _INITIALIZE = PartitionTransition(_ONLINE, (PartitionEffect.INITIALIZE_LEADERSHI
 _ELECT = PartitionTransition(_ONLINE, (PartitionEffect.ELECT_LEADER,))
 _REFUSED = None
 
-# (state, state asked for) -> transition
+# The transition by the current and the requested state; every pair is there.
 PARTITION_TRANSITIONS: Final[Mapping[tuple[PartitionState, PartitionState], PartitionTransition | None]] = {
     (_NON_EXISTENT, _NON_EXISTENT): _REFUSED,
     (_NON_EXISTENT, _NEW): PartitionTransition(_NEW),

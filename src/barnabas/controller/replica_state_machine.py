@@ -1,4 +1,4 @@
-"""Moves replicas through their states: starts and stops them on brokers, takes them out of the in-sync replicas.
+"""The state machine of replicas: it starts and stops them on brokers, and removes them from the in-sync replicas.
 
 Owned by the controller's thread, so no lock. The table in `replica_states` says which transitions are allowed and what
 they need; this module reads, writes and sends.
@@ -32,7 +32,7 @@ state_logger = logging.getLogger("state.change.logger")
 
 
 class ReplicaStateMachine:
-    """Moves replicas. The `batch` is its own, as in Kafka, and empty between calls."""
+    """The machine. The `batch` is its own, as in Kafka, and empty between calls."""
 
     def __init__(
         self, config: ControllerConfig, context: ControllerContext, zk_client: KafkaZkClient, batch: BrokerRequestBatch
@@ -41,7 +41,7 @@ class ReplicaStateMachine:
         self._context = context
         self._zk = zk_client
         self._batch = batch
-        # the effects that concern one replica alone; STOP_AND_LEAVE_ISR is done for all of a broker at once
+        # The effects on one replica alone. STOP_AND_LEAVE_ISR is done for all replicas of a broker at once.
         self._effects: Final[Mapping[ReplicaEffect, Callable[[PartitionAndReplica], None]]] = {
             ReplicaEffect.START_AS_FOLLOWER: self._start_as_follower,
             ReplicaEffect.ENSURE_ASSIGNED: self._ensure_assigned,
@@ -169,6 +169,7 @@ class ReplicaStateMachine:
         results: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         remaining = list(partitions)
         while remaining:
+            # A leader may write its ISR between the read and the write: what remains is read again.
             finished, remaining = self._try_to_remove_from_isr(replica_id, remaining)
             for partition, outcome in finished.items():
                 if isinstance(outcome, LeaderAndIsr):
@@ -201,6 +202,7 @@ class ReplicaStateMachine:
                     f"with epoch {state.controller_epoch}. Aborting state change by this controller"
                 )
             elif replica_id not in state.leader_and_isr.isr:
+                # Nothing to write; the other replicas are still sent the state, which they may have missed.
                 outcomes[partition] = state.leader_and_isr
             else:
                 adjusted[partition] = _without_replica(state.leader_and_isr, replica_id)

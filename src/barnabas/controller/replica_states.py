@@ -67,7 +67,7 @@ _VALID: Final[Mapping[tuple[ReplicaState, ReplicaState], ReplicaTransition]] = {
     (_SUCCESSFUL, _NON_EXISTENT): ReplicaTransition(_NON_EXISTENT, (ReplicaEffect.FORGET,)),
 }
 
-# (state, state asked for) -> transition, None where it is refused; every pair is there
+# The transition by the current and the requested state, None where it is not allowed; every pair is there.
 REPLICA_TRANSITIONS: Final[Mapping[tuple[ReplicaState, ReplicaState], ReplicaTransition | None]] = {
     (state, target): _VALID.get((state, target)) for state in ReplicaState for target in ReplicaState
 }

@@ -37,7 +37,7 @@ ELECTION_FROM_STORE = ReplicaLeaderElection(None, ElectionType.PREFERRED, Electi
 
 
 class StoreWatches:
-    """Turns changes in the store into events."""
+    """The watches that turn changes in the store into events."""
 
     def __init__(self, access: ZnodeAccess, put_event: Callable[[ControllerEvent], None]) -> None:
         self._access = access
@@ -141,6 +141,7 @@ class StoreWatches:
 
     def _topic_handler(self, topic: str) -> Callable[[WatchEventType], None]:
         def on_change(event: WatchEventType) -> None:
+            # The end of a topic is reported by the watch on the list of topics.
             if event is WatchEventType.DATA_CHANGED:
                 self._put(PartitionModifications(topic))
 

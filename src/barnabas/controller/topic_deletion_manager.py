@@ -1,4 +1,4 @@
-"""Deletes topics: stops and deletes their replicas on the brokers, then removes them from the store.
+"""The deletion of topics: replicas are stopped and deleted on the brokers, then the topic is removed from the store.
 
 Owned by the controller's thread, so no lock. The deletion of a topic waits (the topic is ineligible) while a broker
 with one of its replicas is down, or one of its partitions is being reassigned; it is retried when that ends.
@@ -106,6 +106,7 @@ class TopicDeletionManager:
                 logger.info("Deletion of topic %s (re)started", topic)
                 to_delete.append(topic)
         for topic in to_retry:
+            # To OFFLINE, the only state from which a deletion can start (`replica_states`).
             failed = self._context.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
             self._replicas.handle_state_changes(failed, ReplicaState.OFFLINE)
         if to_delete:
@@ -134,13 +135,14 @@ class TopicDeletionManager:
                 elif replica not in done:
                     to_delete.append(replica)
         self._replicas.handle_state_changes(dead, ReplicaState.DELETION_INELIGIBLE)
-        # OFFLINE first: it stops the followers from fetching what is about to be deleted
+        # OFFLINE first: it stops the followers from fetching what is about to be deleted.
         self._replicas.handle_state_changes(to_delete, ReplicaState.OFFLINE)
         self._replicas.handle_state_changes(to_delete, ReplicaState.DELETION_STARTED)
         if ineligible:
             self.mark_topics_ineligible(ineligible, "offline replicas")
 
     def _complete_delete_topic(self, topic: str) -> None:
+        # First, since the removal below would fire the topic's watch.
         self._watches.unwatch_topic(topic)
         deleted = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
         self._replicas.handle_state_changes(deleted, ReplicaState.NON_EXISTENT)

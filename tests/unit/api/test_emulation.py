@@ -34,6 +34,7 @@ def test_what_a_release_has(release: str, api_key: ApiKey, versions: tuple[int, 
     assert served_versions(release).get(api_key) == versions
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("release", RELEASES)
 def test_nothing_is_left_that_the_release_has_not(release: str) -> None:
     whole = build_registry(MagicMock()).handlers
@@ -48,6 +49,7 @@ def test_nothing_is_left_that_the_release_has_not(release: str) -> None:
         assert kept == set(range(lowest, highest + 1)) & set(ours)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_controller_is_understood_whatever_clients_see(release: str) -> None:
     for api_key in (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA):
@@ -57,6 +59,7 @@ def test_the_controller_is_understood_whatever_clients_see(release: str) -> None
         assert narrowed.listed == served_versions(release).get(api_key)
 
 
+@pytest.mark.interpreted
 def test_librdkafka_finds_codecs_by_a_version_that_is_not_accepted() -> None:
     produce = build_registry(MagicMock(), emulated_release="4.0").handlers[ApiKey.PRODUCE]
     assert (produce.listed, produce.min_version) == ((0, 12), 3)

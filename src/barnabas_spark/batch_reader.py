@@ -30,14 +30,17 @@ class RangePartition(InputPartition):
 
 
 class BarnabasReader(DataSourceReader):
-    """A reader of the offsets between the starting and the ending position, as of the query's plan."""
+    """A reader of the offsets between the starting and the ending position, which are fixed in the query's plan."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = SourceOptions.parse(given, streaming=False)
         self._columns = checked_columns(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one range a partition, or more for `minPartitions` or `maxRecordsPerPartition`. Raises OptionError."""
+        """Return one range for each partition, or more for `minPartitions` or `maxRecordsPerPartition`.
+
+        Raises OptionError.
+        """
         options = self._options
         broker = connections.offsets(options)
         partitions = partitions_to_read(options, broker)
@@ -48,6 +51,7 @@ class BarnabasReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range, as Arrow batches. Raises ReadTimeout, DataLoss."""
-        if partition.value is None:  # without ranges, Spark makes up a partition
+        # Where `partitions` returns no range, Spark calls this method once with a partition of its own.
+        if partition.value is None:
             return iter(())
         return read_range(cast("RangePartition", partition).value, self._options, self._columns)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class BarnabasWriter(DataSourceArrowWriter):
-    """Writes a DataFrame's rows to topics.
+    """A writer of a DataFrame's rows to topics.
 
     When `save()` returns, every row is in the log and acknowledged with acks=all (at least once). A task that Spark
     retries writes its rows again, as with Spark's own Kafka sink; a failed `save()` may have written some rows.

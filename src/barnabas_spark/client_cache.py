@@ -1,8 +1,8 @@
 """This process's connections to brokers, kept between tasks and micro-batches.
 
 Used by the readers on the driver and in the executors' Python workers, and by the row sender. Each process uses them on
-one thread, so there is no lock. Spark forks its workers, and a child must not use its parent's connections; so clients
-are kept under the process's id.
+one thread, so there is no lock. Spark forks its workers, and a child must not use its parent's connections, so the
+cache belongs to one process id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets
 
 
 class _Closable(Protocol):
-    """A client, of whatever kind."""
+    """A client of any kind."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -32,14 +32,14 @@ C = TypeVar("C", bound=_Closable)
 
 
 class ClientCache:
-    """The clients of this process, made when they are first asked for."""
+    """The clients of this process, each made when it is first needed."""
 
     def __init__(self) -> None:
         self._process_id = os.getpid()
         self._clients: dict[tuple[Any, ...], _Closable] = {}
 
     def offsets(self, options: SourceOptions) -> BrokerOffsets:
-        """Return a client that answers questions about topics and offsets."""
+        """Return a client that looks up topics and offsets."""
         key = ("offsets", options.bootstrap_servers, options.client_id, options.request_timeout_ms)
         return self._client(key, lambda: _AdminOffsets(options))
 
@@ -60,7 +60,7 @@ class ClientCache:
         return self._client(_producer_key(options), lambda: _producer(options))
 
     def discard_producer(self, options: SinkOptions) -> None:
-        """Close and forget a producer after an error: its queued records belong to a task that has failed."""
+        """Close and forget a producer after an error, because its queued records belong to a task that has failed."""
         producer = self._own().pop(_producer_key(options), None)
         if producer is not None:
             cast("Producer", producer).close(timeout_ms=0)
@@ -80,14 +80,14 @@ class ClientCache:
 
     def _own(self) -> dict[tuple[Any, ...], _Closable]:
         if os.getpid() != self._process_id:
-            # A forked child: the sockets belong to the parent, which goes on using them.
+            # This is a forked child. It must not close the clients: the sockets are its parent's, and still in use.
             self._process_id = os.getpid()
             self._clients = {}
         return self._clients
 
 
 class _AdminOffsets:
-    """Offsets from the brokers. Each answer is a new one, because partitions may have been added."""
+    """The offsets that brokers report. Nothing is cached, because partitions may be added at any time."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._admin = Admin(
@@ -114,6 +114,7 @@ class _AdminOffsets:
 
 def _producer_key(options: SinkOptions) -> tuple[Any, ...]:
     return (
+        # The settings that differ between queries. A query with other settings gets a producer of its own.
         "producer", options.bootstrap_servers, options.client_id, options.request_timeout_ms,
         options.delivery_timeout_ms, options.enable_idempotence,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The columns of the source, as Spark's Kafka source has them, and the choice among them.
+"""The columns of the source, which are those of Spark's Kafka source, and the choice among them.
 
 Used by `source` and the readers on driver and executors; constants and pure functions, no lock.
 """
@@ -35,14 +35,14 @@ COLUMN_TYPES: dict[str, DataType] = {
 
 
 def default_schema(include_headers: bool) -> StructType:
-    """Return all columns; the headers only where they are asked for."""
+    """Return all columns, the headers only if they are included."""
     return StructType(
         [StructField(name, kind) for name, kind in COLUMN_TYPES.items() if include_headers or name != HEADERS]
     )
 
 
 def checked_columns(schema: StructType) -> list[str]:
-    """Return the names of the columns a query reads: some of ours, of our types. Raises OptionError.
+    """Return the names of the columns that a query reads. Raises OptionError for an unknown name or another type.
 
     Reading fewer columns gives up to twice the speed. Spark names them to a Python source only by an explicit schema.
     """

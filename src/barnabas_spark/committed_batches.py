@@ -1,9 +1,9 @@
-"""Remembers the last micro-batch of a streaming query that the sink has committed, in a file beside the checkpoint.
+"""Remembers the last micro-batch that the sink of a streaming query has committed, in a file beside the checkpoint.
 
 Called by `stream_writer` on the driver, one process at a time. The file is replaced atomically; no lock.
 
 The checkpoint directory belongs to one query, so the file in it needs no query id. When Spark dies between the sink's
-commit and its own, it plans the micro-batch again under the same number; this file tells the sink that.
+commit and its own, it plans the micro-batch again under the same number. By this file the sink recognizes it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class CommittedBatches:
         """Note that all rows of the micro-batch are written."""
         filesystem, path = self._place()
         filesystem.create_dir(os.path.dirname(path), recursive=True)
+        # The file is moved into place whole: a crash while writing leaves the commit before.
         temporary = f"{path}.tmp"
         with filesystem.open_output_stream(temporary) as file:
             file.write(json.dumps({"batchId": batch_id, "rows": rows}).encode())

@@ -1,4 +1,4 @@
-"""Reports that records which should be read are gone. Called on driver and workers; no state, no lock."""
+"""Reports the loss of records that a query should read. Called on driver and workers; no state, no lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DataLoss(Exception):
 
 
 def report_data_loss(options: SourceOptions, what: str) -> None:
-    """Report that records are missing. Raises DataLoss; without `failOnDataLoss`, only logs it."""
+    """Report that records are missing. Raises DataLoss; without `failOnDataLoss`, log a warning instead."""
     if not options.fail_on_data_loss:
         logger.warning("records may have been missed: %s", what)
         return

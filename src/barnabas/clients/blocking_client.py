@@ -1,6 +1,6 @@
 """Requests for callers that wait for the answer: the base of consumer, raw fetcher and admin client.
 
-Owned by the thread that uses it; several threads need a lock of their own. The connections belong to one process: a
+Owned by the thread that uses it; several threads need a lock around it. The connections belong to one process: a
 forked child (Spark forks its Python workers) makes new ones at its first call, and never touches its parent's.
 Kafka: ConsumerNetworkClient.
 """
@@ -70,7 +70,7 @@ class BlockingClient:
         self.network = self.make_network(updater)
 
     def make_network(self, updater: MetadataUpdater) -> NetworkClient:
-        """Return connections of their own with the same settings, for another thread to own."""
+        """Return a new network client with the same settings, for another thread to own."""
         selector = self._make_selector(self.clock)
         return NetworkClient(selector, updater, self._config, self.clock, self.random, resolve=self._resolve)
 
@@ -96,6 +96,7 @@ class BlockingClient:
         """Close the connections. Idempotent."""
         if not self._closed:
             self._closed = True
+            # A forked child that made no call of its own closes nothing: the connections are its parent's.
             if os.getpid() == self._process_id:
                 self.network.close()
 
@@ -146,13 +147,14 @@ class BlockingClient:
     def _exchange(
         self, node: Node, message: Message, versions: tuple[int, int] | None, deadline_ms: int
     ) -> ClientResponse | None:
-        """Return the response. Raises ClientTimeout at the deadline, and drops the connection."""
+        """Send the request and return its response. At the deadline, drop the connection. Raises ClientTimeout."""
         answers: list[ClientResponse] = []
         request = self.network.new_request(node.id, message, versions=versions, callback=answers.append)
         self.network.send(request, self.now_ms())
         while not answers:
             left_ms = deadline_ms - self.now_ms()
             if left_ms <= 0:
+                # Brokers answer in order, so later requests on this connection would wait for the missing answer too.
                 self.network.disconnect(node.id)
                 self.poll(0)
                 raise ClientTimeout(f"{node} did not answer the request ({type(message).__name__}) in time")

@@ -1,4 +1,4 @@
-"""Bootstrap addresses, such as `host:port,[::1]:9092`, and why they cannot be reached. Pure; times are passed in.
+"""Bootstrap addresses, such as `host:port,[::1]:9092`, and the failures to reach them. Pure; times are passed in.
 
 Called by the clients when they are made, and by `ClusterMetadata` under its condition. Kafka: ClientUtils.
 """
@@ -12,7 +12,7 @@ from barnabas.rpc.node import Node
 
 
 def bootstrap_nodes(servers: str | Sequence[str]) -> list[Node]:
-    """Return nodes with the ids -1, -2, ... that no broker has.
+    """Return nodes for the addresses, with ids that no broker has: -1, -2, and so on.
 
     Raises ValueError for an address without host or port, or when there are none.
     """
@@ -22,6 +22,7 @@ def bootstrap_nodes(servers: str | Sequence[str]) -> list[Node]:
         if not address.strip():
             continue
         host, colon, port = address.strip().rpartition(":")
+        # Kafka takes addresses with a protocol too, such as PLAINTEXT://host:port, and ignores the protocol.
         host = host.rpartition("//")[2].removeprefix("[").removesuffix("]")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"Invalid url in bootstrap_servers: {address!r}; expected host:port")
@@ -32,7 +33,7 @@ def bootstrap_nodes(servers: str | Sequence[str]) -> list[Node]:
 
 
 class BootstrapFailures:
-    """Why each bootstrap broker could not be reached. `timeout_ms` None: the failures are never final."""
+    """The last failure to reach each bootstrap broker. Without a `timeout_ms`, the failures are never final."""
 
     def __init__(self, nodes: Sequence[Node], timeout_ms: int | None) -> None:
         self.is_final = False

@@ -29,7 +29,7 @@ class PartitionInfo(NamedTuple):
 
 
 class Cluster:
-    """Nodes, and the topics that were asked for. `topic_errors` has the topics that cannot be described."""
+    """The nodes and the requested topics. `topic_errors` has the topics that the broker cannot describe."""
 
     __slots__ = (
         "_available",
@@ -63,6 +63,7 @@ class Cluster:
         self.topic_ids = topic_ids
         self.topic_errors = topic_errors
         self.is_bootstrap = is_bootstrap
+        # Both are computed once here, because a producer looks them up for every record.
         self._leaders = {
             TopicPartition(topic, info.partition): self.nodes[info.leader]
             for topic, partitions in self.topics.items()
@@ -75,7 +76,7 @@ class Cluster:
         }
 
     def leader(self, topic_partition: TopicPartition) -> Node | None:
-        """Return the leader, if it is known and alive."""
+        """Return the leader, or None if it is unknown or not alive."""
         return self._leaders.get(topic_partition)
 
     def partition_count(self, topic: str) -> int | None:
@@ -100,5 +101,5 @@ class Cluster:
 
     @property
     def controller(self) -> Node | None:
-        """The controller, if it is known."""
+        """The controller, or None if it is unknown."""
         return self.nodes.get(self.controller_id)

@@ -1,4 +1,4 @@
-"""A client's view of its cluster, and when that has to be fetched again.
+"""A client's view of its cluster, and the requests that renew it.
 
 Shared by the threads that use a client and the thread that sends. `cluster` is an immutable snapshot, read without a
 lock; one condition guards everything else and is notified after each update.
@@ -35,7 +35,7 @@ _TOPIC_ERRORS_TO_RAISE = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode
 
 @dataclass(frozen=True)
 class MetadataConfig:
-    """Kafka's settings of the same names, in milliseconds. `topic_idle_ms` None: topics are never dropped."""
+    """The settings of the view, in milliseconds, named like Kafka's. Without `topic_idle_ms`, no topic is dropped."""
 
     max_age_ms: int = 300_000
     topic_idle_ms: int | None = None
@@ -54,7 +54,7 @@ class UpdateRequest(NamedTuple):
 
 
 class ClusterMetadata:
-    """The snapshot `cluster`, the topics it should cover, and its updates. Times are monotonic milliseconds."""
+    """The snapshot `cluster`, the topics that it should cover, and its updates. Times are monotonic milliseconds."""
 
     def __init__(self, bootstrap: Sequence[Node], config: MetadataConfig, random: Random | None = None) -> None:
         self._bootstrap = tuple(bootstrap)
@@ -73,16 +73,16 @@ class ClusterMetadata:
     # -- asking for updates: any thread ------------------------------------------------------------------------------
 
     def add_topic(self, topic: str, now_ms: int) -> int:
-        """Keep a topic that is used, and fetch it if it is new. Returns the version an update must exceed."""
+        """Keep a topic that is used, and request it if it is new. Returns the version that an update must exceed."""
         with self._condition:
             if self._topics.use(topic, now_ms):
                 self._schedule.request_partial()
             return self._update_version
 
     def follow(self, topics: Iterable[str], now_ms: int, topic_filter: TopicFilter | None = None) -> None:
-        """Keep exactly these topics from now on; with a filter, also all of the cluster that it lets pass.
+        """Keep exactly these topics from now on; with a filter, also all topics of the cluster that it lets pass.
 
-        New topics are fetched: partially if that is possible, fully for a new filter.
+        New topics are requested: by a partial update if possible, by a full one for a new filter.
         """
         with self._condition:
             is_new_filter = topic_filter is not None and topic_filter != self._topics.filter
@@ -93,13 +93,13 @@ class ClusterMetadata:
                 self._schedule.request_partial()
 
     def request_update(self) -> int:
-        """Ask for a full update. Returns the version it must exceed."""
+        """Request a full update. Returns the version that the update must exceed."""
         with self._condition:
             self._schedule.needs_full = True
             return self._update_version
 
     def request_update_for_topic(self, topic: str) -> int:
-        """Ask for an update with this topic: partial if the topic is new, else full. Returns the version to exceed."""
+        """Request an update with this topic: partial if the topic is new, else full. Returns the version to exceed."""
         with self._condition:
             if topic in self._topics.new:
                 self._schedule.request_partial()
@@ -118,6 +118,8 @@ class ClusterMetadata:
                 timeout_ms / 1000,
             )
             if self._fatal_error is not None:
+                # Cleared before it is raised: the application may go on, and its next wait must not fail with an old
+                # error.
                 error, self._fatal_error = self._fatal_error, None
                 raise error
             if self._closed:
@@ -126,24 +128,25 @@ class ClusterMetadata:
                 raise self.timeout(f"Failed to update metadata after {timeout_ms:.0f} ms.")
 
     def raise_topic_error(self, topic: str) -> None:
-        """Check the topic's error. Raises ApiError for an invalid name, or if the client may not describe the topic."""
+        """Check the topic's error. Raises ApiError for an invalid name, and for a topic the client may not describe."""
         error = self.cluster.topic_errors.get(topic)
         if error in _TOPIC_ERRORS_TO_RAISE:
             raise ApiError(error, f"{error.message} Topic: {topic}")
 
     def raise_unreachable(self) -> None:
         """Check the bootstrap brokers. Raises Unreachable if none could be reached for `bootstrap_timeout_ms`."""
+        # Read without the lock: the flag only ever turns true, and the version only ever rises.
         if self._bootstrap_failures.is_final and self._update_version == 0:
             raise self._bootstrap_failures.error()
 
     def timeout(self, text: str) -> ClientTimeout:
-        """Return the error of a wait that is over: Unreachable, if no broker has ever been reached."""
+        """Return the error for a wait that timed out: Unreachable if no broker was ever reached, else ClientTimeout."""
         if self._update_version == 0 and self._bootstrap_failures:
             return self._bootstrap_failures.error()
         return ClientTimeout(text)
 
     def close(self) -> None:
-        """Wake all threads that wait, with ClientClosed."""
+        """Fail the threads that wait for an update with ClientClosed."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -156,7 +159,7 @@ class ClusterMetadata:
         return self._update_version
 
     def update_requested(self) -> bool:
-        """Return whether a full or a partial update was asked for."""
+        """Return whether a full or a partial update was requested."""
         with self._condition:
             return self._schedule.is_requested
 
@@ -166,13 +169,14 @@ class ClusterMetadata:
             return self._schedule.wait_ms(now_ms)
 
     def new_request(self, now_ms: int) -> UpdateRequest:
-        """Return the request for what is needed now."""
+        """Return a request for the topics that are needed now."""
         with self._condition:
             schedule = self._schedule
             is_partial = not schedule.needs_full and not schedule.is_expired(now_ms) and bool(self._topics.new)
             wanted = self._topics.new if is_partial else self._topics.drop_idle(now_ms)
             named = [MetadataRequest.MetadataRequestTopic(topic_id=ZERO_UUID, name=topic) for topic in sorted(wanted)]
             message = MetadataRequest(
+                # None asks for all topics, which a filter has to choose from.
                 topics=named if is_partial or self._topics.filter is None else None,
                 allow_auto_topic_creation=self._allow_auto_topic_creation,
             )
@@ -198,7 +202,7 @@ class ClusterMetadata:
             self._schedule.failed(now_ms)
 
     def bootstrap_failed(self, node: Node, reason: str, now_ms: int) -> None:
-        """Note why a bootstrap broker cannot be reached. Ignored after the first update."""
+        """Note the reason why a bootstrap broker cannot be reached. After the first update, do nothing."""
         if self._update_version:
             return
         with self._condition:

@@ -1,4 +1,4 @@
-"""The exceptions of the clients. `ApiError` beside them carries the broker's error codes. No state."""
+"""The exceptions of the clients, beside `ApiError`, which carries the broker's error codes. No state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClientTimeout(TimeoutError):
 
 
 class Unreachable(ClientTimeout):
-    """No broker could be reached since the client was made; the text names each address and why."""
+    """No broker could be reached since the client was made. The text names each address with its reason."""
 
 
 class BufferExhausted(ClientTimeout):

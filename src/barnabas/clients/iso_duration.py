@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+# `(?=\d)` requires a unit after the T, as Java does: "PT" and "P1DT" are no durations. Java's signs are not supported,
+# because no caller has a use for negative spans.
 _DURATION: Final = re.compile(
     r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE | re.ASCII
 )
@@ -21,4 +23,5 @@ def parse_duration_ms(text: str) -> int | None:
         return None
     *units, fraction = match.groups()
     whole_ms = sum(int(number or 0) * unit_ms for number, unit_ms in zip(units, _MS_PER_UNIT, strict=True))
+    # A fraction of a second is cut to milliseconds.
     return whole_ms + int((fraction or "").ljust(3, "0")[:3])

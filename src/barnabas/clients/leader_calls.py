@@ -1,4 +1,4 @@
-"""Asks the leaders of partitions, and retries as long as their errors may pass.
+"""Sends requests to the leaders of partitions, and retries errors that may pass.
 
 Called by the offset look-up and the admin client, on the thread that owns the BlockingClient.
 Kafka: PartitionLeaderStrategy, AdminApiDriver.
@@ -31,13 +31,14 @@ def ask_leaders(
     *,
     versions: tuple[int, int] | None = None,
 ) -> dict[TopicPartition, R]:
-    """Return every partition's result, with one request a leader.
+    """Return every partition's result, with one request to each leader.
 
-    results_in(answer): yields partition, error code and result. Raises ApiError for an error that stays, ClientTimeout.
+    results_in(answer): yields partition, error code and result. Raises ApiError for an error that no retry cures, and
+    at the deadline the last ApiError or ClientTimeout.
     """
     client.check_usable()
     found: dict[TopicPartition, R] = {}
-    # Each round asks the leaders of the partitions that are left. One whose leader has moved is in the next round.
+    # Each round asks the leaders of the partitions that are left. A leader that has moved is asked in the next round.
     missing = dict.fromkeys(partitions)
     last_error = ErrorCode.NONE
     while missing:

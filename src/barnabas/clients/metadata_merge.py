@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Merged(NamedTuple):
-    """The new view, and whether the answer shows that a full update is needed soon."""
+    """The new view, and whether the answer shows that another full update is needed."""
 
     cluster: Cluster
     needs_full_update: bool
@@ -53,6 +53,7 @@ def merge(
             needs_full_update |= is_stale
             continue
         # Known partitions stay: a broker that is starting does not know everything yet.
+        # `name not in topics`: a partial answer has copied the old partitions already.
         if name in old.topics and error in INVALID_METADATA_ERRORS and name not in topics:
             topics[name] = old.topics[name]
         errors[name] = error
@@ -73,7 +74,7 @@ def merge(
 def _partitions(
     old: Cluster, name: str, topic: MetadataResponse.MetadataResponseTopic
 ) -> tuple[list[PartitionInfo], bool]:
-    """Return the newest of what is known of each partition, and whether one of them is out of date at the broker."""
+    """Return the newest description of each partition, and whether the broker's is out of date for one of them."""
     # A topic with another id was deleted and created again: its epochs begin from 0.
     is_same_topic = old.topic_ids.get(name, topic.topic_id) == topic.topic_id
     known = {info.partition: info for info in old.topics.get(name, ())} if is_same_topic else {}
@@ -81,6 +82,7 @@ def _partitions(
     is_stale = False
     for partition in topic.partitions:
         before = known.get(partition.partition_index)
+        # Brokers before 2.1 give no epoch (-1); their answers always count.
         if before is not None and 0 <= partition.leader_epoch < before.leader_epoch:
             partitions.append(before)
             continue

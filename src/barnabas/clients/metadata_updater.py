@@ -33,14 +33,14 @@ class ClusterMetadataUpdater:
         self._reconnect_backoff_ms = reconnect_backoff_ms
         self._rebootstrap = rebootstrap
         self._in_progress: tuple[int, bool] | None = None
-        """Version of the request in progress, and whether it is partial."""
+        """The version of the request in progress, and whether that request is partial."""
 
     def nodes(self) -> Sequence[Node]:
         """Return the nodes that are known now."""
         return tuple(self._metadata.cluster.nodes.values())
 
     def is_update_due(self, now_ms: int) -> bool:
-        """Return whether metadata should be fetched first. While a request is in progress, it should not."""
+        """Return whether an update is due and no request is in progress. An update goes before other requests."""
         return self._in_progress is None and self._metadata.time_to_next_update_ms(now_ms) == 0
 
     def maybe_update(self, client: MetadataClient, now_ms: int) -> int:
@@ -68,15 +68,17 @@ class ClusterMetadataUpdater:
             self._in_progress = version, is_partial
             client.send_metadata_request(client.new_request(node.id, message), now_ms)
             return self._request_timeout_ms
+        # That connection may serve this request: waiting is cheaper than making another one.
         if client.is_any_node_connecting():
-            return self._reconnect_backoff_ms  # better wait for that connection than make another one
+            return self._reconnect_backoff_ms
         if client.can_connect(node.id, now_ms):
             client.initiate_connect(node, now_ms)
             return self._reconnect_backoff_ms
-        return FOREVER_MS  # connected, but at its limit of requests: the next answer ends the poll
+        # The node is connected, but at its limit of requests in flight: the next answer ends the poll.
+        return FOREVER_MS
 
     def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
-        """Ask for an update, because metadata may be stale. If one was due already, count this as its failure."""
+        """Request an update, because the metadata may be stale. If one was due already, count this as its failure."""
         cluster = self._metadata.cluster
         if cluster.is_bootstrap and node_id in cluster.nodes:
             logger.warning("Bootstrap broker %s disconnected", cluster.nodes[node_id])
@@ -86,14 +88,14 @@ class ClusterMetadataUpdater:
         self._metadata.request_update()
 
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
-        """Note that the request got no answer. An `error` means that none can ever be sent."""
+        """Note that the request got no answer. With an `error`, no such request can ever be sent."""
         self._metadata.failed_update(now_ms)
         self._in_progress = None
         if error is not None:
             self._metadata.fail(error)
 
     def handle_response(self, body: Message, now_ms: int) -> None:
-        """Take an answer in. An answer without brokers comes from a broker that is starting: retry later."""
+        """Take in an answer. An answer without brokers comes from a broker that is starting, and is retried later."""
         assert isinstance(body, MetadataResponse)
         assert self._in_progress is not None
         version, is_partial = self._in_progress

@@ -1,4 +1,4 @@
-"""A committed offset, as consumers commit and read it and as administrators see it (Kafka: OffsetAndMetadata)."""
+"""A committed offset, for consumers and for administrators (Kafka: OffsetAndMetadata)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class OffsetAndMetadata(NamedTuple):
-    """The next offset a group reads. `leader_epoch` is the epoch of the record before it, or -1."""
+    """The offset that a group reads next. `leader_epoch`: that of the record before it, or -1."""
 
     offset: int
     metadata: str = ""

@@ -1,4 +1,4 @@
-"""Asks the leaders of partitions for offsets by time (ListOffsets).
+"""Looks up offsets by time, by asking the leaders of partitions (ListOffsets).
 
 Called by consumer and admin client, on the thread that owns the BlockingClient. Kafka: OffsetFetcher.
 """
@@ -17,11 +17,12 @@ LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 
+# ListOffsets v7 added the timestamp -3, the offset of the record with the largest timestamp (KIP-734).
 _VERSION_OF_MAX_TIMESTAMP = 7
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset found by time: -1 when no record is that young. `timestamp_ms` is -1 for the earliest and latest."""
+    """An offset found by time, or -1 when no record is that young. `timestamp_ms`: -1 for EARLIEST and LATEST."""
 
     offset: int
     timestamp_ms: int
@@ -35,10 +36,11 @@ def lookup_offsets(
     *,
     isolation_level: int = 0,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """Return each partition's first offset at or after the timestamp; LATEST, EARLIEST and MAX_TIMESTAMP too.
+    """Return each partition's first offset at or after its timestamp, which may be LATEST, EARLIEST or MAX_TIMESTAMP.
 
     Errors that may pass are retried until the deadline. Raises ApiError, ClientTimeout.
     """
+    # v0 answered with a list of segment offsets; v1 is the first with one offset for each partition (KIP-79).
     oldest = _VERSION_OF_MAX_TIMESTAMP if MAX_TIMESTAMP in timestamps.values() else 1
     return ask_leaders(
         client,

@@ -20,7 +20,7 @@ _BOUND = "barnabas.setting"
 
 
 class Bound(NamedTuple):
-    """What a setting's value must be beyond its type, and what the setting is for."""
+    """The limits of a setting's values beyond their type, and the setting's documentation."""
 
     documentation: str
     minimum: int | None

@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
 TopicFilter: TypeAlias = Callable[[str, bool], bool]
-"""Whether a topic is followed, by its name and whether it is an internal one."""
+"""A function of a topic's name and of whether the topic is internal. Returns whether the topic is followed."""
 
 
 class TopicsOfInterest:
-    """The topics, with the time of their last use. `idle_ms`: when to drop an unused topic; None: never."""
+    """The topics, with the time of their last use. An unused topic is dropped after `idle_ms` (None: never)."""
 
     def __init__(self, idle_ms: int | None) -> None:
         self.filter: TopicFilter | None = None
-        """Chooses among all topics of the cluster, for a consumer's pattern."""
+        """The choice among all topics of the cluster, for a consumer's pattern."""
         self.new: set[str] = set()
         """Topics that no answer has described yet."""
         self._idle_ms = idle_ms
@@ -38,8 +38,9 @@ class TopicsOfInterest:
         """Follow exactly these topics, and all that the filter lets pass. Returns whether some of them are new."""
         wanted = dict.fromkeys(topics, now_ms)
         new = wanted.keys() - self._used_ms.keys()
+        # Topics that the filter has found are described already.
         if topic_filter is not None and topic_filter == self.filter:
-            new = new - set(known)  # found by the filter, and described already
+            new = new - set(known)
         self._used_ms = wanted
         self.new = (self.new & wanted.keys()) | new
         self.filter = topic_filter
@@ -49,10 +50,11 @@ class TopicsOfInterest:
         """Forget topics that have not been used for `idle_ms`, and return the others."""
         if self._idle_ms is not None:
             for topic in [name for name, used_ms in self._used_ms.items() if now_ms - used_ms >= self._idle_ms]:
+                # A caller still waits for the description of a new topic, however long that takes.
                 if topic not in self.new:
                     del self._used_ms[topic]
         return list(self._used_ms)
 
     def is_followed(self, topic: str, is_internal: bool) -> bool:
-        """Return whether a topic of an answer counts."""
+        """Return whether the view should include a topic of an answer."""
         return topic in self._used_ms or (self.filter is not None and self.filter(topic, is_internal))

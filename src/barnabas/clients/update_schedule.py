@@ -1,4 +1,4 @@
-"""When a client's view of the cluster has to be fetched again. Pure; times are passed in.
+"""The schedule by which a client's view of the cluster is fetched again. Pure; times are passed in.
 
 Owned by `ClusterMetadata`, whose condition guards it. Kafka: Metadata.
 """
@@ -16,7 +16,7 @@ class UpdateSchedule:
         self.needs_full = True
         self.needs_partial = False
         self.version = 0
-        """Rises when topics are added during a request, so that the answer to that request does not count for them."""
+        """A number that rises with each request for new topics: the answer to an older request has none of them."""
         self._max_age_ms = max_age_ms
         self._backoff = backoff
         self._last_refresh_ms = -FOREVER_MS
@@ -25,11 +25,11 @@ class UpdateSchedule:
 
     @property
     def is_requested(self) -> bool:
-        """Whether a full or a partial update was asked for."""
+        """Whether a full or a partial update was requested."""
         return self.needs_full or self.needs_partial
 
     def request_partial(self) -> None:
-        """Fetch new topics, without waiting for the backoff."""
+        """Request an update with the new topics, without waiting for the backoff."""
         self.needs_partial = True
         self.version += 1
         self._last_refresh_ms = -FOREVER_MS
@@ -39,7 +39,7 @@ class UpdateSchedule:
         return self._last_success_ms + self._max_age_ms <= now_ms
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return the milliseconds until an update is due: none if one was asked for, but the backoff in any case."""
+        """Return the milliseconds until an update is due: 0 if one was requested, but never less than the backoff."""
         to_expire_ms = 0 if self.is_requested else max(self._last_success_ms + self._max_age_ms - now_ms, 0)
         # The backoff also holds for requested updates, or a cluster that does not answer would be asked in a busy loop.
         # Only new topics skip it, by `request_partial`: their users wait.

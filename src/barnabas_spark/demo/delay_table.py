@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 
 class DelayCell(NamedTuple):
-    """The flights of one carrier planned to leave in one hour of the day."""
+    """The flights of one carrier that were planned to leave in one hour of the day."""
 
     carrier: str
     hour: int
     flights: int
-    """Planned; those that left and those that were cancelled."""
+    """The planned flights: those that left and those that were cancelled."""
     cancelled: int
-    """Never left: they have no departure time, and no part in the delays."""
+    """The flights that never left. They have no departure time, and do not count in the delays."""
     mean_delay: float | None
-    """Minutes; early departures count as negative. None when all were cancelled."""
+    """The mean in minutes. Early departures count as negative. None when all were cancelled."""
     p95_delay: float | None
-    """Minutes; 95 of 100 flights that left were no later."""
+    """The 95th percentile in minutes: 95 of 100 flights that left were no later."""
 
     @property
     def departed(self) -> int:

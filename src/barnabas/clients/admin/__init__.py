@@ -1,4 +1,4 @@
-"""The admin client: `Admin`, and what it takes and returns."""
+"""The admin client: `Admin`, its arguments and its results."""
 
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.client_quotas import DEFAULT, QuotaEntity

@@ -1,6 +1,6 @@
 """The admin client: topics, partitions, settings, quotas and groups, and a description of the cluster.
 
-Any thread may call, and waits for the answer; one request at a time is in flight (`admin_calls`).
+Any thread may call the methods, and waits for the answer. One request at a time is in flight (`admin_calls`).
 Kafka: KafkaAdminClient.
 
     with Admin("localhost:9092") as admin:
@@ -61,7 +61,7 @@ _VERSION_WITHOUT_TOPIC_IDS = 5
 
 
 class Admin:
-    """An admin client. `timeout_ms` bounds each call, retries included; a `config` has further settings."""
+    """An admin client. `timeout_ms` bounds each call, retries included. A `config` has further settings."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Admin:
     # -- topics ------------------------------------------------------------------------------------------------------
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> dict[str, CreatedTopic]:
-        """Create topics and wait until they exist. `validate_only` only checks whether they could be created.
+        """Create topics and wait until they exist. With `validate_only`, only check whether they could be created.
 
         Raises ApiError for the first topic that cannot be created; all others are created.
         """
@@ -97,20 +97,20 @@ class Admin:
         return topics_api.list_topics(self._calls, include_internal=include_internal)
 
     def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
-        """Return these topics, or all. Raises ApiError for one that does not exist or may not be described."""
+        """Return these topics, or all. Raises ApiError for a topic that does not exist or may not be described."""
         return topics_api.describe_topics(self._calls, names)
 
     def create_partitions(self, wanted: Mapping[str, NewPartitions], *, validate_only: bool = False) -> None:
         """Give topics more partitions, and wait until the partitions exist.
 
-        Raises ApiError for the first topic that cannot have more; all others get theirs.
+        Raises ApiError for the first topic that cannot have more partitions. All other topics get theirs.
         """
         create_partitions(self._calls, wanted, validate_only=validate_only)
 
     def elect_leaders(
         self, election_type: ElectionType, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, ApiError | None]:
-        """Have leaders elected for these partitions, or for all.
+        """Request leader elections for these partitions, or for all.
 
         Returns the error, or None, of each partition that needed an election. Raises ApiError when no election took
         place at all.
@@ -153,7 +153,7 @@ class Admin:
     def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> None:
-        """Set quotas by name; None removes one. Raises ApiError for the first entity that is refused."""
+        """Set quotas by name. None removes a quota. Raises ApiError for the first entity that is rejected."""
         alter_client_quotas(self._calls, changes, validate_only=validate_only)
 
     # -- groups ------------------------------------------------------------------------------------------------------
@@ -163,11 +163,14 @@ class Admin:
         return list_groups(self._calls, self.describe_cluster().nodes, states, types)
 
     def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription]:
-        """Return state and members of groups, of either protocol. Raises ApiError for the first that has none."""
+        """Return the state and the members of groups, of either protocol. Raises ApiError for an unknown group."""
         return describe_groups(self._calls, group_ids)
 
     def delete_groups(self, group_ids: Collection[str]) -> dict[str, ApiError | None]:
-        """Delete groups with their offsets. Returns each group's error, or None; NON_EMPTY_GROUP with members."""
+        """Delete groups with their offsets. Returns each group's error, or None.
+
+        A group with members has the error NON_EMPTY_GROUP. Raises ApiError when a coordinator cannot be found.
+        """
         return delete_groups(self._calls, group_ids)
 
     def remove_group_members(
@@ -182,16 +185,19 @@ class Admin:
     def list_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets for these partitions, or for all; those without are left out.
+        """Return a group's committed offsets for these partitions, or for all. Partitions without one are left out.
 
-        `require_stable`: wait until no open transaction may change them. Raises ApiError.
+        With `require_stable`, wait until no open transaction may change the offsets. Raises ApiError.
         """
         return list_offsets_of_group(self._calls, group_id, partitions, require_stable=require_stable)
 
     def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
     ) -> dict[TopicPartition, ApiError | None]:
-        """Commit offsets for a group. Returns each partition's error, or None; UNKNOWN_MEMBER_ID with members."""
+        """Commit offsets for a group. Returns each partition's error, or None.
+
+        While the group has members, the error is UNKNOWN_MEMBER_ID.
+        """
         return alter_offsets_of_group(self._calls, group_id, offsets)
 
     def delete_group_offsets(
@@ -210,7 +216,7 @@ class Admin:
         return self.describe_configs(ConfigResource.topic(name))
 
     def describe_broker_configs(self, broker_id: int) -> dict[str, ConfigEntry]:
-        """Return all settings of a broker by name, asked of that broker. Raises ApiError."""
+        """Return all settings of a broker by name, from that broker. Raises ApiError."""
         return self.describe_configs(ConfigResource.broker(broker_id))
 
     def describe_configs(self, resource: ConfigResource, names: Iterable[str] | None = None) -> dict[str, ConfigEntry]:
@@ -220,18 +226,18 @@ class Admin:
     def incremental_alter_configs(
         self, resource: ConfigResource, changes: Iterable[ConfigChange], *, validate_only: bool = False
     ) -> None:
-        """Change settings of a topic or broker; all others stay as they are.
+        """Change settings of a topic or broker. All other settings stay as they are.
 
-        `validate_only` only checks whether they could be changed. Raises ApiError when no setting was changed.
+        With `validate_only`, only check whether they could be changed. Raises ApiError when no setting was changed.
         """
         configs.incremental_alter_configs(self._calls, resource, changes, validate_only=validate_only)
 
     # -- records and replicas ----------------------------------------------------------------------------------------
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records before these offsets; -1 deletes all. Returns where each partition begins now.
+        """Delete the records before these offsets; -1 deletes all. Returns each partition's new first offset.
 
-        Raises ApiError for the first partition that fails; in others, records may have been deleted.
+        Raises ApiError for the first partition that fails. In other partitions, records may have been deleted.
         """
         return records.delete_records(self._calls, before)
 
@@ -242,11 +248,11 @@ class Admin:
         return records.describe_producers(self._calls, partitions)
 
     def describe_log_dirs(self, broker_id: int) -> list[LogDir]:
-        """Return a broker's log directories with their replicas, also those that failed. Raises ApiError."""
+        """Return a broker's log directories with their replicas, failed directories too. Raises ApiError."""
         return records.describe_log_dirs(self._calls, broker_id)
 
     def list_offsets(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return offsets by time: -1 the latest, -2 the earliest, -3 the largest timestamp's. Raises ApiError."""
+        """Return offsets by time: -1 for the latest, -2 the earliest, -3 the largest timestamp. Raises ApiError."""
         return self._calls.lookup_offsets(dict(timestamps_ms))
 
     def close(self) -> None:

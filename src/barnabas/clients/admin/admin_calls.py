@@ -22,6 +22,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
 
 _RETRY_MS = 100
+# The default request timeout: a broker that works for longer answers a client that has given up.
 _LONGEST_BROKER_TIMEOUT_MS = 30_000
 
 _A = TypeVar("_A", bound=Message)
@@ -38,7 +39,7 @@ class AdminCalls:
 
     @property
     def broker_timeout_ms(self) -> int:
-        """The timeout to put into requests: how long the broker may take."""
+        """The timeout to put into requests, within which the broker has to do its work."""
         return min(self._timeout_ms, _LONGEST_BROKER_TIMEOUT_MS)
 
     def ask(self, request: Message, answer_class: type[_A], to: Callable[[Cluster], Node | None] | None = None) -> _A:
@@ -75,7 +76,7 @@ class AdminCalls:
         errors: Callable[[_A], Iterable[int]],
         versions: tuple[int, int] | None = None,
     ) -> _A:
-        """Return the answer of one broker about all groups it coordinates, once it has loaded them.
+        """Return the answer of one broker about all groups that it coordinates, once it has loaded them.
 
         errors(answer): all error codes of an answer. Raises ClientTimeout, Disconnected.
         """
@@ -93,6 +94,7 @@ class AdminCalls:
         versions: tuple[int, int] | None,
     ) -> _A:
         """Ask until the answer has none of the `passing` errors, or the timeout is over."""
+        # The lock is held while this thread waits: BlockingClient has room for one caller.
         with self._lock:
             deadline_ms = self._deadline_ms()
             while True:
@@ -109,7 +111,7 @@ class AdminCalls:
         request_for: Callable[[Collection[TopicPartition]], Message],
         results_in: Callable[[_A], Iterable[tuple[TopicPartition, int, _V]]],
     ) -> dict[TopicPartition, _V]:
-        """Return each partition's result, asked of its leader. Raises ApiError, ClientTimeout."""
+        """Return each partition's result, from its leader. Raises ApiError, ClientTimeout."""
         with self._lock:
             return ask_leaders(self._client, partitions, request_for, results_in, self._deadline_ms())
 

@@ -1,4 +1,4 @@
-"""Client quotas, the entities they apply to, and the admin client's requests for them (KIP-546).
+"""Client quotas, the entities that they apply to, and the admin client's requests for them (KIP-546).
 
 Called by `Admin`. Kafka: ClientQuotaEntity, ClientQuotaFilter, ClientQuotaAlteration.
 """
@@ -26,7 +26,7 @@ class _Default:
 
 
 DEFAULT: Final = _Default()
-"""In place of a name: all users or client ids without a quota of their own."""
+"""A stand-in for a name: all users or client ids without a quota of their own."""
 
 Name = str | _Default | None
 
@@ -40,7 +40,7 @@ class _Match(IntEnum):
 
 
 class QuotaEntity(NamedTuple):
-    """What a quota applies to: a user, a client id, both together, or an address. None: any value."""
+    """The entity that a quota applies to: a user, a client id, both together, or an address. None: any value."""
 
     user: Name = None
     client_id: Name = None
@@ -52,7 +52,7 @@ class QuotaEntity(NamedTuple):
         return ", ".join(parts)
 
     def parts(self) -> list[tuple[str, str | _Default]]:
-        """Yield kind and name of each part that is set."""
+        """Return the kind and the name of each part that is set."""
         return [(kind, name) for kind, name in zip(_TYPES, self, strict=True) if name is not None]
 
 
@@ -75,6 +75,7 @@ def describe_client_quotas(
     raise_error(answer.error_code, answer.error_message, "Quotas are not known")
     found = {}
     for entry in answer.entries or ():
+        # In answers, as in requests, a null name stands for the default entity.
         names = {part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in entry.entity}
         whose = QuotaEntity(*(names.get(kind) for kind in _TYPES))
         found[whose] = {value.key: value.value for value in entry.values}
@@ -84,7 +85,7 @@ def describe_client_quotas(
 def alter_client_quotas(
     calls: AdminCalls, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool
 ) -> None:
-    """Set quotas by name; None removes one. Raises ApiError for the first entity that is refused."""
+    """Set quotas by name. None removes a quota. Raises ApiError for the first entity that is rejected."""
     entries = [
         AlterClientQuotasRequest.EntryData(
             [

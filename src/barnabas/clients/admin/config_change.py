@@ -8,7 +8,7 @@ from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 
 
 class ConfigResource(NamedTuple):
-    """A topic or a broker by its number; "" stands for the brokers' common defaults."""
+    """A topic by its name, or a broker by its number. "" stands for the common defaults of all brokers."""
 
     type: ConfigResourceType
     name: str

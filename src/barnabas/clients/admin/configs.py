@@ -58,7 +58,10 @@ def incremental_alter_configs(
 
 
 def _who_knows(resource: ConfigResource) -> Callable[[Cluster], Node | None] | None:
-    """Return how to choose the broker to ask: only the broker itself knows its settings; None means any broker."""
+    """Return a function that chooses the broker to ask, or None for any broker.
+
+    Only the broker itself knows its own settings.
+    """
     if resource.type not in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) or not resource.name:
         return None
     return lambda cluster: cluster.nodes.get(int(resource.name))

@@ -14,9 +14,9 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 
 
 class BrokerFeatures(NamedTuple):
-    """Ranges of versions, both ends included: of APIs by their keys, of features by their names.
+    """The version ranges of APIs, by their keys, and of features, by their names. Both ends are included.
 
-    `finalized` are in force in the cluster since `finalized_epoch`; -1: there are none.
+    The `finalized` ones are in force in the cluster since `finalized_epoch`, which is -1 if there are none.
     """
 
     api_versions: Mapping[int, tuple[int, int]]

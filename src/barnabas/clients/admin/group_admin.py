@@ -30,8 +30,11 @@ from barnabas.rpc.client_request import UnsupportedVersion
 from barnabas.rpc.node import Node
 
 DEAD = "Dead"
+# ListGroups v4 filters by states (KIP-518), v5 by types (KIP-848). An older broker would ignore the filter and list all
+# groups, so a filter needs its version.
 _STATES_SINCE = 4
 _TYPES_SINCE = 5
+# LeaveGroup v3 names several members (KIP-345).
 _BATCHED_LEAVE_SINCE = 3
 
 
@@ -61,7 +64,7 @@ def list_groups(
 def describe_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, GroupDescription]:
     """Return state and members of groups. Raises ApiError.
 
-    Each group is asked for as one of the consumer protocol first, then as a classic one.
+    Each group is requested as one of the consumer protocol first, and as a classic one if it is not.
     """
     described = _consumer_groups(calls, group_ids)
     described |= _classic_groups(calls, [group_id for group_id in group_ids if group_id not in described])
@@ -79,6 +82,7 @@ def _consumer_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str,
         answers = calls.ask_coordinators(
             group_ids, lambda groups: ConsumerGroupDescribeRequest(group_ids=list(groups)), results_in
         )
+    # A broker without the consumer protocol has classic groups only.
     except UnsupportedVersion:
         return {}
     described = {}
@@ -124,6 +128,7 @@ def remove_members(
     """Remove members. Returns each member's error, or None. Raises ApiError when no member was removed at all."""
     reason = f"member was removed by an admin: {reason}" if reason else "member was removed by an admin"
     if instance_ids is None:
+        # A static member is named by its instance id alone: with a member id too, the coordinator would compare both.
         leaving = [
             LeaveGroupRequest.MemberIdentity("" if member.instance_id else member.member_id, member.instance_id, reason)
             for member in describe_groups(calls, [group_id])[group_id].members

@@ -1,4 +1,4 @@
-"""Finds the coordinators of groups, asks them, and retries as long as their errors may pass.
+"""Finds the coordinators of groups, sends them requests, and retries errors that may pass.
 
 Called by the admin client, on the thread that owns the BlockingClient.
 Kafka: CoordinatorStrategy, AdminApiDriver.
@@ -25,10 +25,11 @@ PASSING_ERRORS = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-"""Errors of coordinators that may be gone at a retry, or at another broker."""
+"""The errors of coordinators that may be gone at a retry, or at another broker."""
 
 _RETRY_MS = 100
 _GROUP = 0
+# FindCoordinator v4 looks up several keys in one request (KIP-699).
 _BATCHED_VERSIONS = (4, FindCoordinatorRequest.max_version)
 _SINGLE_VERSIONS = (1, 3)
 
@@ -45,10 +46,11 @@ def ask_coordinators(
     *,
     versions: tuple[int, int] | None = None,
 ) -> dict[str, tuple[Node, R]]:
-    """Return every group's coordinator and result, one request a coordinator.
+    """Return every group's coordinator and result, with one request to each coordinator.
 
-    results_in: takes an answer apart into (group, error code, result). Errors that pass are waited for, others are the
-    caller's. Raises ApiError when one does not pass, or no coordinator can be had; ClientTimeout.
+    results_in(answer): yields group, error code and result. Groups with `PASSING_ERRORS` are retried until the
+    deadline; all other errors are left to the caller. Raises ApiError when such an error is still there at the
+    deadline, or when a coordinator cannot be found, and ClientTimeout.
     """
     client.check_usable()
     found: dict[str, tuple[Node, R]] = {}
@@ -79,9 +81,9 @@ def ask_coordinators(
 def _by_coordinator(
     client: BlockingClient, group_ids: list[str], deadline_ms: int
 ) -> tuple[dict[Node, list[str]], ErrorCode]:
-    """Return groups by coordinator, without those that have none yet, and the error of one of these.
+    """Return groups by coordinator, and an error of those without a coordinator, which are left out.
 
-    Raises ApiError for an error that stays.
+    Raises ApiError for an error that no retry cures.
     """
     by_coordinator: dict[Node, list[str]] = {}
     last_error = ErrorCode.NONE

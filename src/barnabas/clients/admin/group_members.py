@@ -30,8 +30,8 @@ class GroupListing(NamedTuple):
 class GroupMember(NamedTuple):
     """A member of a group. Fields that only one of the protocols has are None in the other.
 
-    `assignment` is what it has, `target_assignment` what it shall have. `is_classic` (of a group of type consumer): it
-    speaks the classic protocol.
+    `assignment`: the partitions that it has. `target_assignment`: those that it shall have. `is_classic`: whether this
+    member of a consumer group speaks the classic protocol.
     """
 
     member_id: str
@@ -47,7 +47,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group; `assignor` is the classic group's protocol. The epochs are None in classic groups."""
+    """One group. `assignor`: a classic group's protocol name too. The epochs are None in classic groups."""
 
     group_id: str
     type: str
@@ -69,7 +69,7 @@ def classic_description(group: DescribeGroupsResponse.DescribedGroup, coordinato
             member.group_instance_id,
             member.client_id,
             member.client_host,
-            # empty while the group rebalances
+            # The assignment is empty while the group rebalances.
             tuple(sorted(decode_assignment(member.member_assignment).partitions))
             if of_consumers and member.member_assignment
             else (),

@@ -16,12 +16,12 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class ResetTo(Enum):
-    """Targets without a number."""
+    """The targets without a number."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     CURRENT = "current"
-    """The committed offset; the end where none is committed."""
+    """The committed offset, or the partition's end where none is committed."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ToOffset:
 
 @dataclass(frozen=True)
 class ToTimestamp:
-    """The first record at or after a time in milliseconds since the epoch; the end where there is none."""
+    """The first record at or after a time in milliseconds since the epoch, or the end where there is none."""
 
     timestamp_ms: int
 
@@ -46,13 +46,13 @@ class ShiftBy:
 
 
 Reset = ResetTo | ToOffset | ToTimestamp | ShiftBy | Mapping[TopicPartition, int]
-"""A mapping says each partition's offset, as a file does."""
+"""The target of a reset. A mapping, such as one read from a file, has an offset for each partition."""
 
 
 def plan_reset(
     admin: Admin, group_id: str, partitions: Collection[TopicPartition], to: Reset
 ) -> dict[TopicPartition, int]:
-    """Return every partition's new offset, none beyond what the partition holds. Raises ApiError.
+    """Return every partition's new offset, which is never outside of the partition's log. Raises ApiError, and
 
     ValueError for partitions that cannot be shifted because nothing is committed.
     """

@@ -22,9 +22,12 @@ from barnabas.protocol.messages.offsets import (
 )
 from barnabas.protocol.topic_partition import TopicPartition
 
+# OffsetFetch v2 is the first that can ask for all topics (KIP-88). Up to v7 it asks for one group, as this call does;
+# v7 added `require_stable` (KIP-447).
 _FETCH_ALL_TOPICS_SINCE = 2
 _ONE_GROUP_UNTIL = 7
 _REQUIRE_STABLE_SINCE = 7
+# OffsetCommit v10 names topics by their ids (KIP-848). Up to v1 commits need not name a member and generation.
 _COMMIT_BY_NAME_UNTIL = 9
 _COMMIT_SINCE = 2
 
@@ -32,7 +35,7 @@ _COMMIT_SINCE = 2
 def list_offsets_of_group(
     calls: AdminCalls, group_id: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return committed offsets; partitions without one are left out. Raises ApiError."""
+    """Return committed offsets. Partitions without one are left out. Raises ApiError."""
     topics = None
     if partitions is not None:
         topics = [
@@ -53,6 +56,7 @@ def list_offsets_of_group(
         for each in topic.partitions:
             place = TopicPartition(topic.name, each.partition_index)
             raise_error(each.error_code, None, f"Partition: {place}")
+            # -1 stands for "no offset committed".
             if each.committed_offset >= 0:
                 committed[place] = OffsetAndMetadata(
                     each.committed_offset, each.metadata or "", each.committed_leader_epoch

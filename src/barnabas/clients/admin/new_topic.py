@@ -1,4 +1,4 @@
-"""Topics, clusters and settings as the admin client takes and returns them. Immutable.
+"""The arguments and results of the admin client: topics, clusters and settings. Immutable.
 
 Kafka: NewTopic, TopicDescription, ConfigEntry.
 """
@@ -15,7 +15,7 @@ from barnabas.rpc.node import Node
 
 @dataclass(frozen=True)
 class NewTopic:
-    """A topic to create. -1: the broker's default. `assignments`: broker ids by partition, instead of numbers."""
+    """A topic to create. A number of -1 is the broker's default. `assignments`: broker ids by partition, instead."""
 
     name: str
     num_partitions: int = -1

@@ -30,7 +30,10 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 @dataclass(frozen=True)
 class NewPartitions:
-    """A topic's new number of partitions. `assignments`: brokers of each new one; none: the controller chooses."""
+    """A topic's new number of partitions. `assignments`: the brokers of each new partition, if not the controller's.
+
+    Without assignments, the controller chooses the brokers.
+    """
 
     total_count: int
     assignments: Sequence[Sequence[int]] = ()
@@ -69,7 +72,7 @@ def create_partitions(calls: AdminCalls, wanted: Mapping[str, NewPartitions], *,
 def elect_leaders(
     calls: AdminCalls, election_type: ElectionType, partitions: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, ApiError | None]:
-    """Have leaders elected. Returns the error, or None, of each partition that needed it. Raises ApiError."""
+    """Request leader elections. Returns the error, or None, of each partition that needed one. Raises ApiError."""
     request = ElectLeadersRequest(
         election_type=election_type,
         topic_partitions=None

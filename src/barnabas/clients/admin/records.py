@@ -18,7 +18,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 def delete_records(calls: AdminCalls, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Delete the records before these offsets. Returns where each partition begins now. Raises ApiError."""
+    """Delete the records before these offsets. Returns each partition's new first offset. Raises ApiError."""
 
     def request_for(partitions: Iterable[TopicPartition]) -> DeleteRecordsRequest:
         return DeleteRecordsRequest(
@@ -67,7 +67,7 @@ def describe_producers(
 
 
 def describe_log_dirs(calls: AdminCalls, broker_id: int) -> list[LogDir]:
-    """Return a broker's log directories with their replicas, also those that failed. Raises ApiError."""
+    """Return a broker's log directories with their replicas, failed directories too. Raises ApiError."""
     response = calls.ask_broker(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
     raise_error(response.error_code, None, f"Broker: {broker_id}")
     return [_log_dir(directory) for directory in response.results]

@@ -1,4 +1,4 @@
-"""Log directories with their replicas, and the producers a partition remembers, as brokers describe them. Immutable.
+"""Results of the admin client: log directories with their replicas, and the producers of a partition. Immutable.
 
 Kafka: LogDirDescription, ReplicaInfo, ProducerState.
 """
@@ -13,7 +13,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class ReplicaInfo(NamedTuple):
-    """A replica in a log directory. `size` in bytes, `offset_lag` in records; `is_future`: being moved here."""
+    """A replica in a log directory. `size` in bytes, `offset_lag` in records. `is_future`: it is being moved here."""
 
     size: int
     offset_lag: int
@@ -31,7 +31,7 @@ class LogDir(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """An idempotent producer that a partition remembers; -1 is none. `last_timestamp_ms`: of its newest batch."""
+    """An idempotent producer that a partition remembers. -1: no value. `last_timestamp_ms`: that of its last batch."""
 
     producer_id: int
     producer_epoch: int

@@ -18,13 +18,14 @@ from barnabas.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 
+# DeleteTopics v6 names topics by name or id (KIP-516); this client knows names.
 _VERSION_WITHOUT_TOPIC_IDS = 5
 
 
 def create_topics(
     calls: AdminCalls, topics: Iterable[NewTopic], *, validate_only: bool = False
 ) -> dict[str, CreatedTopic]:
-    """Create topics and wait until they exist. Raises ApiError for the first that cannot be created."""
+    """Create topics and wait until they exist. Raises ApiError for the first topic that cannot be created."""
     request = CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics],
         timeout_ms=calls.broker_timeout_ms,
@@ -42,7 +43,7 @@ def create_topics(
 
 
 def delete_topics(calls: AdminCalls, names: Iterable[str]) -> None:
-    """Delete topics. Raises ApiError for the first that cannot be deleted."""
+    """Delete topics. Raises ApiError for the first topic that cannot be deleted."""
     names = list(names)
     request = DeleteTopicsRequest(topic_names=names, timeout_ms=calls.broker_timeout_ms)
     response = calls.ask_controller(
@@ -62,7 +63,7 @@ def list_topics(calls: AdminCalls, *, include_internal: bool = False) -> list[st
 
 
 def describe_topics(calls: AdminCalls, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
-    """Return these topics, or all. Raises ApiError for one that does not exist or may not be described."""
+    """Return these topics, or all. Raises ApiError for a topic that does not exist or may not be described."""
     response = metadata_of(calls, None if names is None else list(names))
     described = {}
     for topic in response.topics:
@@ -93,6 +94,7 @@ def metadata_of(calls: AdminCalls, names: list[str] | None) -> MetadataResponse:
 def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
     return CreateTopicsRequest.CreatableTopic(
         name=topic.name,
+        # Brokers reject requests with numbers and assignments both: the assignments say how many there are.
         num_partitions=-1 if topic.assignments else topic.num_partitions,
         replication_factor=-1 if topic.assignments else topic.replication_factor,
         assignments=[

@@ -1,6 +1,6 @@
 """Kafka records as Arrow tables: whole batches decoded and encoded without a Python step per field.
 
-Users import from here. It needs pyarrow and numpy, which the broker never imports.
+Users import from here. This package needs pyarrow and numpy, which the broker never imports.
 """
 
 from barnabas.clients.arrow.decoder import RecordArrays, Wanted, empty_headers

@@ -26,16 +26,16 @@ from barnabas.records.record_framing import MIN_RECORD_SIZE
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
-"""Of the headers column: the type of Spark's Kafka source."""
+"""The type of the headers column, which is that of Spark's Kafka source."""
 
 _INLINE_BYTES = 12
-"""A binary_view of up to this many bytes carries them itself, behind its length."""
+"""The longest entry that a binary_view holds itself, after its length. Longer ones are references."""
 _INLINE_MASKS = np.where(np.arange(_INLINE_BYTES) < np.arange(_INLINE_BYTES + 1)[:, None], 0xFF, 0).astype(np.uint8)
-"""Row n keeps the first n bytes."""
+"""A mask for each length: row n keeps the first n bytes."""
 
 
 class RecordArrays(NamedTuple):
-    """The records of one chunk as columns of equal length. A column that was not asked for is None."""
+    """The records of one chunk as columns of equal length. A column that was not wanted is None."""
 
     keys: pa.Array | None
     values: pa.Array | None
@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
 
 
 class UnpackedBatch(NamedTuple):
-    """A v2 batch and its records: `records` is None while they lie uncompressed in the batch's own buffer."""
+    """A v2 batch and its records. `records` is None where they lie uncompressed in the batch's own buffer."""
 
     batch: RecordBatch
     records: bytes | None
@@ -78,7 +78,7 @@ EVERYTHING = Wanted()
 def decode_record_batches(
     unpacked: Sequence[UnpackedBatch], start_offset: int, end_offset: int, wanted: Wanted
 ) -> RecordArrays:
-    """Decode v2 batches of one buffer, none of them a control batch; only offsets in [start, end) come out.
+    """Decode v2 batches of one buffer, none of them a control batch, and keep the offsets in [start, end).
 
     Raises CorruptRecord for anything inside a batch that does not add up. Checksums are the caller's business.
     """
@@ -91,13 +91,17 @@ def decode_record_batches(
     starts = np.array(positions, np.int64)
 
     counts = np.array([batch.count for batch in batches], np.int64)
+    # `positions` cannot leave the array: the walk above has proved where each record ends. The fields inside a record
+    # have not been checked yet, so a varint may be read beyond its record, but never beyond the array without a
+    # CorruptRecord.
     lengths, bodies = read_varints(array, starts)
     if len(lengths) and int(lengths.min()) < MIN_RECORD_SIZE:
         raise CorruptRecord("a record has an impossible length")
     ends = bodies + lengths
-    # The byte of record attributes in front carries nothing.
+    # The record's attributes come first: one byte that carries nothing.
     timestamp_deltas, position = read_varints(array, bodies + 1, VARLONG_BYTES)
     offset_deltas, position = read_varints(array, position)
+    # Negative lengths stand for NULL, which takes no bytes.
     key_lengths, key_positions = read_varints(array, position)
     value_lengths, value_positions = read_varints(array, key_positions + np.maximum(key_lengths, 0))
     header_starts = value_positions + np.maximum(value_lengths, 0)
@@ -109,7 +113,7 @@ def decode_record_batches(
     timestamps, timestamp_types = _timestamps(batches, counts, timestamp_deltas)
     keep = _inside(offsets, start_offset, end_offset)
     if not isinstance(keep, slice):
-        # Rare: a fetch from the middle of a batch. Records that are left out are checked like the others.
+        # Rare: a fetch from the middle of a batch. Headers of records that are left out are checked like the others.
         locate_headers(array, header_counts, header_positions, ends)
     gather = _Gatherer(data, array)
     return RecordArrays(
@@ -144,9 +148,11 @@ def _one_buffer(unpacked: Sequence[UnpackedBatch]) -> tuple[Buffer, list[tuple[i
 def _walk_lengths(data: Buffer, position: int, end: int, count: int, out: list[int]) -> None:
     """Append the position of each of `count` records. Raises CorruptRecord unless they end exactly at `end`.
 
-    Hops from length to length, unrolled for the one- and two-byte ones. The position never goes back, so ending
-    exactly at `end` proves that every position lies inside. The signs of the lengths are checked later, all at once.
+    The walk goes from length to length, unrolled for lengths of one and two bytes. The position never goes back, so
+    ending exactly at `end` proves that every position lies inside. The signs of the lengths are checked later, all at
+    once.
     """
+    # Checked before the walk, because a hostile count would otherwise make a list of billions of positions.
     if count < 0 or count * (1 + MIN_RECORD_SIZE) > end - position:
         raise CorruptRecord(f"{end - position} bytes cannot hold {count} records")
     append = out.append
@@ -243,7 +249,8 @@ class _Gatherer:
         last = len(self._array) - _INLINE_BYTES
         if last >= 0 and int(positions.max()) <= last:
             content = np.lib.stride_tricks.sliding_window_view(self._array, _INLINE_BYTES)[positions]
-        else:  # near the end of the buffer: what lies behind it is masked anyway
+        else:
+            # Near the end of the buffer. The index stops at the last byte, and the mask removes the repetitions.
             content = self._array[np.minimum(positions[:, None] + np.arange(_INLINE_BYTES), len(self._array) - 1)]
         content &= _INLINE_MASKS[sizes]
         return content.view(np.uint32)
@@ -259,7 +266,7 @@ def _as_text(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        # As in Java: bytes that are not UTF-8 become U+FFFD. Any client may write such a key.
+        # Any client may write a key that is not UTF-8. As in Java, its bad bytes become U+FFFD.
         return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
 
 

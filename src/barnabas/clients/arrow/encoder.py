@@ -1,4 +1,4 @@
-"""Arrow columns into record batches of format v2, without a Python step per record.
+"""Encodes Arrow columns as record batches of format v2, without a Python step per record.
 
 Called by the Spark sink and by users that produce tables. Pure functions; no state, no lock.
 
@@ -33,23 +33,26 @@ from barnabas.records.record_batch import (
 )
 
 BATCH_BYTES = 256 << 10
-"""Uncompressed size at which a batch is cut; well below Kafka's `max.message.bytes` of 1,048,588."""
+"""The uncompressed size at which a batch is cut, well below Kafka's `max.message.bytes` of 1,048,588."""
 
 _RECORD_OVERHEAD_BYTES = 36
-"""The most a record needs besides key, value, headers: length 5, attributes 1, timestamp 10, offset 5, lengths 15."""
+"""The most bytes that a record needs besides its key, value and headers.
+
+Length 5, attributes 1, timestamp 10, offset 5, lengths of key, value and headers 15.
+"""
 _JOINED_BYTES = 1 << 30
-"""Rows are encoded in pieces of at most this many bytes: Arrow's binary type counts with 31 bits."""
+"""The most bytes that are encoded at once: Arrow's binary type counts with 31 bits."""
 
 
 class EncodedBatch(NamedTuple):
-    """One batch ready to be produced: offsets from 0, no producer id."""
+    """One batch that is ready to be produced, with offsets from 0 and no producer id."""
 
     data: bytes
     record_count: int
 
 
 class RecordColumns(NamedTuple):
-    """Columns of `row_count` rows; None stands for a column of NULLs (of the present time for timestamps)."""
+    """Columns of `row_count` rows. None is a column of NULLs, or of the present time for timestamps."""
 
     row_count: int
     keys: pa.Array | None
@@ -71,7 +74,7 @@ def encode_batches(
 ) -> Iterator[EncodedBatch]:
     """Encode all rows, in order.
 
-    A batch is cut before it passes `batch_bytes` uncompressed, but holds a record at least. Rows without a timestamp
+    A batch is cut before it exceeds `batch_bytes` uncompressed, but has at least one record. Rows without a timestamp
     get `now_ms` (milliseconds since 1970; None: the system's clock). Raises ValueError for a header without a key.
     """
     columns = _as_binary(columns)
@@ -140,7 +143,7 @@ def _encode_group(rows: RecordColumns, firsts: Integers, codec: Codec) -> Iterat
 def _record_bodies(
     rows: RecordColumns, timestamp_deltas: Integers, offset_deltas: Integers
 ) -> tuple[memoryview, Integers]:
-    """Return all records one behind the other, and where each starts (one entry more than rows)."""
+    """Return the bytes of all records in order, and the position of each, with the end of the last one."""
     key_codes, value_codes = _length_codes(rows.keys, rows.row_count), _length_codes(rows.values, rows.row_count)
     timestamps, offsets = zigzag(timestamp_deltas), zigzag(offset_deltas)
     front_sizes = [code_sizes(codes) for codes in (timestamps, offsets, key_codes)]
@@ -172,13 +175,14 @@ def _with_header(records: memoryview, codec: Codec, count: int, base_timestamp: 
         header, 0, 0, HEADER_SIZE - LOG_OVERHEAD + len(body), NO_LEADER_EPOCH, 2, 0, codec, count - 1,
         base_timestamp, max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
     )  # fmt: skip
+    # The checksum covers everything from the attributes on, so it comes last.
     crc = crc32c(body, crc32c(header[ATTRIBUTES_POSITION:]))
     header[CRC_POSITION:ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
     return b"".join((header, body))
 
 
 def _encoded_headers(headers: pa.Array) -> pa.Array:
-    """Return each row's headers with their count in front, as a binary array. Raises ValueError without a name."""
+    """Return each row's headers, after their count, as a binary array. Raises ValueError for one without a key."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     items = headers.flatten()
     count_codes = zigzag(counts)
@@ -196,7 +200,7 @@ def _encoded_headers(headers: pa.Array) -> pa.Array:
         _varint_array(name_codes), names, _varint_array(value_codes), values, b"",
         null_handling="replace", null_replacement=b"",
     )  # fmt: skip
-    # The headers of a row lie side by side: the row's bytes are a slice of all headers' bytes.
+    # The headers of a row lie side by side, so the row's bytes are a slice of all headers' bytes, without a copy.
     first_items = np.concatenate(([0], np.cumsum(counts)))
     row_offsets = _offsets(joined)[first_items].astype(np.int32)
     rows = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(row_offsets), joined.buffers()[2]])
@@ -210,7 +214,7 @@ def _varint_array(codes: Codes) -> pa.Array:
 
 
 class _Writer:
-    """A writer of a few varints a row into one binary array; `sizes` says how long each of them is, in order."""
+    """A writer of a few varints for each row into one binary array. `sizes`: the length of each varint, in order."""
 
     def __init__(self, sizes: list[Integers]) -> None:
         self._sizes = iter(sizes)
@@ -256,7 +260,7 @@ def _byte_lengths(array: pa.Array | None) -> Integers:
         return np.zeros(1, np.int64)
     lengths = np.diff(_offsets(array))
     if array.null_count:
-        # A NULL may cover bytes of the data buffer, which nothing forbids.
+        # Arrow allows a NULL to have offsets that cover bytes of the data buffer.
         lengths[pc.is_null(array).to_numpy(zero_copy_only=False)] = 0
     return lengths
 

@@ -42,15 +42,15 @@ COLUMNS: tuple[str, ...] = tuple(RECORD_SCHEMA.names)
 
 MAX_OFFSET = (1 << 63) - 1
 CHUNK_BYTES = 4 << 20
-"""Batches are decoded together until their records reach this, uncompressed: Spark wants Arrow batches of a few MB."""
+"""The uncompressed size up to which batches are decoded together: Spark wants Arrow batches of a few MB."""
 
 _NO_TIMESTAMP_TYPE = -1
 
 
 class FetchedBatches:
-    """The whole batches at the front of fetched bytes; one that is cut off at the end is left for the next fetch.
+    """The whole batches of fetched bytes. A batch that is cut off at the end is left for the next fetch.
 
-    Looks at the batch headers only, so that the next fetch can be sent before this one is decoded. Raises
+    Only the batch headers are read, so that the next fetch can be sent before this one is decoded. Raises
     CorruptRecord for a header that lies about its size or has an unknown format.
     """
 
@@ -59,7 +59,7 @@ class FetchedBatches:
     def __init__(self, buffer: Buffer) -> None:
         self._batches: list[RecordBatch | LegacyBatch] = list(any_batches(buffer))
         self.next_offset: int | None = self._batches[-1].next_offset if self._batches else None
-        """Where the next fetch starts; None when not even one batch is whole."""
+        """The offset of the next fetch, or None when not even one batch is whole."""
 
     def decode(
         self,
@@ -87,7 +87,7 @@ class FetchedBatches:
         for batch in self._batches:
             if batch.is_control or batch.next_offset <= start_offset:
                 continue
-            # A compressed message of old format knows its first offset only when it is unpacked.
+            # The first offset of a compressed message of the old format is known only when it is unpacked.
             if isinstance(batch, RecordBatch) and batch.base_offset >= end_offset:
                 return
             if verify_crc:

@@ -3,7 +3,7 @@
 Called by `decoder` only. Pure functions over arrays; no state, no lock.
 
 Each round reads the next header of every record that has one more. Records usually have the same few headers, so
-there are few rounds; the handful of records with many more are read one by one, because a hostile one may hold a
+there are few rounds. The few records with many more headers are read one by one, because a hostile record may hold a
 hundred thousand.
 """
 
@@ -18,14 +18,14 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag
 
 _ONE_BY_ONE_RECORDS = 8
-"""Below this many records left a numpy round costs more than reading their headers in Python."""
+"""The number of records left at which a numpy round costs more than reading their headers in Python."""
 
 
 class HeaderPositions(NamedTuple):
     """The headers of all records, record after record. A negative value length is NULL."""
 
     list_offsets: Integers
-    """Where the headers of each record start in the other arrays, and at last their number."""
+    """The index of each record's first header in the other arrays, and at the end the number of all headers."""
     key_positions: Integers
     key_lengths: Integers
     value_positions: Integers

@@ -12,6 +12,7 @@ import pyarrow as pa
 from barnabas.clients.arrow.varints import Bytes, Codes, Integers
 
 _SEED = 0x9747B28C
+# 64-bit numbers hold each product of two 32-bit numbers whole. The mask then cuts it as Java's int arithmetic does.
 _MULTIPLIER = np.uint64(0x5BD1E995)
 _MASK = np.uint64(0xFFFFFFFF)
 
@@ -24,7 +25,7 @@ def key_partitions(keys: pa.Array, partition_count: int) -> Integers:
 def murmur2(keys: pa.Array) -> Codes:
     """Return the 32-bit hash of each key of a binary column without NULLs.
 
-    Four bytes of every key at a time: as many rounds as a quarter of the longest key is long.
+    Each round reads the next four bytes of every key, so there is a round for every four bytes of the longest key.
     """
     count = len(keys)
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + count + 1].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Zigzag varints by the column: one numpy call reads or writes the varint of every record at once.
+"""Zigzag varints by the column: each numpy call reads or writes the varints of all records at once.
 
 Called by `decoder` and `encoder` only. Pure functions over arrays; no state, hence no lock.
 
@@ -75,7 +75,7 @@ def code_sizes(codes: Codes) -> Integers:
 
 
 def write_varints(out: Bytes, positions: Integers, codes: Codes, sizes: Integers) -> Integers:
-    """Write each code at its position of `out` (which must be long enough); returns the positions behind them."""
+    """Write each code at its position of `out`, which must be long enough. Returns the positions behind the codes."""
     longest = int(sizes.max()) if len(sizes) else 0
     if longest == 1:
         out[positions] = codes

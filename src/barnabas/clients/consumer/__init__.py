@@ -1,4 +1,4 @@
-"""The consumer: `Consumer`, its settings, what it returns and raises; `RawFetcher` for batches as they lie in logs."""
+"""The consumer: `Consumer`, its settings, its results and errors; `RawFetcher` for batches as they lie in logs."""
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
 from barnabas.clients.consumer.consumer import Consumer

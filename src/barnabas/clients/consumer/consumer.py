@@ -51,7 +51,7 @@ DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 
 
 class Consumer:
-    """A consumer with the settings of ConsumerConfig: give them by name, or a `config`, not both.
+    """A consumer with the settings of ConsumerConfig, given by name or as a `config` (both: TypeError is raised).
 
     Every call that waits does so for `default_api_timeout_ms` at most, unless it takes a timeout of its own, and raises
     WokenUp when another thread calls `wakeup`.
@@ -98,7 +98,7 @@ class Consumer:
                 exclude_internal_topics=config.exclude_internal_topics,
             )
         self._raised_version = -1
-        """The update of metadata whose topics' errors were raised."""
+        """The version of the last metadata update whose topic errors were raised."""
         self._closed = False
 
     # -- what to read ------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Consumer:
         coordinator.subscription_changed()
 
     def subscription(self) -> set[str]:
-        """Return the topics subscribed to, or that match the pattern."""
+        """Return the topics that the consumer subscribes to by name, or that match its pattern."""
         return set(self._subscriptions.topics)
 
     def unsubscribe(self) -> None:
@@ -147,6 +147,7 @@ class Consumer:
         self._check_usable()
         try:
             if self._coordinator is not None:
+                # The listener may raise while partitions are given up. The subscription ends all the same.
                 self._coordinator.leave("the consumer unsubscribed from all topics")
         finally:
             self._subscriptions.unsubscribe()
@@ -166,6 +167,7 @@ class Consumer:
             self.unsubscribe()
             return
         if self._coordinator is not None:
+            # The positions of partitions that are dropped here would be lost.
             self._coordinator.offsets.automatic.commit_now()
         self._subscriptions.assign(wanted)
         self._fetcher.drop()
@@ -176,7 +178,10 @@ class Consumer:
         return set(self._subscriptions.partitions)
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Join the group again with the next `poll`, as if the subscription had changed. Raises ValueError."""
+        """Join the group again with the next `poll`, as if the subscription had changed.
+
+        Raises ValueError without a `group_id`.
+        """
         self._check_usable()
         self._group().enforce_rebalance(reason or "rebalance enforced by user")
 
@@ -208,7 +213,10 @@ class Consumer:
             self._fetcher.drop(topic_partition)
 
     def position(self, topic_partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record `poll` returns. Raises ClientTimeout, ApiError, LookupError."""
+        """Return the offset of the next record that `poll` returns, and look it up first where there is none yet.
+
+        Raises ClientTimeout, ApiError, and LookupError for a partition that is not assigned.
+        """
         self._check_usable()
         state = self._subscriptions.state(topic_partition)
 
@@ -237,7 +245,7 @@ class Consumer:
         return {each for each, state in self._subscriptions.partitions.items() if state.paused}
 
     def current_lag(self, topic_partition: TopicPartition) -> int | None:
-        """Return how many records lie behind the position, or None before the first fetch (KIP-695)."""
+        """Return how many records are left to read, or None before the first fetch (KIP-695)."""
         state = self._subscriptions.state(topic_partition)
         if state.high_watermark is None or state.offset is None:
             return None
@@ -248,7 +256,8 @@ class Consumer:
     def commit_sync(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
         """Commit these offsets, or else all positions, and wait until the coordinator has them.
 
-        An offset is that of the next record to read. Raises CommitFailed when the group has removed this consumer,
+        An offset is that of the next record to read. Raises ValueError without a `group_id` and for a negative offset,
+        CommitFailed when the group has removed this consumer,
         ApiError (after REBALANCE_IN_PROGRESS: poll, then retry), ClientTimeout, WokenUp.
         """
         self._check_usable()
@@ -277,11 +286,14 @@ class Consumer:
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset that is still there. Raises ClientTimeout, ApiError."""
+        """Return the first offset that each partition still has. Raises ClientTimeout, ApiError."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset behind the last record a consumer may see. Raises ClientTimeout, ApiError."""
+        """Return the offset after the last record of each partition that a consumer may see.
+
+        Raises ClientTimeout, ApiError.
+        """
         return self._offsets(dict.fromkeys(partitions, LATEST))
 
     def _offsets(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -335,14 +347,16 @@ class Consumer:
                 self._fetcher.raise_error()
             self._fetcher.send_fetches()
             if records or self._client.now_ms() >= deadline_ms:
-                self._client.poll(0)  # the next fetch leaves before the caller looks at these records
+                # The next fetch leaves before the caller works on these records, so that both happen at once.
+                self._client.poll(0)
                 return records or self._fetcher.take(limit)
+            # No answer is sure to end the wait: leaders and positions that are missing are looked up again soon.
             if not self._fetcher.is_waiting or not self._subscriptions.has_all_positions():
                 wait_ms = min(wait_ms, self.config.retry_backoff_ms)
             self._client.poll(wait_ms)
 
     def wakeup(self) -> None:
-        """Make the call that waits now, or else the next one that may, raise WokenUp. Any thread may call it."""
+        """Make the call that waits now, or else the next call that may wait, raise WokenUp. Any thread may call it."""
         self._waiting.wakeup()
 
     def close(self, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS, *, leave_group: bool = True) -> None:
@@ -354,6 +368,7 @@ class Consumer:
         if self._closed:
             return
         self._closed = True
+        # A `wakeup` during the close would leave the group without the last commit.
         self._waiting.disable()
         try:
             if self._coordinator is not None:
@@ -387,7 +402,7 @@ class Consumer:
     def _check_usable(self) -> None:
         if not self._client.check_usable():
             return
-        # A forked child: the answers to earlier requests will come to the parent.
+        # This is a forked child. It has new connections, and the answers to earlier requests will come to the parent.
         if self._coordinator is not None:
             self._coordinator.forked()
         self._fetcher.forget_connections()
@@ -401,7 +416,7 @@ class Consumer:
             self._client.metadata.add_topic(topic, self._client.now_ms())
 
     def _update_positions(self) -> None:
-        """Look for missing positions: committed offsets first, then by `auto_offset_reset`. Raises ApiError."""
+        """Look up missing positions: committed offsets first, then by `auto_offset_reset`. Raises ApiError."""
         if self._subscriptions.has_all_positions():
             return
         if self._coordinator is not None:
@@ -409,7 +424,10 @@ class Consumer:
         self._resetter.reset()
 
     def _raise_topic_errors(self) -> None:
-        """Raise a topic's error once an update, so that a caller that goes on gets the records of other topics."""
+        """Raise the error of a topic, once for each metadata update.
+
+        A caller that goes on polling after the error gets the records of the other topics. Raises ApiError.
+        """
         metadata = self._client.metadata
         version = metadata.update_version
         if version == self._raised_version:

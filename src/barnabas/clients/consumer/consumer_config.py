@@ -19,7 +19,10 @@ _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": READ_COMMITTED}
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(GroupSettings):
-    """Sizes are bytes, times milliseconds. Raises ValueError for settings out of bounds, or wrong together."""
+    """The settings of one consumer. Sizes are bytes, times milliseconds.
+
+    Raises ValueError for a setting out of bounds, or for settings that contradict each other.
+    """
 
     group_id: str | None = setting(None, "The group that divides partitions and keeps offsets. None: no group.")
     partition_assignment_strategy: Sequence[str | PartitionAssignor] = setting(
@@ -59,11 +62,11 @@ class ConsumerConfig(GroupSettings):
 
     @property
     def isolation(self) -> int:
-        """The isolation level as requests have it."""
+        """The isolation level as the number that requests carry."""
         return _ISOLATION_LEVELS[self.isolation_level]
 
     def group_config(self) -> GroupRebalanceConfig | None:
-        """Return the settings of the group's machinery, or None without a group."""
+        """Return the settings for group membership, or None without a group."""
         if self.group_id is None:
             return None
         shared = {each.name: getattr(self, each.name) for each in fields(GroupSettings)}

@@ -8,7 +8,7 @@ from barnabas.records.record_reader import Header
 
 
 class ConsumerRecord(NamedTuple):
-    """`timestamp_type`: 0 the producer's time, 1 the broker's; `timestamp_ms` -1 for none."""
+    """One record. `timestamp_type`: 0 for the producer's time, 1 for the broker's. `timestamp_ms`: -1 for none."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""The identity of a consumer in its group, for requests that others send in the consumer's name. Immutable.
+"""The identity of a consumer in its group, for requests that other clients send in the consumer's name. Immutable.
 
 A transactional producer commits a consumer's offsets with it. Kafka: ConsumerGroupMetadata.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Group, generation and member. `generation_id` is -1 and `member_id` "" until a generation is joined."""
+    """The identity of one consumer. `generation_id` is -1 and `member_id` "" until it has joined a generation."""
 
     group_id: str
     generation_id: int = -1

@@ -12,10 +12,13 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class RebalanceListener:
-    """Override the methods of interest. Partitions are sorted. Eager assignors revoke all before they assign any."""
+    """The base of listeners, which override the methods of interest. Each call gets sorted partitions.
+
+    With an eager assignor, all partitions are revoked before any is assigned.
+    """
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Take note of new partitions, and seek in them if need be. Called after every rebalance, even with none."""
+        """Take note of new partitions, and seek in them if needed. Called after every rebalance, even with none."""
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit the offsets of partitions that go to other members: this is the last occasion."""
@@ -23,6 +26,6 @@ class RebalanceListener:
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Drop work on partitions that may have new owners already: their offsets can no longer be committed.
 
-        Unless overridden, as if they were revoked.
+        By default, lost partitions are handled like revoked ones.
         """
         self.on_partitions_revoked(partitions)

@@ -22,7 +22,7 @@ _MIXED = "Subscription to topics, partitions and pattern are mutually exclusive"
 
 
 class SubscriptionMode(Enum):
-    """How the partitions were chosen."""
+    """The ways in which a consumer's partitions are chosen."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -31,7 +31,10 @@ class SubscriptionMode(Enum):
 
 
 class TopicPartitionState:
-    """The position in a partition. `reset`: how to find the offset; `offset_epoch`: epoch of the record before it."""
+    """The position in a partition. `offset_epoch`: the leader epoch of the record before the offset.
+
+    `reset`: the policy by which the offset is looked up, or None while no look-up is needed.
+    """
 
     __slots__ = (
         "high_watermark",
@@ -77,10 +80,10 @@ class SubscriptionState:
         self._has_group = has_group
         self.type = SubscriptionMode.NONE
         self.topics: frozenset[str] = frozenset()
-        """Topics subscribed to, or that match the pattern."""
+        """The topics that the user named, or that match the pattern."""
         self.pattern: re.Pattern[str] | None = None
         self.group_topics: frozenset[str] = frozenset()
-        """As leader: the topics of all members, because their changes cause a rebalance."""
+        """The topics of all members, as long as this member leads: their changes cause a rebalance."""
         self.listener: RebalanceListener | None = None
         self.partitions: dict[TopicPartition, TopicPartitionState] = {}
 
@@ -133,7 +136,9 @@ class SubscriptionState:
         return self.pattern is not None and self.pattern.fullmatch(topic) is not None
 
     def fits(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Return whether an assignment is one for the present subscription."""
+        """Return whether the subscription has the topics of all these partitions."""
+        # A pattern that is matched here may have topics that this member's metadata does not show yet: the leader's was
+        # newer.
         if self.pattern is not None:
             return all(self.matches(each.topic) for each in partitions)
         return all(each.topic in self.topics for each in partitions)
@@ -185,8 +190,9 @@ class SubscriptionState:
         """Begin at the group's committed offsets; without one, where `auto_offset_reset` says."""
         for topic_partition, offset in committed.items():
             state = self.partitions.get(topic_partition)
+            # While the look-up was in flight, the partition was revoked, or the user sought another offset.
             if state is None or not state.needs_committed:
-                continue  # unassigned, or sought elsewhere meanwhile
+                continue
             if offset is None:
                 state.request_reset(self.default_reset)
             else:
@@ -201,6 +207,6 @@ class SubscriptionState:
         }
 
     def mark_revoked(self) -> None:
-        """Return no more records of any partition: all are about to be given away, and their offsets committed."""
+        """Stop returning records of all partitions, because they are about to be committed and then revoked."""
         for state in self.partitions.values():
             state.revoked = True

@@ -1,4 +1,4 @@
-"""How the consumer's thread waits for a condition: in its network client, so that fetches go on.
+"""The waits of the consumer's thread for a condition: in its network client, so that fetches go on.
 
 Owned by the consumer's thread, except `wakeup`, which any thread may call: its flag is an Event. The coordinator
 channel wakes the network client too, whenever an answer was handled. Kafka: ConsumerNetworkClient.
@@ -23,6 +23,7 @@ class ConsumerWaiting:
 
     def wakeup(self) -> None:
         """Make the call that waits now, or else the next one that may wait, raise WokenUp."""
+        # The flag comes before the wake-up: a thread that wakes before the flag is set would sleep again.
         self._woken.set()
         self._client.network.wakeup()
 
@@ -37,7 +38,10 @@ class ConsumerWaiting:
             raise WokenUp("The consumer was woken up")
 
     def until(self, is_done: Callable[[], bool], deadline_ms: int, longest_poll_ms: int = 1_000) -> bool:
-        """Wait until `is_done()` or the deadline, and return which. Raises WokenUp, and what `is_done` raises."""
+        """Wait until `is_done()` or the deadline, and return whether it is done.
+
+        Raises WokenUp, and what `is_done` raises.
+        """
         while True:
             self.raise_if_woken()
             if is_done():

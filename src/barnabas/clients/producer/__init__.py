@@ -1,4 +1,4 @@
-"""The producer: `Producer`, its settings, what its futures yield and what it raises."""
+"""The producer: `Producer`, its settings, its results and its errors."""
 
 from barnabas.clients.errors import BufferExhausted, ClientClosed, ClientTimeout, Disconnected
 from barnabas.clients.producer.producer import Producer

@@ -1,4 +1,4 @@
-"""The memory a producer may hold (`buffer.memory`): a budget, because the buffers are Python's own.
+"""The memory that a producer may hold (`buffer.memory`): a budget, because Python allocates the buffers itself.
 
 Threads that call `send` allocate, the sending thread gives back, under one lock. Threads that wait are served in order.
 Kafka: BufferPool.
@@ -29,11 +29,11 @@ class BufferPool:
 
     @property
     def waiting(self) -> int:
-        """How many threads wait for memory. While some do, all batches are sent, full or not."""
+        """The number of threads that wait for memory. While there are any, all batches are sent, full or not."""
         return len(self._waiters)
 
     def allocate(self, size: int, timeout_ms: float) -> None:
-        """Take `size` bytes, and wait for them if need be.
+        """Take `size` bytes, and wait until they are free.
 
         Raises BufferExhausted after `timeout_ms`, ValueError for more than the whole budget, ClientClosed.
         """

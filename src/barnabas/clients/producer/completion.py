@@ -1,4 +1,4 @@
-"""What the sender does with a batch, given the broker's answer. Pure. Kafka: Sender."""
+"""The rules by which the sender ends, splits or retries a batch after the broker's answer. Pure. Kafka: Sender."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from barnabas.protocol.errors import ErrorCode
 
 
 class Completion(Enum):
-    """What the sender does with a batch that was answered."""
+    """The next step of a batch after its answer."""
 
     SUCCEED = "succeed"
     SPLIT = "split"
@@ -27,6 +27,8 @@ def completion_of(error: ErrorCode, *, record_count: int, is_done: bool, may_ret
     """
     if error is ErrorCode.NONE:
         return Completion.SUCCEED
+    # Too large for the broker's limit, which the client does not know. One record alone cannot be split, and fails
+    # below.
     if error is ErrorCode.MESSAGE_TOO_LARGE and record_count > 1 and not is_done:
         return Completion.SPLIT
     if may_retry:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from barnabas.records.compression import Codec
 
+# Kafka's constants: COMPRESSION_RATIO_IMPROVING_STEP and COMPRESSION_RATIO_DETERIORATE_STEP.
 _IMPROVING_STEP = 0.005
 _DETERIORATE_STEP = 0.05
 SAFETY_FACTOR = 1.05
 
 
 class CompressionRatioEstimator:
-    """Compressed size / uncompressed size, per topic and codec."""
+    """The estimates of compressed size / uncompressed size, per topic and codec."""
 
     def __init__(self) -> None:
         self._ratios: dict[tuple[str, Codec], float] = {}

@@ -1,4 +1,4 @@
-"""The futures and callbacks of one batch's records, which learn once how the batch ended.
+"""The futures and callbacks of one batch's records, which get the result of the batch exactly once.
 
 Filled under the accumulator's lock. A batch ends on the sending thread, or on the thread that closes the producer; of
 two endings the first wins, by a lock that is taken once and never released. Kafka: ProduceRequestResult.
@@ -24,7 +24,7 @@ _OTHER_RECORDS_INVALID = (
 
 
 class FinalState(Enum):
-    """How a batch ended."""
+    """The ways in which a batch ends."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -49,7 +49,7 @@ class Deliveries:
     def __init__(self) -> None:
         self.final_state: FinalState | None = None
         self.successors: list[Deliveries] = []
-        """Where the deliveries went when the batch was split."""
+        """The pieces that took the deliveries over when the batch was split."""
         self._deliveries: list[Delivery] = []
         self._first = threading.Lock()
         self._ended = threading.Event()
@@ -62,7 +62,7 @@ class Deliveries:
         self._deliveries.append(delivery)
 
     def succeed(self, topic_partition: TopicPartition, base_offset: int, log_append_time_ms: int) -> bool:
-        """Tell each record its offset. Returns False if the batch had ended before."""
+        """Give each record its offset. Returns False if the batch had ended before."""
         if not self._decide(FinalState.SUCCEEDED):
             return False
         topic, partition = topic_partition
@@ -70,6 +70,7 @@ class Deliveries:
         for delivery in self._deliveries:
             stamp_ms = delivery.timestamp_ms if log_append_time_ms < 0 else log_append_time_ms
             metadata = RecordMetadata(topic, partition, offset, stamp_ms, delivery.key_size, delivery.value_size)
+            # With acks=0 there is no answer, and every record has the offset -1.
             if offset >= 0:
                 offset += 1
             _tell(delivery, metadata, None)
@@ -77,9 +78,9 @@ class Deliveries:
         return True
 
     def fail(self, state: FinalState, error: Exception, record_errors: dict[int, str] | None = None) -> bool:
-        """Tell each record the error. Returns False if the batch had ended before.
+        """Give each record the error. Returns False if the batch had ended before.
 
-        record_errors: the texts of the records that are to blame, by their index; the other records failed with them.
+        record_errors: the texts for the records that the broker rejected, by index; the others failed because of them.
         """
         if not self._decide(state):
             return False
@@ -102,13 +103,13 @@ class Deliveries:
         return self._deliveries + unheard
 
     def hand_over(self, successors: list[Deliveries]) -> None:
-        """End without telling any record: its piece of the batch will."""
+        """End without a result: the pieces of the batch deliver the results."""
         self.successors = successors
         self._decide(FinalState.FAILED)
         self._end()
 
     def wait(self) -> None:
-        """Wait until the batch, or all of its pieces, have ended and every record was told."""
+        """Wait until the batch, or every piece of it, has ended and each record has its result."""
         self._ended.wait()
         for successor in self.successors:
             successor.wait()
@@ -131,7 +132,7 @@ def _tell(delivery: Delivery, metadata: RecordMetadata | None, error: Exception 
     if delivery.callback is not None:
         try:
             delivery.callback(metadata, error)
-        except Exception:  # the user's function; the other records must be told all the same
+        except Exception:  # an error of the user's function, which must not keep the other records from their results
             logger.exception("Error executing user-provided callback on message for %s", metadata)
     try:
         if error is not None:

@@ -9,7 +9,7 @@ from barnabas.clients.producer.producer_batch import ProducerBatch
 
 
 class IncompleteBatches:
-    """`flushes`: how many threads are between `begin_flush` and the end of `await_flush`."""
+    """The batches of one producer. `flushes`: the number of threads in `begin_flush` to the end of `await_flush`."""
 
     def __init__(self) -> None:
         self.flushes = 0
@@ -29,5 +29,5 @@ class IncompleteBatches:
         return known
 
     def snapshot(self) -> list[ProducerBatch]:
-        """Return the batches, for a caller that goes on without the lock."""
+        """Return a copy of the batches, for a caller that goes on without the lock."""
         return list(self._batches)

@@ -1,4 +1,7 @@
-"""Murmur2 as Kafka hashes keys (Kafka: Utils.murmur2): every client must put a key on the same partition. Pure."""
+"""The hash of keys, Murmur2 with Kafka's seed: every client must put a key on the same partition. Pure.
+
+Kafka: Utils.murmur2.
+"""
 
 from __future__ import annotations
 
@@ -30,4 +33,5 @@ def murmur2(data: bytes) -> int:
 @functools.lru_cache(maxsize=8192)
 def partition_for_key(key: bytes, partition_count: int) -> int:
     """Return the partition of a key. Results are cached, because keys repeat. Kafka: partitionForKey."""
+    # Kafka clears the sign bit of the hash rather than taking its absolute value, which would move half of all keys.
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

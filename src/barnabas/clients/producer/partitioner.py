@@ -1,6 +1,6 @@
-"""Which partition a record without a key goes to (KIP-794).
+"""The choice of a partition for records without a key (KIP-794).
 
-One partitioner a topic, guarded by the accumulator's lock. It sticks to a partition until `sticky_bytes` have
+One partitioner for each topic, guarded by the accumulator's lock. It stays with a partition until `sticky_bytes` have
 gone there, then picks another at random. So batches are full, and all partitions get the same number of bytes in the
 long run. Kafka: BuiltInPartitioner.
 """

@@ -44,12 +44,13 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClo
 from barnabas.transport.selector import Selector
 
 _numbers = itertools.count(1)
+# Once a second is enough to keep a topic from being dropped as idle, and spares each `send` the metadata's lock.
 _TOUCH_INTERVAL_MS = 1_000
 _TIMESTAMP_END = 1 << 63
 
 
 class Producer:
-    """A producer with the settings of ProducerConfig: give them by name, or a `config`, not both.
+    """A producer with the settings of ProducerConfig, given by name or as a `config`.
 
     Errors of a record (too large, no metadata or memory in time, rejected by the broker) go to its future and its
     callback; wrong arguments and use after `close` raise. A forked child must make a producer of its own.
@@ -77,7 +78,7 @@ class Producer:
         random = random if random is not None else Random()
         self._largest_record = min(config.max_request_size, config.buffer_memory)
         self._next_touch_ms: dict[str, int] = {}
-        """When to tell the metadata again that a topic is in use. No lock: a lost update costs one more call."""
+        """The times at which to mark each topic as used again. No lock: a lost update costs one more call."""
         self._process_id = os.getpid()
         self._closed = False
         metadata_config = config.metadata_config(
@@ -117,7 +118,7 @@ class Producer:
         timestamp_ms: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> Future[RecordMetadata]:
-        """Queue a record, and return a future of its offset. Waits at most `max_block_ms` for metadata and memory.
+        """Queue a record, and return a future of its offset. Wait at most `max_block_ms` for metadata and memory.
 
         Without `partition`, the key's hash decides; without a key, the partition changes from batch to batch.
         `timestamp_ms` None is now. `on_delivery(metadata, error)` runs on the sending thread, before the future is
@@ -153,6 +154,7 @@ class Producer:
             )
         except (ApiError, ClientTimeout) as error:
             return _failed(error, on_delivery)
+        # Outside the accumulator's lock, which the sender takes as soon as it wakes.
         if wakes_sender:
             self._sender.wakeup()
         return future
@@ -177,7 +179,7 @@ class Producer:
         return future
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Return the topic's partitions, fetched if need be. Raises ClientTimeout after `max_block_ms`, ApiError."""
+        """Return the topic's partitions, fetched if needed. Raises ClientTimeout after `max_block_ms`, ApiError."""
         self._check_usable()
         return self._wait_on_metadata(topic, None)[0].topics[topic]
 
@@ -199,12 +201,14 @@ class Producer:
         if self._closed:
             return
         self._closed = True
+        # A forked child has no sending thread to end: threads do not survive a fork.
         if os.getpid() != self._process_id:
-            return  # a forked child: the thread is in the parent
+            return
         self._sender.initiate_close()
         self._metadata.close()
+        # Called from a callback, on the sending thread, which cannot wait for its own end.
         if threading.current_thread() is self._thread:
-            self._sender.force_close()  # from a callback: joining would wait for itself
+            self._sender.force_close()
             return
         self._thread.join(None if timeout_ms is None else timeout_ms / 1000)
         if self._thread.is_alive():
@@ -242,7 +246,7 @@ class Producer:
         )
 
     def _wait_on_metadata(self, topic: str, partition: int | None) -> tuple[Cluster, float]:
-        """Return the snapshot once it has the topic and partition, and what is left of `max_block_ms`.
+        """Return the snapshot once it has the topic and partition, and the rest of `max_block_ms`.
 
         Raises ClientTimeout, ApiError for a topic that cannot be described.
         """
@@ -256,8 +260,9 @@ class Producer:
             return cluster, self.config.max_block_ms
         deadline_ms = now_ms + self.config.max_block_ms
         while True:
-            # Again in each turn: the topic may have been dropped as idle while this thread waited for it.
+            # In each turn again: the topic may have been dropped as idle while this thread waited for it.
             self._metadata.add_topic(topic, now_ms)
+            # The version is read before the wake-up, so that an update which arrives in between ends the wait at once.
             version = self._metadata.request_update_for_topic(topic)
             self._sender.wakeup()
             left_ms = deadline_ms - self._now_ms()

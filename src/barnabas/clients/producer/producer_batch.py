@@ -19,7 +19,7 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder, estimate_s
 
 
 class ProducerBatch:
-    """`data` is None while `try_append` still fills the batch. Times are monotonic milliseconds."""
+    """One batch. `data` is None while `try_append` still fills the batch. Times are monotonic milliseconds."""
 
     __slots__ = (
         "_builder",
@@ -54,7 +54,7 @@ class ProducerBatch:
         self.deliveries = Deliveries()
         self.data: bytes | None = None
         self.is_closed = False
-        """No more records; `close` has not necessarily been called."""
+        """Whether the batch takes no more records. `close` may still have to encode it."""
         self.attempts = 0
         self.last_attempt_ms = created_ms
         self.in_flight = False
@@ -114,7 +114,7 @@ class ProducerBatch:
         return future
 
     def estimated_bytes(self, ratio: float) -> int:
-        """Return the size on the wire, as far as it is known."""
+        """Return the size on the wire: the real one once the batch is encoded, an estimate before."""
         if self.data is not None:
             return len(self.data)
         if self.codec is Codec.NONE:
@@ -169,19 +169,19 @@ class ProducerBatch:
         return self.deliveries.final_state is not None
 
     def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
-        """Tell the records their offsets. Returns False if the batch had ended before."""
+        """Give the records their offsets. Returns False if the batch had ended before."""
         return self.deliveries.succeed(self.topic_partition, base_offset, log_append_time_ms)
 
     def fail(self, error: Exception, record_errors: dict[int, str] | None = None) -> bool:
-        """Tell the records the broker's or the client's error. Returns False if the batch had ended before."""
+        """Give the records the broker's or the client's error. Returns False if the batch had ended before."""
         return self.deliveries.fail(FinalState.FAILED, error, record_errors)
 
     def abort(self, error: Exception) -> bool:
-        """Tell the records that the producer gives up. Returns False if the batch had ended before."""
+        """Give the records the error of a producer that closes. Returns False if the batch had ended before."""
         return self.deliveries.fail(FinalState.ABORTED, error)
 
     def wait(self) -> None:
-        """Wait until the batch, or all of its pieces, have ended and every record was told."""
+        """Wait until the batch, or every piece of it, has ended and each record has its result."""
         self.deliveries.wait()
 
     def split(self, limit_bytes: int) -> list[ProducerBatch]:
@@ -194,6 +194,7 @@ class ProducerBatch:
             record = ProducerRecord(old.timestamp, old.key, old.value, old.headers, size, delivery.callback)
             if not pieces or not _took(pieces[-1], record, limit_bytes, delivery.future):
                 piece = ProducerBatch(self.topic_partition, self.codec, self.created_ms)
+                # A piece counts the attempts of the whole: splitting must not give a batch more retries than `retries`.
                 piece.attempts = self.attempts
                 pieces.append(piece)
                 _took(piece, record, limit_bytes, delivery.future)

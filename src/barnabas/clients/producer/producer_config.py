@@ -14,12 +14,16 @@ from barnabas.clients.settings import setting
 from barnabas.records.compression import Codec
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+# Brokers remember the last five batches of each producer and partition. With more in flight, they could not tell a
+# duplicate from a gap.
 _MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """Sizes are bytes, times milliseconds. Raises ValueError, with Kafka's text, for settings that cannot go together.
+    """The settings of one producer. Sizes are bytes, times milliseconds.
+
+    Raises ValueError, with Kafka's text, for settings that contradict each other.
 
     `delivery_timeout_ms` covers everything from `send` to the answer, retries included, and must be at least
     `request_timeout_ms + linger_ms`.
@@ -64,7 +68,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def acks_number(self) -> int:
-        """`acks` as requests have it: -1, 0 or 1."""
+        """The setting `acks` as the number that requests carry: -1, 0 or 1."""
         return _ACKS[str(self.acks)]
 
     @cached_property

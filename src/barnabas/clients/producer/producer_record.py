@@ -16,7 +16,7 @@ Headers: TypeAlias = Sequence[tuple[str, Buffer | None]]
 
 
 class ProducerRecord(NamedTuple):
-    """A record without its topic. `size`: the most bytes that the record takes in a batch, uncompressed."""
+    """A record without its topic. `size`: the largest number of bytes that it takes in a batch, uncompressed."""
 
     timestamp_ms: int
     key: Buffer | None

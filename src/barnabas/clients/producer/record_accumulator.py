@@ -1,7 +1,7 @@
-"""Records waiting to be sent, in batches per partition.
+"""The records that wait to be sent, in batches per partition.
 
 Threads that call `send` append. The sending thread asks which nodes are ready, drains batches for them, puts failed
-ones back and expires old ones. One lock guards the queues, the sticky partitioners, the ratio estimates and the
+batches back and expires old ones. One lock guards the queues, the sticky partitioners, the ratio estimates and the
 incomplete batches; it is never held while waiting for memory, nor while a batch is encoded. Times are monotonic
 milliseconds. Kafka: RecordAccumulator.
 """
@@ -39,7 +39,7 @@ _CLOSED = "Producer closed while send in progress"
 
 
 class ReadyResult(NamedTuple):
-    """Nodes with something to send, when to look again, and topics with partitions whose leader is not known."""
+    """The nodes with batches to send, the time to the next check, and topics whose leaders are partly unknown."""
 
     node_ids: set[int]
     next_check_ms: int
@@ -47,14 +47,14 @@ class ReadyResult(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """A record's future, and whether the sender should look: a batch became full, or a new one was begun."""
+    """A record's future, and whether to wake the sender: a batch became full, or a new one was begun."""
 
     future: Future[RecordMetadata]
     wakes_sender: bool
 
 
 class RecordAccumulator:
-    """The queues of batches. `sequences` None: the producer is not idempotent."""
+    """The queues of batches. An idempotent producer has `sequences`."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class RecordAccumulator:
         max_block_ms: float,
         now: Callable[[], int],
     ) -> Appended:
-        """Add a record; `partition` None lets the topic's sticky partitioner choose.
+        """Add a record. Without a `partition`, the topic's sticky partitioner chooses one.
 
         Raises BufferExhausted after `max_block_ms` without memory, ValueError when the record exceeds all memory,
         ClientClosed.
@@ -110,6 +110,8 @@ class RecordAccumulator:
                     future = None
                     if queue:
                         future = queue[-1].try_append(record, limit_bytes=limit_bytes, ratio=ratio)
+                    # The tail is never empty, so a second turn with memory begins a batch even for a record larger than
+                    # a batch.
                     is_new = future is None and allocated_bytes > 0
                     if is_new:
                         assert chosen is not None
@@ -121,11 +123,14 @@ class RecordAccumulator:
                         is_full = queue[-1].is_full(limit_bytes, ratio)
                         if sticky is not None:
                             sticky.add(record.size, cluster, batch_is_closed=is_full or len(queue) > 1)
-                        return Appended(future, is_full or is_new)  # an older batch woke the sender when it was new
+                        # A batch that was begun earlier, and still has room, has woken the sender already.
+                        return Appended(future, is_full or is_new)
+                # Memory is taken for a full batch at once: one allocation for each batch, not one for each record.
                 wanted = max(limit_bytes, HEADER_SIZE + record.size)
                 self._pool.allocate(wanted, max_block_ms)
                 allocated_bytes = wanted
         finally:
+            # Another thread began the batch that took this record: the memory is not needed.
             if allocated_bytes:
                 self._pool.give_back(allocated_bytes)
 
@@ -155,6 +160,7 @@ class RecordAccumulator:
             if not self._closed:
                 queue = self._queues.setdefault(batch.topic_partition, deque())
                 if queue:
+                    # A later record must not be put before this batch.
                     queue[-1].is_closed = True
                 queue.append(batch)
                 self._incomplete.add(batch)
@@ -163,7 +169,7 @@ class RecordAccumulator:
         raise ClientClosed(_CLOSED)
 
     def begin_flush(self) -> None:
-        """Make all batches ready, full or not, until `await_flush` returns."""
+        """Make all batches ready, whether full or not, until `await_flush` returns."""
         with self._lock:
             self._incomplete.flushes += 1
 
@@ -172,6 +178,7 @@ class RecordAccumulator:
         try:
             with self._lock:
                 batches = self._incomplete.snapshot()
+            # The wait is without the lock: the batches end on the sending thread, which takes it.
             for batch in batches:
                 batch.wait()
         finally:
@@ -183,14 +190,14 @@ class RecordAccumulator:
     def ready(self, cluster: Cluster, now_ms: int) -> ReadyResult:
         """Return the nodes that lead a partition whose first batch should be sent.
 
-        A batch should be sent when it is full, has lingered long enough, or its backoff after a failure is over; any
-        batch when memory is short, or a flush or close is under way. Muted partitions wait.
+        A batch should be sent when it is full, has lingered long enough, or its backoff after a failure is over. Every
+        batch should be sent when memory is short, and during a flush or close. Muted partitions wait.
         """
         node_ids: set[int] = set()
         unknown: set[str] = set()
         next_check_ms = FOREVER_MS
         with self._lock:
-            # A thread that waits for memory can only go on when batches leave, so then even a batch of one record goes.
+            # A thread that waits for memory can only go on when batches leave, so even a batch of one record is sent.
             urgent = bool(self._pool.waiting or self._closed or self._incomplete.flushes)
             for topic_partition, queue in self._queues.items():
                 if not queue:
@@ -225,7 +232,7 @@ class RecordAccumulator:
     def drain(
         self, cluster: Cluster, node_ids: Iterable[int], max_bytes: int, now_ms: int
     ) -> dict[int, list[ProducerBatch]]:
-        """Take the first batch of each partition of these nodes, at most `max_bytes` a node but one batch at least.
+        """Take the first batch of each partition of these nodes: for each node at most `max_bytes`, but one batch.
 
         The round begins at another partition each time, so that no partition starves. Returns encoded batches.
         """
@@ -264,6 +271,8 @@ class RecordAccumulator:
             estimated = batch.estimated_bytes(self._ratios.estimate(topic_partition.topic, batch.codec))
             if batches and size + estimated > max_bytes:
                 break
+            # Nothing is taken before a batch with sequence numbers that waits for its turn, or the broker would reject
+            # both.
             if self._sequences is not None and not self._sequences.may_send(batch):
                 continue
             queue.popleft()
@@ -283,7 +292,7 @@ class RecordAccumulator:
                         self._ratios.observe(batch.topic_partition.topic, batch.codec, ratio)
             if self._sequences is not None and not batch.has_sequence:
                 self._sequences.assign(batch)
-        except Exception as error:  # the senders of its records must learn of it, whatever it is
+        except Exception as error:  # the callers of `send` must learn of every failure
             logger.exception("A batch of %s cannot be encoded", batch.topic_partition)
             batch.fail(error)
             self.finished(batch)
@@ -307,7 +316,10 @@ class RecordAccumulator:
         queue.insert(index, batch)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
-        """Cut a batch the broker found too large. Its pieces go to the head of the queue; returns their number."""
+        """Split a batch that the broker found too large, and put its pieces at the head of the queue.
+
+        Returns the number of pieces.
+        """
         assert batch.data is not None
         ratio = len(batch.data) / max(batch.uncompressed_bytes, 1)
         # At most 5/8 of the batch, so that splitting makes progress even if the batch is smaller than `batch_size`.
@@ -317,6 +329,7 @@ class RecordAccumulator:
             self._sequences.replace(batch, pieces)
         with self._lock:
             self._ratios.reset(batch.topic_partition.topic, batch.codec, ratio)
+            # In reverse: each piece goes to the head of the queue.
             for piece in reversed(pieces):
                 self._incomplete.add(piece)
                 self._insert(piece)
@@ -341,12 +354,12 @@ class RecordAccumulator:
         return max(min(created) + self._config.delivery_timeout_ms - now_ms, 0) if created else FOREVER_MS
 
     def mute(self, topic_partition: TopicPartition) -> None:
-        """Drain no other batch of this partition: one is in flight, and order matters."""
+        """Drain no other batch of this partition, because one is in flight and must arrive first."""
         with self._lock:
             self._muted.add(topic_partition)
 
     def unmute(self, topic_partition: TopicPartition) -> None:
-        """Drain this partition again: its batch in flight has ended, or went back."""
+        """Drain this partition again, because its batch in flight has ended or is queued again."""
         with self._lock:
             self._muted.discard(topic_partition)
 
@@ -354,6 +367,7 @@ class RecordAccumulator:
         """Give back the memory of a batch that has ended."""
         with self._lock:
             known = self._incomplete.remove(batch)
+        # A batch may end twice, on its answer and on its expiry. Only the first end gives the memory back.
         if known and batch.allocated_bytes:
             self._pool.give_back(batch.allocated_bytes)
 
@@ -368,7 +382,7 @@ class RecordAccumulator:
             return {topic_partition: len(queue) for topic_partition, queue in self._queues.items() if queue}
 
     def close(self) -> None:
-        """Reject new records from now on; all queued batches become ready."""
+        """Reject new records from now on, and make all queued batches ready."""
         with self._lock:
             self._closed = True
         self._pool.close()
@@ -384,7 +398,7 @@ class RecordAccumulator:
             self.finished(batch)
 
     def abort_undrained(self, error: Exception) -> None:
-        """Fail all queued batches; those in flight may still succeed."""
+        """Fail all queued batches. Batches in flight may still succeed."""
         with self._lock:
             batches = [batch for queue in self._queues.values() for batch in queue]
             for queue in self._queues.values():

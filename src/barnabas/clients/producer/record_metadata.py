@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class RecordMetadata(NamedTuple):
-    """Partition and offset of a record. `offset` is -1 with acks=0; sizes are bytes, -1 for null.
+    """The partition and offset of a record. `offset` is -1 with acks=0. Sizes are bytes, -1 for null.
 
     `timestamp_ms` is the broker's if the topic has message.timestamp.type=LogAppendTime.
     """
@@ -21,4 +21,4 @@ class RecordMetadata(NamedTuple):
 
 
 DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | None], None]
-"""Called once a record, on the sending thread, with the metadata or the error."""
+"""A user's function. The sending thread calls it once for each record, with the metadata or the error."""

@@ -1,4 +1,4 @@
-"""The thread that sends: drains the accumulator, sends produce requests, completes batches.
+"""The sending thread of a producer: it drains the accumulator, sends produce requests, and completes batches.
 
 Owned by `kafka-producer-network-thread | <client id>`, which alone touches the NetworkClient. Other threads set the two
 closing flags and wake it. An exception in a turn is logged, and the loop goes on. Times are monotonic milliseconds.
@@ -33,7 +33,7 @@ _INIT_PRODUCER_ID_TIMEOUT_MS = 2**31 - 1
 
 
 class Sender:
-    """The loop of one producer; `run` is the thread's target. `sequences` None: the producer is not idempotent."""
+    """The loop of one producer. `run` is the thread's target. An idempotent producer has `sequences`."""
 
     def __init__(
         self,
@@ -60,17 +60,18 @@ class Sender:
     # -- other threads -----------------------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """Have the loop look at the accumulator. Any thread may call it."""
+        """Make the loop look at the accumulator again. Any thread may call it."""
         self._client.wakeup()
 
     def initiate_close(self) -> None:
-        """Stop when the remaining batches are sent. Any thread may call it."""
+        """Make the loop stop once the remaining batches are sent. Any thread may call it."""
+        # The accumulator rejects new records first, or the loop could end with one of them still queued.
         self._accumulator.close()
         self._running = False
         self.wakeup()
 
     def force_close(self) -> None:
-        """Stop now; the remaining batches fail. Any thread may call it."""
+        """Make the loop stop now, and fail the remaining batches. Any thread may call it."""
         self._forced = True
         self.initiate_close()
 
@@ -124,7 +125,7 @@ class Sender:
             else:
                 delay_ms = self._client.poll_delay_ms(node, now_ms)
                 not_ready_ms = min(not_ready_ms, FOREVER_MS if delay_ms is None else delay_ms)
-        # A batch counts as in flight from here on: it must be found by `_fail_expired` even before it is sent.
+        # A batch counts as in flight from here on, so that `_fail_expired` finds it even before it is sent.
         drained = self._accumulator.drain(cluster, nodes, self._config.max_request_size, now_ms)
         for batches in drained.values():
             for batch in batches:
@@ -136,8 +137,9 @@ class Sender:
         self._fail_expired(now_ms)
         for node_id, batches in drained.items():
             self._send_produce_request(node_id, batches, now_ms)
+        # There may be more batches for the same nodes.
         if drained:
-            return 0  # there may be more for the same nodes
+            return 0
         return min(ready.next_check_ms, not_ready_ms, self._next_expiry_ms(now_ms))
 
     def _next_expiry_ms(self, now_ms: int) -> int:
@@ -183,7 +185,7 @@ class Sender:
         )
         try:
             self._client.send(request, now_ms)
-        except Exception as error:  # the senders of the records must learn of it, whatever it is
+        except Exception as error:  # the callers of `send` must learn of every failure
             logger.exception("A produce request cannot be sent")
             for batch in batches:
                 self._fail(batch, error)
@@ -214,7 +216,8 @@ class Sender:
             if unanswered:
                 text = "The broker's answer leaves this partition out"
                 self._complete_all(unanswered.values(), ErrorCode.UNKNOWN_SERVER_ERROR, text, now_ms)
-        else:  # acks=0: the batches were sent, and that is all a producer learns
+        else:
+            # With acks=0 the broker does not answer: a producer only knows that the batches were sent.
             self._complete_all(batches.values(), ErrorCode.NONE, None, now_ms)
 
     def _complete_all(self, batches: Iterable[ProducerBatch], error: ErrorCode, text: str | None, now_ms: int) -> None:
@@ -225,7 +228,7 @@ class Sender:
             self._complete(batch, answer, now_ms)
 
     def _complete(self, batch: ProducerBatch, answer: ProduceResponse.PartitionProduceResponse, now_ms: int) -> None:
-        """Finish, split, retry or fail a batch that was answered. In each case its partition may be drained again."""
+        """Finish, split, retry or fail a batch after its answer. In each case its partition may be drained again."""
         error = error_of(answer.error_code)
         completion = completion_of(
             error,
@@ -249,7 +252,7 @@ class Sender:
             self._accumulator.reenqueue(batch, now_ms)
         else:
             self._fail_with_answer(batch, error, answer)
-        # The retry itself does not look for the leader; only fresh metadata sends it to another broker.
+        # A retry goes to the leader in the present metadata, so only an update sends it to another broker.
         if error in INVALID_METADATA_ERRORS:
             if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 logger.warning(
@@ -294,6 +297,7 @@ class Sender:
         text = answer.error_message
         if error is ErrorCode.MESSAGE_TOO_LARGE and text is None:
             text = error.message
+        # Each of these errors has an exception of the clients, so that users need not look at codes for them.
         cause: Exception = ApiError(error, text)
         if error is ErrorCode.NETWORK_EXCEPTION:
             cause = Disconnected(text or error.message)
@@ -320,7 +324,7 @@ class Sender:
     # -- producer ids ------------------------------------------------------------------------------------------------
 
     def _request_producer_id(self, sequences: SequenceNumbers, now_ms: int) -> int:
-        """Ask any node for a producer id. Returns the milliseconds until a retry is due."""
+        """Request a producer id from any node. Returns the milliseconds until a retry is due."""
         if self._producer_id_requested:
             return FOREVER_MS
         if now_ms < self._next_producer_id_attempt_ms:
@@ -347,5 +351,7 @@ class Sender:
             if error is ErrorCode.NONE:
                 logger.info("ProducerId set to %d with epoch %d", body.producer_id, body.producer_epoch)
                 sequences.set_producer_id(body.producer_id, body.producer_epoch)
+            # No retry brings an id, and without one no batch can ever be sent: waiting for the delivery timeout would
+            # only delay the error.
             elif not error.retriable and error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 self._accumulator.abort_undrained(ApiError(error))

@@ -1,4 +1,4 @@
-"""Producer id and sequence numbers of an idempotent producer (KIP-98).
+"""The producer id and the sequence numbers of an idempotent producer (KIP-98).
 
 Owned by the sending thread, which calls some methods under the accumulator's lock. No lock of its own.
 Kafka: TransactionManager, without its transactions.
@@ -31,7 +31,7 @@ _RESETTING = frozenset(
 
 
 class SequenceNumbers:
-    """The next sequence number of each partition, and the numbered batches that have not ended."""
+    """The next sequence number of each partition, and the numbered batches that have not ended yet."""
 
     def __init__(self) -> None:
         self.producer_id = NO_PRODUCER_ID
@@ -39,7 +39,7 @@ class SequenceNumbers:
         self._next: dict[TopicPartition, int] = {}
         self._last_acked: dict[TopicPartition, int] = {}
         self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
-        """Numbered batches that have not ended, in sequence, including those that wait for a retry."""
+        """The numbered batches that have not ended, in sequence, including those that wait for a retry."""
         self._reset_wanted = False
 
     @property
@@ -89,7 +89,7 @@ class SequenceNumbers:
         self._forget(batch)
 
     def failed(self, batch: ProducerBatch) -> None:
-        """Note that the batch failed, or that its fate is unknown: its numbers are a gap."""
+        """Note that the batch failed, or that its result is unknown. Its numbers become a gap in the sequence."""
         if batch.has_sequence:
             self._forget(batch)
             self._reset_wanted = True

@@ -1,1 +1,1 @@
-"""How the leader of a classic group divides partitions among its members: range, round-robin, sticky, cooperative."""
+"""The assignors that divide partitions among a classic group's members: range, round-robin, sticky, cooperative."""

@@ -22,7 +22,7 @@ BUILT_IN: dict[str, Callable[[], PartitionAssignor]] = {
 
 
 def make_assignors(wanted: Iterable[str | PartitionAssignor]) -> list[PartitionAssignor]:
-    """Make assignors by name, and take the user's own as they are. Raises ValueError for unknown or double names."""
+    """Make assignors by name, and take the user's own as they are. Raises ValueError for unknown or repeated names."""
     made: dict[str, PartitionAssignor] = {}
     for each in wanted:
         if isinstance(each, str) and each not in BUILT_IN:

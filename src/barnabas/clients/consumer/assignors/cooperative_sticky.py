@@ -47,6 +47,7 @@ class CooperativeStickyAssignor(AbstractStickyAssignor):
         """Divide stickily, and leave out partitions that another member has yet to revoke."""
         assignment = super().assign(topics, subscriptions)
         transferred = self._transferred
+        # The builder for mixed subscriptions keeps no account of the partitions that move.
         if transferred is None:
             transferred = _transferred(subscriptions, assignment)
         for partition, member_id in transferred.items():
@@ -55,7 +56,7 @@ class CooperativeStickyAssignor(AbstractStickyAssignor):
 
 
 def _transferred(subscriptions: Mapping[str, Subscription], assignment: GroupAssignment) -> dict[TopicPartition, str]:
-    """Return the partitions that are added to one member and were owned by another."""
+    """Return the new owner of each partition that is added to one member and was owned by another."""
     added: dict[TopicPartition, str] = {}
     revoked: set[TopicPartition] = set()
     for member_id, partitions in assignment.items():

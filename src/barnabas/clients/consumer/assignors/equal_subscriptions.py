@@ -53,6 +53,7 @@ class EqualSubscriptionsBuilder:
         self._below_floor.sort()
         self._at_floor = deque(sorted(self._at_floor))
         unassigned = self._racks.by_members(unassigned)
+        # Rack-bound partitions have the least choice, so they are dealt while most members have room.
         if self._racks.members:
             unassigned = self._deal_within_racks(unassigned)
         self._deal(unassigned)
@@ -61,6 +62,8 @@ class EqualSubscriptionsBuilder:
     def _keep_owned(self) -> None:
         for member_id, all_owned in self._ownership.owned.items():
             owned = []
+            # By number before topic: a member that has to give partitions up then loses the last ones of each of its
+            # topics, not all partitions of one topic.
             for partition in sorted(all_owned, key=lambda each: (each.partition, each.topic)):
                 if self._racks.mismatch(member_id, partition):
                     self._revoked_from[partition] = member_id
@@ -127,6 +130,7 @@ class EqualSubscriptionsBuilder:
             self._give(partition, member_id)
             count = len(self._assignment[member_id])
             if count == self._floor:
+                # The members behind the removed one move up by one place.
                 turn -= 1
                 del self._below_floor[turn]
                 self._at_floor.append(member_id)
@@ -136,5 +140,7 @@ class EqualSubscriptionsBuilder:
     def _give(self, partition: TopicPartition, member_id: str) -> None:
         self._assignment[member_id].append(partition)
         was_anothers = self._revoked_from.get(partition, member_id) != member_id
+        # A partition with two claimants counts as moved even when one of them gets it: both must revoke it first,
+        # because either may still read it.
         if was_anothers or partition in self._ownership.doubly_claimed:
             self.transferred[partition] = member_id

@@ -55,6 +55,7 @@ class MixedSubscriptionsBuilder:
     def build(self) -> GroupAssignment:
         """Divide the partitions. Called once."""
         self._keep_owned()
+        # Topics with the fewest subscribers come first: their partitions have the least choice of members.
         topics = sorted(self._candidates, key=lambda topic: (len(self._candidates[topic]), topic))
         everything = [TopicPartition(topic, index) for topic in topics for index in range(self._counts[topic])]
         unassigned = [partition for partition in everything if partition not in self._owner]
@@ -70,8 +71,9 @@ class MixedSubscriptionsBuilder:
             if generation >= youngest:
                 continue
             for partition in data.partitions:
+                # Kafka would move the partition back even to a member that no longer subscribes to its topic.
                 if partition.topic not in self._topics_of[member_id]:
-                    continue  # Kafka would give the partition back all the same
+                    continue
                 if partition not in found or generation > found[partition][0]:
                     found[partition] = generation, member_id
         return {partition: member_id for partition, (_, member_id) in found.items()}
@@ -103,10 +105,14 @@ class MixedSubscriptionsBuilder:
         self._active = {member_id for member_id in self._assignment if self._can_take_part(member_id, movable)}
 
         before = {member_id: list(self._assignment[member_id]) for member_id in self._active}
+        # A partition without an owner moves at no cost. Once a subscription change makes some member revoke partitions
+        # anyway, those moves are no longer preferred.
         if not self._revocation_required:
             self._reassign(unassigned)
         has_changed = self._reassign(everything)
         now = {member_id: self._assignment[member_id] for member_id in self._active}
+        # Every move makes a member revoke a partition. Moves that leave the assignment no more even are undone, except
+        # in a group's first assignment, where no member has anything to revoke.
         if not was_empty and has_changed and _imbalance(now) >= _imbalance(before):
             self._assignment.update(before)
 

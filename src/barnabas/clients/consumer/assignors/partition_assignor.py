@@ -47,7 +47,7 @@ class PartitionAssignor(ABC):
 
 
 def member_order(member_id: str, subscription: Subscription) -> tuple[bool, str]:
-    """Return a sort key: static members first, by their instance ids, which survive restarts (Kafka: MemberInfo)."""
+    """Return a sort key: static members first, by instance id, which survives a restart (Kafka: MemberInfo)."""
     if subscription.group_instance_id is not None:
         return False, subscription.group_instance_id
     return True, member_id

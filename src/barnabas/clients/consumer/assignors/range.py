@@ -1,4 +1,4 @@
-"""Divides each topic by itself: consecutive partitions to members in order.
+"""The range assignor: it divides each topic by itself, consecutive partitions to members in order.
 
 Topics with the same members and partition counts are divided equally, so that partition n of each goes to the same
 member. Where racks matter, partitions go to members of their racks first, as far as no member gets more or fewer
@@ -21,7 +21,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class _TopicState:
-    """How far one topic is divided. `members`: its subscribers in order, with their racks."""
+    """The state of one topic's division. `members`: its subscribers in order, with their racks."""
 
     def __init__(self, topic: str, racks: Sequence[frozenset[str]], members: dict[str, str | None]) -> None:
         self.topic = topic
@@ -76,6 +76,7 @@ class RangeAssignor(PartitionAssignor):
         for state in states:
             self._assign_ranges(state, lambda _member_id, _partition: True, assignment)
         if use_racks:
+            # The rounds within racks take partitions out of order, and the round after them adds what was left.
             for partitions in assignment.values():
                 partitions.sort()
         return assignment

@@ -1,4 +1,7 @@
-"""Deals all partitions, topic by topic, to the members in turn. Kafka: RoundRobinAssignor."""
+"""The round-robin assignor: it deals all partitions, topic by topic, to the members in turn.
+
+Kafka: RoundRobinAssignor.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ class RoundRobinAssignor(PartitionAssignor):
         turn = 0
         for topic in sorted(subscribed & topics.keys()):
             for partition in range(len(topics[topic])):
+                # This loop ends: only topics that at least one member subscribes to are dealt.
                 while topic not in subscriptions[ordered[turn]].topics:
                     turn = (turn + 1) % len(ordered)
                 assignment[ordered[turn]].append(TopicPartition(topic, partition))

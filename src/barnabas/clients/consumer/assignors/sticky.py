@@ -1,4 +1,4 @@
-"""Divides partitions evenly and with as few changes of owners as possible (KIP-54, KIP-341).
+"""The sticky assignor: it divides partitions evenly, with as few changes of owners as possible (KIP-54, KIP-341).
 
 The base of `sticky` and `cooperative-sticky`, and the former itself.
 
@@ -80,12 +80,14 @@ class StickyAssignor(AbstractStickyAssignor):
         """Return a member's claim from its user data, whose version 0 had no generation."""
         if not subscription.user_data:
             return MemberData((), None)
+        # User data comes from another client and may be of any form. With unreadable data the member claims nothing.
         reader = FieldReader(subscription.user_data)
         try:
             partitions = reader.partitions()
         except DecodeError:
             return MemberData((), DEFAULT_GENERATION)
         try:
+            # v1 of the user data added the generation (KIP-341).
             return MemberData(partitions, reader.int32())
         except DecodeError:
             return MemberData(partitions, None)

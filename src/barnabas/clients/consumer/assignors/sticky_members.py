@@ -31,7 +31,8 @@ ReadMemberData: TypeAlias = Callable[[Subscription], MemberData]
 class Ownership:
     """Each member's partitions that still exist.
 
-    A partition that two members claim belongs to the one of the younger generation, or to neither in the same one.
+    A partition that two members claim belongs to the claim of the younger generation. Claims of the same generation
+    are both void.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Ownership:
                     continue
                 others_generation = subscriptions[other].generation_id
                 logger.warning("Consumers %s and %s claim the same partition %s", member_id, other, partition)
+                # The older claim is stale: its member missed the rebalance in which the partition moved (KIP-341).
                 if generation >= others_generation:
                     if partition in self.owned[other]:
                         self.owned[other].remove(partition)

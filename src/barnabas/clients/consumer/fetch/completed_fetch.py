@@ -34,13 +34,16 @@ class CompletedFetch:
         check_crcs: bool,
         aborted: Iterable[tuple[int, int]] = (),
     ) -> None:
-        """`aborted`: the transactions to be left out, by first offset and producer id (reads of committed records)."""
+        """Make an iteration. `aborted`: first offset and producer id of each transaction whose records are left out.
+
+        Only reads of committed records (`read_committed`) give some.
+        """
         self.topic_partition = topic_partition
         self.next_offset = offset
         self.last_epoch = -1
         self._aborted = deque(sorted(aborted))
         self._aborting: set[int] = set()
-        """Producers whose transaction at this place was aborted."""
+        """The producers whose transaction at the current batch was aborted."""
         self._records = self._decode(buffer, check_crcs)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
@@ -83,6 +86,7 @@ class CompletedFetch:
         try:
             for batch in any_batches(buffer):
                 batches += 1
+                # Fetches return whole batches: the first may begin, and after compaction even end, before the position.
                 if batch.next_offset <= start:
                     continue
                 if check_crcs:

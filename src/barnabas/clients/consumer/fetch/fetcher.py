@@ -53,7 +53,7 @@ class Fetcher:
         return bool(self._in_flight)
 
     def forget_connections(self) -> None:
-        """Forget what is in flight, in a forked child: answers and sessions belong to the parent."""
+        """Forget the fetches in flight, in a forked child: their answers and the sessions belong to the parent."""
         self._in_flight.clear()
         self._sessions.clear()
 
@@ -66,7 +66,7 @@ class Fetcher:
         )
 
     def raise_error(self) -> None:
-        """Check the last fetches. Raises, once, the ApiError or UnsupportedVersion that no retry cures."""
+        """Raise the error of an earlier fetch that no retry cures. Raises ApiError or UnsupportedVersion, each once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -80,10 +80,11 @@ class Fetcher:
         while self._completed and len(records) < limit:
             fetch = self._completed[0]
             state = self._subscriptions.partitions.get(fetch.topic_partition)
-            # Fetched before a seek, or before the partition was assigned to another member.
+            # These records were fetched before a seek, or before the partition was assigned to another member.
             if state is None or state.offset != fetch.next_offset:
                 self._completed.popleft()
                 continue
+            # Records of a paused partition stay: after `resume` they need no second fetch (KAFKA-7548).
             if state.paused or state.revoked:
                 held_back.append(self._completed.popleft())
                 continue
@@ -93,6 +94,7 @@ class Fetcher:
                 # The position stays at the bad record: the next poll raises again, unless the caller seeks on.
                 self._completed.popleft()
                 state.seek(fetch.next_offset, fetch.last_epoch)
+                # Records of other partitions are returned first. The next poll fetches the bad one again and raises.
                 if records:
                     break
                 raise
@@ -166,10 +168,11 @@ class Fetcher:
         if response.version_error is not None:
             self._error = response.version_error
             return
+        # The node disconnected. The metadata updater has noticed, and the next poll fetches again.
         if not isinstance(response.body, FetchResponse):
             if session is not None:
                 session.handle_error()
-            return  # disconnected: the metadata updater has noticed, and the next poll asks again
+            return
         if session is None or not session.handle_response(response.body):
             return
         for topic in response.body.responses:
@@ -177,13 +180,14 @@ class Fetcher:
                 topic_partition = TopicPartition(topic.topic, partition.partition_index)
                 state = self._subscriptions.partitions.get(topic_partition)
                 offset = offsets.get(topic_partition)
+                # While the fetch was in flight, the partition was revoked, or the user sought another offset.
                 if state is None or offset is None or state.offset != offset:
-                    continue  # unassigned, or sought elsewhere meanwhile
+                    continue
                 error = error_of(partition.error_code)
                 if error is not ErrorCode.NONE:
                     self._handle_error(topic_partition, state, error, response.received_ms)
                     continue
-                # For readers of committed records, the log ends at the last stable offset: lag counts to there.
+                # For readers of committed records the log ends at the last stable offset, so the lag counts to there.
                 is_committed = self._limits.isolation_level == READ_COMMITTED
                 state.high_watermark = partition.last_stable_offset if is_committed else partition.high_watermark
                 if partition.records is not None and len(partition.records):

@@ -1,4 +1,4 @@
-"""Asks the leaders where partitions without a position begin, end, or were at some time.
+"""Looks up where partitions without a position begin, end, or were at some time, by asking their leaders.
 
 Owned by the consumer's thread. No call waits: answers arrive inside the consumer's polls of the network, and the next
 call repeats a request that failed. Kafka: OffsetFetcher.
@@ -46,11 +46,11 @@ class PositionResetter:
         self._error: Exception | None = None
 
     def forget_connections(self) -> None:
-        """Forget what is in flight, in a forked child: the answers will come to the parent."""
+        """Forget the requests in flight, in a forked child: their answers will come to the parent."""
         self._asked.clear()
 
     def reset(self) -> None:
-        """Ask for every position that is to be reset.
+        """Request every position that is to be reset.
 
         Raises ApiError: OFFSET_OUT_OF_RANGE for a partition without a reset policy, or the error of an earlier look-up.
         """
@@ -96,8 +96,9 @@ class PositionResetter:
         for topic_partition, code, found in offsets_in(response.body):
             state = self._subscriptions.partitions.get(topic_partition)
             reset = resets.get(topic_partition)
+            # While the request was in flight, the partition was revoked, or a seek or another reset came in between.
             if state is None or reset is None or state.reset is not reset:
-                continue  # unassigned, or sought elsewhere meanwhile
+                continue
             error = error_of(code)
             if error is ErrorCode.NONE:
                 self._set_position(topic_partition, reset, found)
@@ -109,8 +110,9 @@ class PositionResetter:
 
     def _set_position(self, topic_partition: TopicPartition, reset: OffsetReset, found: OffsetAndTimestamp) -> None:
         state = self._subscriptions.partitions[topic_partition]
+        # Only a reset by duration finds nothing: no record is that young, so reading begins with the next one.
         if found.offset < 0:
-            state.request_reset(RESET_TO_LATEST)  # reset by duration, and no record is that young
+            state.request_reset(RESET_TO_LATEST)
             return
         logger.info("Resetting offset for partition %s to position %d.", topic_partition, found.offset)
         state.seek(found.offset, found.leader_epoch)

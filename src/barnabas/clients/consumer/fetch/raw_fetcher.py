@@ -1,6 +1,6 @@
 """Fetches batches as they lie in the log, without decoding them: for Arrow, Spark and tools.
 
-Owned by one thread. A forked child gets connections of its own, as BlockingClient has it.
+Owned by one thread. A forked child gets connections of its own (see BlockingClient).
 
     fetcher = RawFetcher("localhost:9092")
     fetched = fetcher.fetch("flights", 0, offset)
@@ -33,7 +33,9 @@ _RETRY_MS = 50
 
 
 class FetchedRecords:
-    """Whole batches, and perhaps a cut one at the end. Offsets are the broker's, -1 where it gave none.
+    """The answer to one fetch: whole batches, and perhaps a cut one at the end.
+
+    Offsets are the broker's, -1 where it gave none.
 
     `records` may be a view of a recycled buffer. `release` gives the buffer back; afterwards neither the view nor
     anything made from it without a copy may be used. Not calling `release` costs time, and nothing else.
@@ -127,6 +129,8 @@ class RawFetcher:
         error = ErrorCode.NONE
         while True:
             pending = self._pending.pop(topic_partition, None)
+            # An answer to a request for another offset is of no use: the caller has sought elsewhere since
+            # `send_ahead`.
             if pending is None or pending.offset != offset:
                 pending = self._send(topic_partition, offset, max_bytes, max_wait_ms, min_bytes, deadline_ms)
             while pending is not None and pending.response is None:
@@ -143,6 +147,7 @@ class RawFetcher:
                 if error is not ErrorCode.NONE:
                     raise ApiError(error)
                 raise ClientTimeout(f"No records of {topic_partition} within {self._timeout_ms} ms")
+            # A broker without the partition answers at once. The pause keeps this loop from asking it without a break.
             self._client.poll(min(_RETRY_MS, left_ms))
 
     def send_ahead(
@@ -214,7 +219,7 @@ class RawFetcher:
     def _take(
         self, topic_partition: TopicPartition, response: ClientResponse
     ) -> tuple[FetchedRecords | None, ErrorCode]:
-        """Return the records, or an error that may pass. Raises ApiError for one that does not."""
+        """Return the records, or an error to retry after. Raises ApiError for other errors, and UnsupportedVersion."""
         if response.version_error is not None:
             raise response.version_error
         if not isinstance(response.body, FetchResponse):

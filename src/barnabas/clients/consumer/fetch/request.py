@@ -12,6 +12,8 @@ from typing import NamedTuple
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.topic_partition import TopicPartition
 
+# v4 is the first with the record batches of today (KIP-98). v13 names topics by their ids (KIP-516), which this client
+# does not keep.
 FETCH_VERSIONS = (4, 12)
 
 
@@ -25,7 +27,7 @@ class FetchPosition(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """How long a broker may wait and how large an answer may be. isolation_level: 0 all records, 1 committed ones."""
+    """The limits of one fetch: waiting time and sizes. `isolation_level`: 0 for all records, 1 for committed ones."""
 
     max_wait_ms: int
     min_bytes: int
@@ -34,7 +36,7 @@ class FetchLimits(NamedTuple):
 
 
 class FetchSessionPlace(NamedTuple):
-    """A request's place in a fetch session (KIP-227): session 0 and epoch -1 outside of any."""
+    """A request's place in a fetch session (KIP-227): session 0 and epoch -1 for a request without a session."""
 
     session_id: int
     epoch: int

@@ -1,8 +1,8 @@
 """The client's side of an incremental fetch session with one broker (KIP-227). Pure.
 
 Made by the consumer's Fetcher, one for each node it fetches from, and owned by its thread. The broker remembers which
-partitions were asked for. A request names only partitions that are new, sought elsewhere or no longer wanted; an answer
-names only those that have changed. One request is in flight at a time: `build`, then `handle_response` or
+partitions were requested. A request names only partitions that are new, have another offset or are no longer wanted; an
+answer names only those that have changed. One request is in flight at a time: `build`, then `handle_response` or
 `handle_error`.
 
 Kafka: org.apache.kafka.clients.FetchSessionHandler.
@@ -44,7 +44,7 @@ class FetchSessionHandler:
 
     @property
     def partitions(self) -> Iterable[TopicPartition]:
-        """The partitions that the broker has in the session, once it has the request of `build`."""
+        """The partitions that the broker has in the session once it has received the request of `build`."""
         return self._known.keys()
 
     def build(self, positions: Iterable[FetchPosition], limits: FetchLimits) -> FetchRequest:
@@ -60,7 +60,9 @@ class FetchSessionHandler:
         return fetch_request(changed, limits, self._next, forgotten)
 
     def handle_response(self, response: FetchResponse) -> bool:
-        """Take note of an answer. Returns False if its partitions must not be used: an error, or not as requested.
+        """Take note of an answer. Returns False if its partitions must not be used.
+
+        That is so for an error, and for an answer whose partitions are not those requested.
 
         Partitions that an answer in a session leaves out have not changed.
         """
@@ -69,6 +71,8 @@ class FetchSessionHandler:
             logger.info(
                 "Node %d was unable to process the fetch request with %s: %s.", self._node_id, self._next, error
             )
+            # A full request with the id of the old session closes that one at the broker and opens another. A session
+            # that the broker does not know needs no closing.
             lost = error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             self._next = _INITIAL if lost else self._next._replace(epoch=INITIAL_EPOCH)
             return False
@@ -77,11 +81,12 @@ class FetchSessionHandler:
             for topic in response.responses
             for partition in topic.partitions
         }
-        # A full answer must name exactly the partitions asked for; an incremental one may leave any of them out.
+        # A full answer must name exactly the requested partitions; an incremental one may leave any of them out.
         is_full = self._next.epoch == INITIAL_EPOCH
+        # A client above its quota gets an empty answer (KIP-219).
         if is_full and not answered and response.throttle_time_ms > 0:
             self._next = _INITIAL
-            return False  # KIP-219: above its quota, a client gets an empty answer
+            return False
         extra = answered - self._known.keys()
         omitted = self._known.keys() - answered if is_full else set()
         if extra or omitted:
@@ -95,6 +100,7 @@ class FetchSessionHandler:
         elif is_full:
             self._next = FetchSessionPlace(response.session_id, INITIAL_EPOCH + 1)
         else:
+            # Epochs wrap around to 1, because 0 would open another session and -1 would close this one.
             epoch = self._next.epoch
             self._next = self._next._replace(epoch=1 if epoch == _LAST_EPOCH else epoch + 1)
         return True

@@ -1,4 +1,4 @@
-"""The assignors of a group's member: what it offers when it joins, and how it divides partitions as leader.
+"""The assignors of a group's member: the offers of its JoinGroup, and the division of partitions as leader.
 
 Owned by the consumer's thread; called by `ConsumerCoordinator`. No lock. Kafka: ConsumerCoordinator.
 """
@@ -31,6 +31,8 @@ def common_protocol(assignors: Sequence[PartitionAssignor]) -> RebalanceProtocol
     if not common:
         names = ", ".join(assignor.name for assignor in assignors)
         raise ValueError(f"Specified assignors [{names}] do not have commonly supported rebalance protocol")
+    # With `max`, a consumer whose assignors all know both protocols rebalances cooperatively. One eager assignor in the
+    # list makes all of it eager, which is how a group moves from one protocol to the other (KIP-429).
     return max(common)
 
 
@@ -47,7 +49,7 @@ class GroupAssignors:
         self._topics = topics
         self._subscriptions = subscriptions
         self._divided: Mapping[str, Any] | None = None
-        """As leader: the partitions that the last assignment divided."""
+        """The partitions that the last assignment divided. None unless this member leads the group."""
 
     def __bool__(self) -> bool:
         return bool(self._by_name)
@@ -67,7 +69,7 @@ class GroupAssignors:
         ]
 
     def rejoin_reason(self) -> str | None:
-        """Return why the member has to join again, or None: partitions or the subscription may have changed."""
+        """Return why the member has to join again, or None if neither partitions nor the subscription have changed."""
         if self._divided is not None and self._divided != self._topics.snapshot:
             return "cached metadata has changed"
         if self.joined_topics is not None and self.joined_topics != self._subscriptions.topics:
@@ -75,7 +77,7 @@ class GroupAssignors:
         return None
 
     def forget_divided(self) -> None:
-        """Stop watching the partitions of the group's topics: this member leads no more."""
+        """Stop watching the partitions of the group's topics, because this member no longer leads."""
         self._divided = None
 
     def forget_joined(self) -> None:
@@ -92,6 +94,7 @@ class GroupAssignors:
             for member in answer.members
         }
         all_topics = frozenset(topic for subscription in members.values() for topic in subscription.topics)
+        # The other members may subscribe to topics that this consumer has never looked up.
         if self._subscriptions.group_topics != all_topics:
             self._subscriptions.group_topics = all_topics
             self._topics.follow()
@@ -99,6 +102,8 @@ class GroupAssignors:
             return None
         self._topics.refresh()
         self._divided = self._topics.snapshot
+        # A static leader that restarted must not change the assignment, but it still has to watch the partitions
+        # (KIP-814).
         if answer.skip_assignment:
             logger.info("Skipped assignment for returning static leader at generation %d.", answer.generation_id)
             return {}
@@ -112,12 +117,12 @@ class GroupAssignors:
         """Tell the chosen assignor its assignment. Returns what it raises, so that the rebalance can end first."""
         try:
             self._get(name).on_assignment(assignment, metadata)
-        except Exception as error:  # noqa: BLE001 - the user's; raised again when the rebalance is in order
+        except Exception as error:  # noqa: BLE001 - the user's error, raised again when the rebalance is in order
             return error
         return None
 
     def add_joined(self, topics: Iterable[str]) -> None:
-        """Count topics as named in the last JoinGroup: the leader knew that they match the pattern."""
+        """Treat topics as named in the last JoinGroup, because the leader knew that they match the pattern."""
         self.joined_topics = (self.joined_topics or frozenset()) | frozenset(topics)
 
     def _get(self, name: str | None) -> PartitionAssignor:

@@ -1,4 +1,4 @@
-"""Commits a consumer's positions by themselves: every interval, before each rebalance, and when it closes.
+"""Commits a consumer's positions automatically: every interval, before each rebalance, and when it closes.
 
 Owned by the consumer's thread; called by `ConsumerCoordinator` and `GroupOffsets`. No lock of its own.
 Kafka: ConsumerCoordinator.
@@ -42,7 +42,7 @@ class AutoCommits:
         self._next_ms = calls.now_ms() + calls.config.auto_commit_interval_ms
         self._rebalance_commit: CoordinatorCall | None = None
         self._rebalance_until_ms: int | None = None
-        """When to join without the commit that a rebalance waits for."""
+        """The time at which the member joins without the commit that a rebalance waits for."""
         self._next_rebalance_commit_ms = 0
 
     # -- every interval ----------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ class AutoCommits:
             self._commit_async()
 
     def next_poll_ms(self, now_ms: int) -> int:
-        """Return the milliseconds until something is due that no answer announces."""
+        """Return the milliseconds until the next automatic commit, or until the next step of one before a rebalance."""
         event_ms = self._next_ms if self._is_enabled else now_ms + FOREVER_MS
         for due_ms in (self._next_rebalance_commit_ms, self._rebalance_until_ms):
             if due_ms is not None and now_ms < due_ms < event_ms:
@@ -85,9 +85,9 @@ class AutoCommits:
     # -- rebalances --------------------------------------------------------------------------------------------------
 
     def has_committed_before_rebalance(self, now_ms: int, *, stop_reading: bool) -> bool:
-        """Commit before a rebalance. Returns False while the commit is not answered, and has to be called again then.
+        """Commit before a rebalance. Returns False while the commit is not answered: the caller then calls again.
 
-        stop_reading: return no more records of any partition, because all of them are about to be given away.
+        With `stop_reading`, `poll` returns no more records of any partition, because all are about to be revoked.
         """
         if not self._is_enabled:
             return True
@@ -100,6 +100,8 @@ class AutoCommits:
             # as processed when the user polls again.
             consumed = self._subscriptions.all_consumed()
             if consumed:
+                # From here on no record may be returned: it would be in no commit, and the next owner would read it
+                # again.
                 if stop_reading:
                     self._subscriptions.mark_revoked()
                 until_ms = self._rebalance_until_ms
@@ -140,7 +142,7 @@ class AutoCommits:
                 self._send(offsets)
 
     def joined(self, now_ms: int) -> None:
-        """Put the next automatic commit an interval away, at the end of a rebalance."""
+        """Schedule the next automatic commit one interval from now, at the end of a rebalance."""
         self._next_ms = now_ms + self._calls.config.auto_commit_interval_ms
 
     def left(self) -> None:
@@ -166,6 +168,6 @@ class AutoCommits:
                     deadline_ms,
                     _may_retry,
                 )
-        except Exception as error:  # noqa: BLE001 - like other failures of automatic commits, it must not stop a close
+        except Exception as error:  # noqa: BLE001 - no failure of an automatic commit may stop a close
             logger.warning("Synchronous auto-commit of offsets failed: %s", error)
         self._calls.await_async(deadline_ms)

@@ -1,4 +1,4 @@
-"""The settings of a consumer's part in its group. Immutable.
+"""The settings of a consumer's membership in its group. Immutable.
 
 Read by the modules beside it, on both of the consumer's threads. Kafka: GroupRebalanceConfig.
 """
@@ -27,6 +27,7 @@ class GroupSettings(ClientConfig):
     def __post_init__(self) -> None:
         """Check the values, alone and together. Raises ValueError."""
         super().__post_init__()
+        # The coordinator would evict a member between two of its heartbeats.
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError("heartbeat_interval_ms must be set lower than the session timeout")
         if self.group_instance_id == "":

@@ -1,7 +1,7 @@
-"""A consumer's part in its group: joins when it must, gives away and takes over partitions, calls the listener.
+"""The consumer's side of its group: joins when needed, revokes and takes over partitions, calls the listener.
 
-Owned by the consumer's thread. What it shares with the channel's thread (MemberSession) it touches under the channel's
-lock, for moments. It waits for answers in the consumer's own network client, so that fetches of partitions which stay
+Owned by the consumer's thread. MemberSession, which this thread shares with the channel's thread, is used under the
+channel's lock, for moments. Waits happen in the consumer's own network client, so that fetches of partitions which stay
 go on during a rebalance. `poll` never waits: it does what can be done now, and is called again when the channel has
 progressed. The user's callbacks run here, without any lock.
 
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerCoordinator:
-    """The group, as `Consumer` uses it; `offsets` commits and reads offsets."""
+    """The group as `Consumer` uses it. `offsets` commits offsets and reads committed ones."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ConsumerCoordinator:
 
     @property
     def has_assignors(self) -> bool:
-        """Whether the consumer can join at all."""
+        """Whether the consumer has assignors, without which it cannot join its group."""
         return bool(self._assignors)
 
     def forked(self) -> None:
@@ -111,7 +111,7 @@ class ConsumerCoordinator:
         self.offsets.automatic.poll(now_ms)
 
     def next_poll_ms(self, now_ms: int) -> int:
-        """Return the milliseconds until `poll` has something to do that no answer announces."""
+        """Return the milliseconds until `poll` has work again, answers of the coordinator aside."""
         wait_ms = self.offsets.next_poll_ms(now_ms)
         return min(wait_ms, self._next_join_ms - now_ms) if self._next_join_ms > now_ms else wait_ms
 
@@ -148,7 +148,7 @@ class ConsumerCoordinator:
     # -- before joining ----------------------------------------------------------------------------------------------
 
     def _prepare(self, now_ms: int) -> bool:
-        """Commit, then give away the partitions that the protocol demands. Returns False until the commit is answered.
+        """Commit, then revoke the partitions that the protocol demands. Returns False until the commit is answered.
 
         Raises what the listener raises.
         """
@@ -161,7 +161,7 @@ class ConsumerCoordinator:
         owned = self._subscriptions.partitions
         error = None
         if not is_known:
-            # Fenced or timed out meanwhile: what was owned may have other owners by now.
+            # The member was fenced or timed out meanwhile: its partitions may have other owners by now.
             error = self._listener.lost(owned)
             kept: Iterable[TopicPartition] = ()
         elif self._assignors.protocol is RebalanceProtocol.COOPERATIVE:
@@ -188,8 +188,9 @@ class ConsumerCoordinator:
         # Assignors are the user's code, so they run without the lock.
         offers = self._assignors.offers(generation_id, self._config.client_rack or None)
         with self.channel.lock:
+            # The channel's thread has lost the generation meanwhile: its partitions have to be revoked first.
             if self._member.membership.needs_prepare:
-                return  # the generation was lost meanwhile: its partitions have to be given away first
+                return
             self._member.begin_join(offers, now_ms)
         self.channel.wakeup()
 
@@ -209,7 +210,10 @@ class ConsumerCoordinator:
     # -- after joining -----------------------------------------------------------------------------------------------
 
     def _give_up(self, rebalance: Rebalance, now_ms: int) -> bool:
-        """End a rebalance that failed. Returns True to begin another one at once; raises an error that stays."""
+        """End a rebalance that failed. Returns True to begin another one at once.
+
+        Raises the rebalance's error where no retry cures it.
+        """
         with self.channel.lock:
             self._member.rebalance = None
             error, at_once = rebalance.error, rebalance.retry_at_once
@@ -230,17 +234,19 @@ class ConsumerCoordinator:
             if not is_current:
                 membership.reset("rebalance failed since the generation/state was modified by heartbeat thread")
                 return
-            # Set back here rather than at the next join, so that a generation lost meanwhile is given away too.
+            # Set here rather than at the next join, so that partitions of a generation lost meanwhile are revoked too.
             membership.needs_prepare = True
         generation = rebalance.generation
         self._next_join_ms = 0
+        # Only the leader watches the partitions of the group's topics, and only the leader has the JoinGroup answer.
         if rebalance.answer is None:
-            self._assignors.forget_divided()  # only the leader watches the partitions of the group's topics
+            self._assignors.forget_divided()
         assignment = decode_assignment(rebalance.assignment)
         assigned = sorted(assignment.partitions)
         self.group_metadata = ConsumerGroupMetadata(
             self._config.group_id, generation.id, generation.member_id, self._config.group_instance_id
         )
+        # The user changed the subscription while the group was rebalancing.
         if not self._subscriptions.fits(assigned):
             self.enforce_rebalance("received assignment does not match the current subscription")
             return
@@ -253,6 +259,8 @@ class ConsumerCoordinator:
             if revoked:
                 self.offsets.automatic.commit_revoked(revoked)
                 errors.append(self._listener.revoked(revoked))
+                # In the group's next rebalance, which this member asks for, the revoked partitions go to their new
+                # owners (KIP-429).
                 self.enforce_rebalance("need to revoke partitions and re-join")
         # Errors of the listener are collected: the assignment has to be in order before one of them is raised.
         self._obey_leader(assigned)
@@ -282,7 +290,7 @@ class ConsumerCoordinator:
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     def leave(self, reason: str) -> None:
-        """Give everything away and tell the coordinator. Raises what the listener raised."""
+        """Revoke all partitions and send LeaveGroup. Raises what the listener raised."""
         error = None
         owned = self._subscriptions.partitions
         if self._subscriptions.is_auto_assigned and owned:
@@ -324,7 +332,7 @@ class ConsumerCoordinator:
         """
         try:
             self._waiting.until(self._is_rebalance_over, deadline_ms)
-        except Exception as error:  # noqa: BLE001 - an assignor's failure, say, must not stop a close
+        except Exception as error:  # noqa: BLE001 - a failing assignor, for example, must not stop a close
             logger.warning("Leaving in the middle of a rebalance: %s", error)
 
     def _is_rebalance_over(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a member does about each error of its coordinator, as one table. Pure.
+"""The member's reaction to each error of its coordinator, as one table. Pure.
 
 Used under the coordinator channel's lock. Kafka: AbstractCoordinator, ConsumerCoordinator (their response handlers).
 """
@@ -13,7 +13,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 
 class Reaction(Enum):
-    """What a member does about an answer. All but ACCEPT and IGNORE make the call fail."""
+    """The reaction of a member to an answer. All but ACCEPT and IGNORE make the call fail."""
 
     ACCEPT = "go on"
     IGNORE = "do nothing"
@@ -45,6 +45,8 @@ REACTIONS: dict[ApiKey, dict[ErrorCode, Reaction]] = {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
         ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
         ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_MEMBER,
+        # The coordinator gives a new member its id and has it join again with that id, so that members that never come
+        # back leave no trace (KIP-394).
         ErrorCode.MEMBER_ID_REQUIRED: Reaction.TAKE_MEMBER_ID,
     },
     ApiKey.SYNC_GROUP: _COORDINATOR_GONE
@@ -59,22 +61,26 @@ REACTIONS: dict[ApiKey, dict[ErrorCode, Reaction]] = {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
         ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
     },
+    # A member that leaves does not care: its session ends in any case.
     ApiKey.LEAVE_GROUP: {},
     ApiKey.OFFSET_COMMIT: _COORDINATOR_GONE
     | _MEMBER_GONE
     | {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
+        # The coordinator could not replicate the commit in time. It may be losing its leadership, so it is looked up
+        # again.
         ErrorCode.REQUEST_TIMED_OUT: Reaction.REDISCOVER,
         ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
     },
     ApiKey.OFFSET_FETCH: _COORDINATOR_GONE
     | {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        # A transaction still holds offsets that it may commit: a read now would return the older ones (KIP-447).
         ErrorCode.UNSTABLE_OFFSET_COMMIT: Reaction.RETRY,
     },
 }
-"""By API and error; errors that are not listed are FAIL."""
+"""Reactions by API and error. Errors that are not listed are FAIL."""
 
 
 def reaction_to(api_key: ApiKey, error: ErrorCode) -> Reaction:

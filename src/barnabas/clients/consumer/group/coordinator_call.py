@@ -15,7 +15,7 @@ from barnabas.rpc.client_request import RequestBuilder
 from barnabas.rpc.node import Node
 
 _AWAITED_AT_CLOSE = (OffsetCommitRequest, LeaveGroupRequest)
-"""What still matters to the group when the consumer has gone."""
+"""The requests that still matter to the group after the consumer has closed."""
 
 
 class CoordinatorCall:

@@ -65,14 +65,14 @@ class ChannelUser(Protocol):
     """The owner of a channel (MemberSession). The channel's thread calls both methods, under the lock."""
 
     def perform_duties(self, now_ms: int) -> int:
-        """Do what is due. Returns the milliseconds until something else is."""
+        """Do what is due. Returns the milliseconds until the next duty."""
 
     def coordinator_found(self, now_ms: int) -> None:
         """Take note that the coordinator is known now."""
 
 
 class _Answer(NamedTuple):
-    """A response of the network. `call` None: it answers the look-up of the coordinator."""
+    """A response of the network. Without a `call`, the response answers the look-up of the coordinator."""
 
     call: CoordinatorCall | None
     response: ClientResponse
@@ -98,7 +98,7 @@ class CoordinatorChannel:
         self._waiting: deque[CoordinatorCall] = deque()
         self._awaited_in_flight = 0
         self._answers: list[_Answer] = []
-        """The answers of the last poll: the channel's thread alone."""
+        """The answers of the last poll. Only the channel's thread reads and writes them."""
         self._closing_until_ms: int | None = None
         self._thread: threading.Thread | None = None
 
@@ -113,6 +113,7 @@ class CoordinatorChannel:
             self._thread = threading.Thread(
                 target=self._run, name=f"kafka-coordinator-heartbeat-thread | {self._config.group_id}", daemon=True
             )
+        # Started without the lock, because the new thread takes the lock before anything else.
         self._thread.start()
 
     def forked(self, network: NetworkClient) -> None:
@@ -148,6 +149,7 @@ class CoordinatorChannel:
         self._network.wakeup()
         if thread is None:
             self._network.close()
+        # A thread that joined itself would never return.
         elif thread is not threading.current_thread():
             thread.join(timeout_ms / 1000 + 1)
 
@@ -174,7 +176,7 @@ class CoordinatorChannel:
 
     @property
     def coordinator(self) -> Node | None:
-        """The coordinator, as far as is known."""
+        """The coordinator, or None while it is not known."""
         return self._lookup.node
 
     def want_coordinator(self) -> None:
@@ -182,7 +184,10 @@ class CoordinatorChannel:
         self._lookup.is_wanted = True
 
     def forget_coordinator(self, reason: str) -> None:
-        """Drop the coordinator, on the channel's thread: it is another one, or cannot be reached."""
+        """Drop the coordinator, because another node has the group or this one cannot be reached.
+
+        Called on the channel's thread.
+        """
         self._lookup.forget(reason)
 
     # -- the channel's thread ----------------------------------------------------------------------------------------
@@ -212,12 +217,13 @@ class CoordinatorChannel:
             return not is_idle and self.now_ms() < self._closing_until_ms
 
     def run_once(self) -> None:
-        """Take one turn: do what is due, send what can be sent, handle what was answered."""
+        """Take one turn: perform the duties that are due, send the calls that can be sent, handle the answers."""
         with self.lock:
             now_ms = self.now_ms()
             wait_ms = min(self._send_waiting(now_ms, self._perform_duties(now_ms)), _LONGEST_POLL_MS)
             if self._closing_until_ms is not None:
                 wait_ms = min(wait_ms, max(self._closing_until_ms - now_ms, 0))
+        # The poll may sleep, so it runs without the lock. A call that is queued during it comes with a `wakeup`.
         self._network.poll(wait_ms, now_ms)
         if self._answers:
             # One lock for all answers of a poll, so that the user's thread never sees half of them.
@@ -236,7 +242,7 @@ class CoordinatorChannel:
         return self._user.perform_duties(now_ms)
 
     def _send_waiting(self, now_ms: int, wait_ms: int) -> int:
-        """Send what can be sent. Returns the milliseconds until something changes that no event announces."""
+        """Send the calls that can be sent. Returns the milliseconds until there is more to do, answers aside."""
         self._expire(now_ms)
         if self._waiting:
             wait_ms = min(wait_ms, min(call.deadline_ms for call in self._waiting) - now_ms)
@@ -249,7 +255,7 @@ class CoordinatorChannel:
             return max(min(wait_ms, self._lookup.ask(now_ms, self._collect_lookup)), 0)
         if self._network.ready(node, now_ms):
             self._lookup.is_wanted = False
-            # One at a time: the next one is taken when this one has left, which ends the poll.
+            # One call at a time: `can_send_request` is true again when this one has left, and that ends the poll.
             while self._waiting and self._network.can_send_request(node.id, now_ms):
                 self._send_to(node, self._waiting.popleft(), now_ms)
             return max(wait_ms, 0)
@@ -299,11 +305,12 @@ class CoordinatorChannel:
         if response.version_error is not None:
             call.finish(error=response.version_error)
         elif response.body is None:
+            # A call to an earlier coordinator must not make the channel drop the one that it has found since.
             if call.node is self._lookup.node:
                 self._lookup.forget("disconnected")
             call.finish(error=Disconnected(f"Lost the connection to the group coordinator {call.node}"))
         else:
             try:
                 call.finish(call.handle(response.body))
-            except Exception as error:  # noqa: BLE001 - the maker of the call must learn of it, whatever it is
+            except Exception as error:  # noqa: BLE001 - the maker of the call must learn of every failure
                 call.finish(error=error)

@@ -1,4 +1,4 @@
-"""Which node coordinates the group, and the search for it.
+"""The look-up of the node that coordinates the group, and its answer.
 
 Owned by the `CoordinatorChannel`: every method is called under the channel's lock, and all but `node` on its thread.
 At most one FindCoordinator request is on its way. Kafka: AbstractCoordinator (its look-up).
@@ -25,7 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorLookup:
-    """`node` is the coordinator, or None while it is not known. `is_wanted`: look for it even if no call waits."""
+    """The look-up of one group. `node`: the coordinator, or None while it is not known.
+
+    `is_wanted`: whether to look for the coordinator even if no call waits.
+    """
 
     def __init__(self, config: GroupRebalanceConfig, network: NetworkClient, backoff: ExponentialBackoff) -> None:
         self.node: Node | None = None
@@ -38,7 +41,10 @@ class CoordinatorLookup:
         self._next_attempt_ms = 0
 
     def ask(self, now_ms: int, on_answer: ResponseCallback) -> int:
-        """Ask any node, if it is time. Returns the milliseconds until something may have changed."""
+        """Send FindCoordinator to any node, if the backoff is over and no such request is in flight.
+
+        Returns the milliseconds until the next call of this method makes sense.
+        """
         if self._is_asked:
             return FOREVER_MS
         if now_ms < self._next_attempt_ms:
@@ -55,7 +61,7 @@ class CoordinatorLookup:
         return FOREVER_MS
 
     def handle_answer(self, response: ClientResponse) -> Exception | None:
-        """Take in the answer to `ask`. Returns the error, if asking again would not help."""
+        """Take in the answer to `ask`. Returns an error that no retry would cure, or None."""
         self._is_asked = False
         if response.version_error is not None:
             return self._fail(response.version_error)
@@ -89,9 +95,10 @@ class CoordinatorLookup:
         logger.info("Discovered group coordinator %s", node)
         self.node = node
         self._failures = 0
-        # The consumer's own client has connections for fetches; this one needs only that to the coordinator.
+        # The consumer's own client has connections for fetches. This one needs only the connection to the coordinator:
+        # the one to the node that was asked was opened for this question.
         if asked_node_id != node.id:
-            self._network.close_connection(asked_node_id)  # it was made for this question only
+            self._network.close_connection(asked_node_id)
 
     def _retry(self, reason: str) -> None:
         logger.debug("Group coordinator lookup failed: %s", reason)

@@ -16,7 +16,10 @@ _NO_RACKS: frozenset[str] = frozenset()
 
 
 class FollowedTopics:
-    """`client_rack` "": the snapshot leaves racks out, so that a change of racks causes no rebalance."""
+    """The topics of one consumer. Without a `client_rack`, the snapshot has no racks: their changes do not matter then.
+
+    A change of the snapshot makes the leader of a group begin a rebalance.
+    """
 
     def __init__(
         self, client: BlockingClient, subscriptions: SubscriptionState, client_rack: str, *, exclude_internal: bool
@@ -27,12 +30,12 @@ class FollowedTopics:
         self._exclude_internal = exclude_internal
         self._version = -1
         self._awaited_version: int | None = None
-        """`is_fresh` waits for an update of metadata after this one."""
+        """The version of metadata that `is_fresh` waits to see replaced, or None while it waits for none."""
         self.snapshot: PartitionRacks = {}
         """The partitions of all followed topics, as of the last metadata."""
 
     def follow(self) -> None:
-        """Fetch what is not known of the subscription's topics, or all topics for a pattern."""
+        """Request metadata for those of the subscription's topics that are not known, or all topics for a pattern."""
         topic_filter = self._filter if self._subscriptions.pattern is not None else None
         self._client.metadata.follow(self._subscriptions.metadata_topics, self._client.now_ms(), topic_filter)
         self._version = -1

@@ -1,4 +1,4 @@
-"""When a member has to send a heartbeat, and when its coordinator or its user was silent for too long. Pure.
+"""The deadlines of a member: its next heartbeat, its coordinator's next answer, its user's next poll. Pure.
 
 Guarded by the coordinator channel's lock: the user's thread calls `polled`, the channel's thread everything else. Times
 are passed in. Kafka: org.apache.kafka.clients.consumer.internals.Heartbeat.
@@ -63,6 +63,6 @@ class Heartbeat:
 
     def next_event_ms(self, now_ms: int, *, is_in_flight: bool) -> int:
         """Return the milliseconds until the first deadline. While a heartbeat is in flight, no other is sent."""
-        # The session's end counts even with a heartbeat in flight: a coordinator that hangs is found by that.
+        # The session's end counts even with a heartbeat in flight: only that finds out a coordinator that hangs.
         event_ms = min(self._session_end_ms, self._poll_end_ms)
         return max((event_ms if is_in_flight else min(event_ms, self._next_ms)) - now_ms, 0)

@@ -15,13 +15,13 @@ logger = logging.getLogger(__name__)
 
 
 class ListenerCalls:
-    """The calls. Each returns the listener's exception, or None."""
+    """The calls of one consumer's listener. Each method returns the listener's exception, or None."""
 
     def __init__(self, subscriptions: SubscriptionState) -> None:
         self._subscriptions = subscriptions
 
     def assigned(self, partitions: Iterable[TopicPartition]) -> Exception | None:
-        """Tell the listener which partitions are new. It is called even if there are none."""
+        """Tell the listener which partitions are new. The listener is called even if there are none, as in Kafka."""
         ordered = sorted(partitions)
         logger.info("Adding newly assigned partitions: %s", ", ".join(map(str, ordered)))
         listener = self._subscriptions.listener
@@ -48,7 +48,7 @@ class ListenerCalls:
     ) -> Exception | None:
         try:
             method(partitions)
-        except Exception as error:  # the user's; raised again when the rebalance is in order
+        except Exception as error:  # the user's error, raised again when the rebalance is in order
             logger.exception("User provided listener failed on %s", getattr(method, "__name__", method))
             return error
         return None

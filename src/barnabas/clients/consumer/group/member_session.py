@@ -42,12 +42,16 @@ from barnabas.rpc.metadata_updater import FOREVER_MS
 
 logger = logging.getLogger(__name__)
 
+# How much longer than the rebalance timeout a JoinGroup may take: the coordinator answers at the end of that timeout,
+# and the answer has to travel (Kafka: JOIN_GROUP_TIMEOUT_LAPSE).
 _JOIN_LAPSE_MS = 5_000
+# After these reactions the member has a new id, generation or reason to join, so a backoff would only prolong the
+# rebalance.
 _AT_ONCE = frozenset({Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION, Reaction.TAKE_MEMBER_ID, Reaction.REJOIN})
 
 
 class RebalancePhase(Enum):
-    """How far a rebalance is; the module's docstring explains each phase."""
+    """The phases of a rebalance, which the module's docstring explains."""
 
     JOINING = "joining"
     ELECTED = "elected"
@@ -64,7 +68,7 @@ class Rebalance:
     def __init__(self) -> None:
         self.phase = RebalancePhase.JOINING
         self.call: CoordinatorCall | None = None
-        """JoinGroup, then SyncGroup."""
+        """The call in flight: JoinGroup, then SyncGroup."""
         self.generation = Generation()
         self.answer: JoinGroupResponse | None = None
         self.assignment = b""
@@ -77,7 +81,7 @@ class Rebalance:
 
 
 class MemberSession:
-    """The member's state towards its coordinator: `membership`, and `rebalance` while one goes on."""
+    """One member's session with its coordinator: `membership`, and `rebalance` while one goes on."""
 
     def __init__(self, config: GroupRebalanceConfig, channel: CoordinatorChannel, backoff: ExponentialBackoff) -> None:
         self.membership = GroupMembership()
@@ -91,7 +95,7 @@ class MemberSession:
     # -- the user's thread -------------------------------------------------------------------------------------------
 
     def polled(self, now_ms: int) -> None:
-        """Note that the user polls. Raises ApiError if a heartbeat was answered by an error that no rebalance cures."""
+        """Note that the user polls. Raises ApiError when a heartbeat failed with an error that no rebalance cures."""
         self._heartbeat.polled(now_ms)
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -118,7 +122,7 @@ class MemberSession:
 
     def sync(self, rebalance: Rebalance, assignments: Mapping[str, bytes], now_ms: int) -> None:
         """Send SyncGroup: with the assignments of all members as leader, with none as follower."""
-        # A heartbeat's answer may have reset the generation while the leader divided partitions without the lock.
+        # The answer to a heartbeat may have reset the generation while the leader divided partitions without the lock.
         if self.rebalance is not rebalance or rebalance.generation != self.membership.generation:
             rebalance.retry_at_once = True
             rebalance.fail(ApiError(ErrorCode.ILLEGAL_GENERATION))
@@ -134,7 +138,7 @@ class MemberSession:
         self._channel.send(rebalance.call)
 
     def leave(self, reason: str, now_ms: int) -> CoordinatorCall | None:
-        """Tell the coordinator, unless this is a static member, and forget the membership.
+        """Send LeaveGroup, unless this is a static member, and forget the membership.
 
         Returns the call, or None if nothing is sent: without a coordinator, or without a member id.
         """
@@ -152,8 +156,9 @@ class MemberSession:
             if not self._channel.send_last(call):
                 call = None
         membership.reset("consumer pro-actively leaving the group")
+        # A JoinGroup that is still queued would, sent now, add a member that no consumer backs.
         if self.rebalance is not None and self.rebalance.call is not None:
-            self._channel.withdraw(self.rebalance.call)  # sent now, it would add a member that no consumer backs
+            self._channel.withdraw(self.rebalance.call)
         self.rebalance = None
         return call
 
@@ -164,7 +169,7 @@ class MemberSession:
         self._heartbeat.reset_session(now_ms)
 
     def perform_duties(self, now_ms: int) -> int:
-        """Send a heartbeat if it is due, and act on a coordinator or a user that was silent for too long.
+        """Send a heartbeat if it is due, and react if the coordinator or the user was silent for too long.
 
         Returns the milliseconds until something is due.
         """
@@ -212,8 +217,9 @@ class MemberSession:
         error = error_of(body.error_code)
         if error is ErrorCode.NONE and body.protocol_type not in {None, PROTOCOL_TYPE}:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        # The member has left, or has begun another rebalance, since it sent this JoinGroup.
         if rebalance is not self.rebalance or self.membership.state is not MembershipState.PREPARING_REBALANCE:
-            return  # the member has left, or has begun another rebalance
+            return
         reaction = self._react(ApiKey.JOIN_GROUP, error, sent, member_id=body.member_id)
         if reaction is not Reaction.ACCEPT:
             rebalance.retry_at_once = reaction in _AT_ONCE
@@ -226,11 +232,14 @@ class MemberSession:
             rebalance.answer = body
             rebalance.phase = RebalancePhase.ELECTED
         else:
+            # A follower syncs at once, on this thread: its user may not poll for a while, and the leader's assignment
+            # may arrive first.
             self.sync(rebalance, {}, now_ms)
 
     def _handle_sync(self, rebalance: Rebalance, sent: Generation, body: SyncGroupResponse) -> None:
         """Read the answer to SyncGroup. Raises ApiError for an error, after the reaction to it."""
         error = error_of(body.error_code)
+        # Versions before 5 name neither protocol type nor name, so None fits both (KIP-559).
         if error is ErrorCode.NONE and (
             body.protocol_type not in {None, PROTOCOL_TYPE} or body.protocol_name not in {None, sent.protocol_name}
         ):
@@ -240,7 +249,8 @@ class MemberSession:
         if error is ErrorCode.NONE and (
             self.membership.state is not MembershipState.COMPLETING_REBALANCE or self.membership.generation != sent
         ):
-            error = ErrorCode.ILLEGAL_GENERATION  # the answer to a heartbeat has reset the generation: join again
+            # The answer to a heartbeat has reset the generation meanwhile: the member has to join again.
+            error = ErrorCode.ILLEGAL_GENERATION
         reaction = self._react(ApiKey.SYNC_GROUP, error, sent)
         if reaction is not Reaction.ACCEPT:
             rebalance.retry_at_once = reaction in _AT_ONCE
@@ -260,11 +270,12 @@ class MemberSession:
     def _handle_heartbeat(self, sent: Generation, body: HeartbeatResponse) -> None:
         """Read the answer to a heartbeat. Raises ApiError for an error other than REBALANCE_IN_PROGRESS."""
         error = error_of(body.error_code)
+        # This member takes part in that rebalance already.
         if error is ErrorCode.REBALANCE_IN_PROGRESS and self.membership.state is not MembershipState.STABLE:
-            error = ErrorCode.NONE  # nothing new: this member takes part in that rebalance already
+            error = ErrorCode.NONE
         is_stale = self.membership.generation != sent
         if error in {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}:
-            # Sent in an earlier generation: the member has joined again since, and the error is about the old one.
+            # The heartbeat is of an earlier generation, and so is its error: the member has joined again since.
             if is_stale:
                 return
             if error is ErrorCode.FENCED_INSTANCE_ID:
@@ -285,11 +296,12 @@ class MemberSession:
             self._failure = call.error
 
     def _react(self, api_key: ApiKey, error: ErrorCode, sent: Generation, member_id: str = "") -> Reaction:
-        """Do what the table says of this error, as far as it does not depend on the request. Returns the reaction."""
+        """Carry out the table's reaction to an error, as far as it does not depend on the request, and return it."""
         reaction = reaction_to(api_key, error)
         membership = self.membership
         if reaction is Reaction.REDISCOVER:
             self._channel.forget_coordinator(f"error response {error.name}")
+        # An error about an earlier generation must not reset the present one.
         elif reaction in {Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION} and membership.generation == sent:
             keep = reaction is Reaction.FORGET_GENERATION
             membership.reset(f"encountered {error.name} from {api_key.name} response", keep_member_id=keep)

@@ -1,4 +1,4 @@
-"""Where a member stands in its group: its state, its generation, and whether it has to join again. Pure.
+"""A member's place in its group: its state, its generation, and whether it has to join again. Pure.
 
 Guarded by the coordinator channel's lock: the user's thread begins and ends rebalances, and meanwhile the channel's
 thread handles errors. Kafka: AbstractCoordinator.
@@ -51,7 +51,7 @@ NO_GENERATION = Generation()
 
 
 class GroupMembership:
-    """State, generation, and the reason to join again."""
+    """The state of one member, its generation, and its reason to join again."""
 
     def __init__(self) -> None:
         self.state = MembershipState.UNJOINED
@@ -59,7 +59,7 @@ class GroupMembership:
         self.rejoin_needed = True
         self.rejoin_reason = ""
         self.needs_prepare = True
-        """Whether the owned partitions have to be given away, or counted as lost, before the next JoinGroup."""
+        """Whether the owned partitions have to be revoked, or counted as lost, before the next JoinGroup."""
 
     @property
     def is_rebalancing(self) -> bool:
@@ -92,12 +92,14 @@ class GroupMembership:
         """Forget the generation, and unless `keep_member_id` the member id: the coordinator no longer knows them."""
         logger.info("Resetting generation%s due to: %s", "" if keep_member_id else " and member id", reason)
         self.state = MembershipState.UNJOINED
+        # The member keeps its id for a coordinator that has only started another generation. A coordinator that does
+        # not know the id would answer each JoinGroup that carries it with UNKNOWN_MEMBER_ID.
         self.generation = Generation(member_id=self.generation.member_id) if keep_member_id else NO_GENERATION
         self.needs_prepare = True
         self.request_rejoin(reason)
 
     def request_rejoin(self, reason: str) -> None:
-        """Have the next poll join again."""
+        """Make the next `poll` of the consumer join the group again."""
         logger.info("Request joining group due to: %s", reason)
         self.rejoin_reason = reason
         self.rejoin_needed = True

@@ -22,7 +22,7 @@ from barnabas.clients.errors import ClientTimeout
 
 
 class OffsetCalls:
-    """`commits` builds the calls; each method here takes the lock that building needs."""
+    """The calls of one consumer. `commits` makes them, and each method here takes the lock which that needs."""
 
     def __init__(
         self,
@@ -60,13 +60,14 @@ class OffsetCalls:
         self._channel.wakeup()
 
     def run_callbacks(self) -> None:
-        """Call back for the asynchronous commits that were answered. Raises what a callback raises."""
+        """Run the callbacks of the asynchronous commits that were answered. Raises what a callback raises."""
         while True:
             with self._channel.lock:
                 commit = self.commits.take_completed()
             if commit is None:
                 return
-            commit.callback(commit.offsets, commit.error)  # may raise: the others are called back next time
+            # The callback runs without the lock. If it raises, the next call runs the callbacks that are left.
+            commit.callback(commit.offsets, commit.error)
 
     def await_async(self, deadline_ms: int) -> None:
         """Wait until all asynchronous commits are answered. Raises WokenUp."""
@@ -78,7 +79,7 @@ class OffsetCalls:
         deadline_ms: int,
         may_retry: Callable[[Exception], bool] = is_retriable,
     ) -> Any:
-        """Make a call until it succeeds, and return its result.
+        """Make a call, repeat it until it succeeds, and return its result.
 
         Raises ClientTimeout when the deadline passes, WokenUp, and any error that `may_retry` does not accept.
         """
@@ -92,6 +93,7 @@ class OffsetCalls:
             if not may_retry(call.error) or isinstance(call.error, ClientTimeout):
                 raise call.error
             until_ms = self.now_ms() + self.config.retry_backoff_ms
+            # A `wakeup` must be able to end the backoff too, so this is no sleep.
             self.waiting.until(lambda: False, min(until_ms, deadline_ms))
             if self.now_ms() >= deadline_ms:
                 raise ClientTimeout(f"Offsets of group {group_id}: {call.error}") from call.error

@@ -66,7 +66,7 @@ class CompletedCommit(NamedTuple):
 
 
 class OffsetCommits:
-    """Makes calls for the channel. `membership` says whether this consumer may commit as a member."""
+    """The maker of the channel's calls about offsets. `membership` says whether it may commit as a member."""
 
     def __init__(self, config: GroupRebalanceConfig, channel: CoordinatorChannel, membership: GroupMembership) -> None:
         self._config = config
@@ -78,8 +78,8 @@ class OffsetCommits:
     def commit(self, offsets: Offsets, deadline_ms: int, *, as_member: bool, at_last: bool = False) -> CoordinatorCall:
         """Send a commit, as a member of the group's generation or as a consumer that chose its partitions itself.
 
-        at_last: there is no later occasion, so the commit is sent even during a rebalance. The coordinator accepts it
-        until all members have joined.
+        With `at_last` there is no later occasion, so the commit is sent even during a rebalance. The coordinator
+        accepts the commit until all members have joined.
         """
         return self._send(offsets, deadline_ms, as_member, None, at_last=at_last)
 
@@ -107,7 +107,7 @@ class OffsetCommits:
         return self._completed.popleft() if self._completed else None
 
     def fetch(self, partitions: Iterable[TopicPartition], deadline_ms: int) -> CoordinatorCall:
-        """Ask for committed offsets. The call's result maps each partition to its offset, or to None."""
+        """Request committed offsets. The call's result maps each partition to its offset, or to None."""
         wanted = list(partitions)
         call = CoordinatorCall(
             requests.offset_fetch(self._config.group_id, wanted),
@@ -151,6 +151,8 @@ class OffsetCommits:
 
     def _handle_commit(self, sent: Generation | None, body: OffsetCommitResponse) -> None:
         """Read the answer to OffsetCommit. Raises ApiError, CommitFailed when the member was removed."""
+        # The answer has one error for each partition. The first one decides for the whole commit, except that
+        # unauthorized topics are collected, so that one error names them all.
         unauthorized = set()
         for topic in body.topics:
             for partition in topic.partitions:
@@ -181,6 +183,8 @@ class OffsetCommits:
         elif reaction in {Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION} or (
             error is ErrorCode.FENCED_INSTANCE_ID and is_stale
         ):
+            # The member is in a rebalance already: its user may commit again in the new generation. Outside of one, the
+            # commit has failed for good.
             if is_stale and membership.state is MembershipState.PREPARING_REBALANCE:
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, _STALE_GENERATION)
             if reaction is not Reaction.FAIL and not is_stale:
@@ -192,6 +196,8 @@ class OffsetCommits:
     def _handle_fetch(
         self, wanted: list[TopicPartition], body: OffsetFetchResponse
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offsets in an answer to OffsetFetch. Raises ApiError for the first error in it."""
+        # v8 and later answer for several groups; earlier versions have one answer in the body itself (KIP-709).
         groups = body.groups
         error = error_of(groups[0].error_code if groups else body.error_code)
         self._raise_fetch_error(error, f"Group: {self._config.group_id}")
@@ -200,6 +206,7 @@ class OffsetCommits:
             for partition in topic.partitions:
                 topic_partition = TopicPartition(topic.name, partition.partition_index)
                 self._raise_fetch_error(error_of(partition.error_code), f"Partition: {topic_partition}")
+                # -1 stands for "no offset committed".
                 if partition.committed_offset >= 0:
                     found[topic_partition] = OffsetAndMetadata(
                         partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
@@ -216,6 +223,6 @@ class OffsetCommits:
 
 
 def log_failed_commit(offsets: Offsets, error: Exception | None) -> None:
-    """Log a failed commit: the callback of callers that pass none."""
+    """Log a failed commit. This is the callback where the user passes none."""
     if error is not None:
         logger.error("Offset commit with offsets %s failed: %s", offsets, error)

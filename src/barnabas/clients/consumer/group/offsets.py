@@ -1,4 +1,4 @@
-"""A group's offsets as the user commits and reads them, and as new partitions begin at them.
+"""A group's offsets: the user's commits and look-ups, and the first positions of new partitions.
 
 Owned by the consumer's thread; called by `Consumer` and `ConsumerCoordinator`. No lock of its own.
 Kafka: ConsumerCoordinator.
@@ -28,7 +28,7 @@ class _Fetch(NamedTuple):
 
 
 class GroupOffsets:
-    """Commits, look-ups and first positions. `automatic` commits by itself."""
+    """The commits, look-ups and first positions of one consumer. `automatic` makes its automatic commits."""
 
     def __init__(self, calls: OffsetCalls, subscriptions: SubscriptionState) -> None:
         self.automatic = AutoCommits(calls, subscriptions)
@@ -40,28 +40,28 @@ class GroupOffsets:
     # -- the group's rhythm ------------------------------------------------------------------------------------------
 
     def run_callbacks(self) -> None:
-        """Call back for the asynchronous commits that were answered. Raises what a callback raises."""
+        """Run the callbacks of the asynchronous commits that were answered. Raises what a callback raises."""
         self._calls.run_callbacks()
 
     def next_poll_ms(self, now_ms: int) -> int:
-        """Return the milliseconds until something is due that no answer announces."""
+        """Return the milliseconds until a commit or a retry is due, answers of the coordinator aside."""
         wait_ms = self.automatic.next_poll_ms(now_ms)
         return min(wait_ms, self._next_fetch_ms - now_ms) if self._next_fetch_ms > now_ms else wait_ms
 
     def joined(self, now_ms: int) -> None:
-        """Forget the committed offsets that were asked for before a rebalance: others may have committed since."""
+        """Forget a look-up that began before a rebalance: previous owners may have committed since."""
         self._fetch = None
         self.automatic.joined(now_ms)
 
     def left(self) -> None:
-        """Forget what was asked for, because the consumer has left its group."""
+        """Forget the look-up in flight, because the consumer has left its group."""
         self._fetch = None
         self.automatic.left()
 
     # -- the user's commits ------------------------------------------------------------------------------------------
 
     def commit_sync(self, offsets: Offsets, deadline_ms: int) -> None:
-        """Commit, and retry while that may help. Raises CommitFailed, ApiError, ClientTimeout, WokenUp."""
+        """Commit, and retry after errors that may pass. Raises CommitFailed, ApiError, ClientTimeout, WokenUp."""
         self.run_callbacks()
         if offsets:
             as_member = self._subscriptions.is_auto_assigned
@@ -69,10 +69,11 @@ class GroupOffsets:
             self._calls.call(lambda: commits.commit(offsets, deadline_ms, as_member=as_member), deadline_ms)
         else:
             self._calls.await_async(deadline_ms)
-        self.run_callbacks()  # of the commits before this one, so that callbacks run in the order of the commits
+        # The asynchronous commits before this one are answered now: callbacks run in the order of the commits.
+        self.run_callbacks()
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback) -> None:
-        """Commit once; one of the next calls runs `callback` with the outcome."""
+        """Commit once. A later call of the consumer runs `callback` with the outcome."""
         self.run_callbacks()
         if offsets:
             self._calls.commit_async(offsets, callback, as_member=self._subscriptions.is_auto_assigned)
@@ -101,6 +102,7 @@ class GroupOffsets:
         wanted = frozenset(self._subscriptions.awaiting_committed())
         if not wanted:
             return
+        # The assignment has changed since the request: its answer would miss partitions.
         if self._fetch is None or self._fetch.partitions != wanted:
             if now_ms < self._next_fetch_ms:
                 return

@@ -1,7 +1,7 @@
-"""Requests of a group's member, in whichever version the coordinator speaks. Pure.
+"""The requests of a group's member, in the version that the coordinator and this client agree on. Pure.
 
 Called by `MemberSession`, `OffsetCommits` and `CoordinatorLookup`. Each function returns a RequestBuilder: the class of
-the message, what makes it for the version that is agreed on, and the versions that can carry it.
+the message, the function that makes the message for one version, and the versions that can carry it.
 Kafka: JoinGroupRequest.Builder, OffsetCommitRequest.Builder.
 """
 
@@ -26,19 +26,26 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import RequestBuilder
 
 _GROUP_KEY = 0
+# FindCoordinator v4 looks up several keys in one request (KIP-699).
 _FIND_BATCHED_SINCE = 4
+# OffsetCommit and OffsetFetch v10 name topics by their ids (KIP-848), which this client does not keep.
 _LAST_VERSION_WITH_TOPIC_NAMES = 9
+# LeaveGroup v3 names several members (KIP-345).
 _LEAVE_BATCHED_SINCE = 3
+# OffsetFetch v8 asks for several groups (KIP-709), v7 for stable offsets only (KIP-447).
 _OFFSET_FETCH_GROUPS_SINCE = 8
 _STABLE_SINCE = 7
+# The first versions with a group instance id, without which a static member would join as a dynamic one (KIP-345):
+# JoinGroup v5, SyncGroup and Heartbeat v3, OffsetCommit v7.
 _JOIN_INSTANCE_SINCE = 5
 _INSTANCE_SINCE = 3
 _COMMIT_INSTANCE_SINCE = 7
+# Kafka's clients cut reasons to 255 characters before they send them (KIP-800).
 _LONGEST_REASON = 255
 
 
 def find_coordinator(group_id: str) -> RequestBuilder:
-    """Ask for the group's coordinator, in every version."""
+    """Return a request for the group's coordinator, in every version."""
 
     def build(version: int) -> Message:
         if version >= _FIND_BATCHED_SINCE:
@@ -51,7 +58,7 @@ def find_coordinator(group_id: str) -> RequestBuilder:
 def join_group(
     config: GroupRebalanceConfig, member_id: str, protocols: Iterable[tuple[str, bytes]], reason: str
 ) -> RequestBuilder:
-    """Join, with a name and metadata for each assignor, the preferred first."""
+    """Return a JoinGroup with a name and metadata for each assignor, the preferred first."""
     message = JoinGroupRequest(
         group_id=config.group_id,
         session_timeout_ms=config.session_timeout_ms,
@@ -68,7 +75,7 @@ def join_group(
 def sync_group(
     config: GroupRebalanceConfig, generation: Generation, assignments: Mapping[str, bytes]
 ) -> RequestBuilder:
-    """Ask for this member's assignment; the leader sends the assignments of all members."""
+    """Return a request for this member's assignment. The leader's has the assignments of all members."""
     message = SyncGroupRequest(
         group_id=config.group_id,
         generation_id=generation.id,
@@ -84,7 +91,7 @@ def sync_group(
 
 
 def heartbeat(config: GroupRebalanceConfig, generation: Generation) -> RequestBuilder:
-    """Keep the member's session alive."""
+    """Return a request that keeps the member's session alive."""
     message = HeartbeatRequest(
         group_id=config.group_id,
         generation_id=generation.id,
@@ -95,7 +102,7 @@ def heartbeat(config: GroupRebalanceConfig, generation: Generation) -> RequestBu
 
 
 def leave_group(config: GroupRebalanceConfig, member_id: str, reason: str) -> RequestBuilder:
-    """Leave the group, in every version."""
+    """Return a LeaveGroup, in every version."""
 
     def build(version: int) -> Message:
         if version < _LEAVE_BATCHED_SINCE:
@@ -111,7 +118,7 @@ def leave_group(config: GroupRebalanceConfig, member_id: str, reason: str) -> Re
 def offset_commit(
     config: GroupRebalanceConfig, generation: Generation | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> RequestBuilder:
-    """Commit; without a generation, as a consumer that chose its partitions itself. v9 is the last with topic names."""
+    """Return a commit. Without a generation, it is that of a consumer that chose its partitions itself."""
     topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in offsets.items():
         entry = OffsetCommitRequest.OffsetCommitRequestPartition(
@@ -137,7 +144,7 @@ def offset_commit(
 
 
 def offset_fetch(group_id: str, partitions: Iterable[TopicPartition]) -> RequestBuilder:
-    """Ask for committed offsets; from v7 on, only for those that no open transaction may change."""
+    """Return a request for committed offsets: from v7 on, only for those that no open transaction may change."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)

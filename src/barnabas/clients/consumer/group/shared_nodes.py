@@ -25,15 +25,15 @@ class SharedNodes:
         return tuple(self._metadata.cluster.nodes.values())
 
     def is_update_due(self, now_ms: int) -> bool:
-        """Return False: the consumer's client updates."""
+        """Return False, because the consumer's own client updates the metadata."""
         return False
 
     def maybe_update(self, client: MetadataClient, now_ms: int) -> int:
-        """Return that nothing is ever due here."""
+        """Return an endless wait, because no update is ever due here."""
         return FOREVER_MS
 
     def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
-        """Ask the consumer's client for an update: the lost node may have gone for good."""
+        """Request an update from the consumer's client, because the lost node may have gone for good."""
         self._metadata.request_update()
 
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupCoordinator:
-    """Groups and their offsets on this broker.
+    """The services for the groups of this broker and their offsets.
 
     classic: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. consumer: ConsumerGroupHeartbeat; made when first called,
-    because many brokers never have a consumer group. admin: groups listed, described, deleted.
+    because many brokers never have a consumer group. admin: the list, the description and the deletion of groups.
     """
 
     partitions: GroupPartitions
@@ -48,6 +48,7 @@ class GroupCoordinator:
 
     def shutdown(self) -> None:
         """Serve no group any more."""
+        # The partitions first: a request that comes now is refused, and joins no group that has been ended.
         self.partitions.stop()
         self.classic.shutdown()
         self.expiry.stop()

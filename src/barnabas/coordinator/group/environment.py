@@ -22,7 +22,7 @@ from barnabas.runtime.scheduler import Scheduler
 
 @dataclass(frozen=True, slots=True)
 class GroupEnvironment:
-    """config: a snapshot. metadata: the cluster as this broker knows it.
+    """The shared parts. config: a snapshot. metadata: the cluster as this broker knows it.
 
     actions: work that waits until no lock is held. The threads of handlers and of the timer run it by themselves; a
     task on a scheduler thread must call `actions.run_all`.
@@ -40,7 +40,7 @@ class GroupEnvironment:
 
 
 class MembershipService(Protocol):
-    """The service of one kind of membership, as loading uses it. Both methods are called without any lock."""
+    """The service of one kind of membership, as the loader uses it. Both methods are called without any lock."""
 
     def restored(self, group: Group) -> None:
         """Begin the timeouts of the members of a group that was loaded and is now served (Kafka: loadGroup)."""

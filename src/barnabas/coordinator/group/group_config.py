@@ -20,7 +20,10 @@ _PROTOCOLS = "group.coordinator.rebalance.protocols"
 
 
 def _offers_consumer_groups(config: ConfigValues) -> bool:
-    """Do as the setting says; a broker that emulates a release before 4.0 offers none unless told to, as that does."""
+    """Return whether the broker offers groups of KIP-848.
+
+    A broker that emulates a release before 4.0 offers none unless the setting is given, as that release does.
+    """
     emulated = config.optional_string("broker.emulate.version")
     if emulated is not None and not config.is_set(_PROTOCOLS):
         return RELEASES.index(emulated) >= RELEASES.index("4.0")
@@ -55,6 +58,7 @@ class ConsumerGroupConfig(Settings):
     assignors: tuple[str, ...] = setting("group.consumer.assignors")
     migration_policy: str = setting("group.consumer.migration.policy", str.lower)
     is_enabled: bool = computed(_offers_consumer_groups, _PROTOCOLS, "broker.emulate.version")
+    # The default of Kafka 4's group.consumer.regex.refresh.interval.ms. Kafka 3.9 has no such setting.
     regex_refresh_interval_ms: int = 600_000
 
 

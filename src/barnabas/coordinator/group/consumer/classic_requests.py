@@ -67,8 +67,8 @@ def join(
     """Let a classic member join, or join again. new_id: the id to give to a member that has none yet.
 
     Raises ApiError: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID when
-    the member cannot join, UNKNOWN_SERVER_ERROR when its subscription cannot be read, GROUP_ID_NOT_FOUND when the group
-    cannot become a classic one.
+    the member cannot join, UNKNOWN_SERVER_ERROR when its subscription cannot be read or the assignor fails,
+    GROUP_ID_NOT_FOUND when the group has to become a classic one, and metadata cannot be read.
     """
     update = ConsumerGroupUpdate(group, context)
     member_id = terms.member_id or new_id

@@ -64,7 +64,9 @@ def is_leave(terms: HeartbeatTerms) -> bool:
 def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContext) -> ConsumerOutcome[HeartbeatAnswer]:
     """Let a member join or stay; `terms` has its id, which the caller may have made.
 
-    Raises ApiError when the group rejects the member: its epoch is fenced, the group is full, and so on.
+    Raises ApiError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
+    UNRELEASED_INSTANCE_ID, INVALID_REQUEST or INVALID_REGULAR_EXPRESSION when the group rejects the member;
+    UNKNOWN_SERVER_ERROR when the assignor fails.
     """
     update = ConsumerGroupUpdate(group, context)
     update.check_size(terms.member_id)

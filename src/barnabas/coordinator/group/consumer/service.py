@@ -53,7 +53,7 @@ def new_member_id() -> str:
 
 
 class ConsumerGroupService:
-    """Implements MembershipService for consumer groups.
+    """The service of consumer groups. Implements MembershipService.
 
     assignors: by name, the first is the default. check_regex: raises ApiError: INVALID_REGULAR_EXPRESSION.
     classic_groups: the service of classic groups. count_rebalance: called for each new target assignment.
@@ -104,6 +104,7 @@ class ConsumerGroupService:
             on_complete(answer if error is ErrorCode.NONE else HeartbeatAnswer(error, error.message))
 
         self.changes.finish(written, answer)
+        # After the answer, which does not wait for this: the members learn of the topics by later heartbeats.
         if outcome.regexes and not self._resolver.is_resolving(terms.group_id):
             on_resolved = partial(self._regexes_resolved, terms.group_id)
             self._resolver.resolve(terms.group_id, outcome.regexes, terms.may_describe, on_resolved)
@@ -111,7 +112,7 @@ class ConsumerGroupService:
     def may_take_long(self, terms: HeartbeatTerms) -> bool:
         """Return whether the heartbeat may have to assign a large group, or to compile an expression.
 
-        A guess, without a lock.
+        The group is read without its lock, so the result is a guess: it decides which thread takes the request.
         """
         if terms.subscribed_topic_regex:
             return True  # to compile one takes up to 30 ms
@@ -178,7 +179,11 @@ class ConsumerGroupService:
     # -- the outcome of a request
 
     def _change(self, terms: HeartbeatTerms) -> tuple[ConsumerOutcome[HeartbeatAnswer], ConsumerFollowUp]:
-        """Decide and write under the group's lock. Raises ApiError when the group or the log rejects the change."""
+        """Decide and write under the group's lock.
+
+        Raises ApiError: GROUP_ID_NOT_FOUND when a member that does not join names an unknown group, the error of
+        `heartbeat` or `leave` when the group rejects the member, or the error of the log when it refuses the records.
+        """
         table = self._environment.table
         joins = terms.member_epoch == 0
         with table.locked_or_new(terms.group_id) if joins else table.locked(terms.group_id) as group:
@@ -194,7 +199,11 @@ class ConsumerGroupService:
                 raise
 
     def _outcome(self, group: Group, terms: HeartbeatTerms) -> ConsumerOutcome[HeartbeatAnswer]:
-        """Decide. Raises ApiError when the group rejects the member, or is of the classic protocol."""
+        """Return the decision of the group, which a classic group makes as the consumer group that it becomes.
+
+        Raises ApiError: GROUP_ID_NOT_FOUND when a classic group cannot become a consumer group, or the error with which
+        the group rejects the member.
+        """
         context = self.context()
         membership = group.membership
         if isinstance(membership, ConsumerGroup):
@@ -208,6 +217,7 @@ class ConsumerGroupService:
             consumer, records = upgraded(membership, self._environment.config, context.topics)
         else:
             consumer, records = ConsumerGroup(terms.group_id), membership.tombstones()
+        # The sessions of a classic group end with it (`ClassicSuccession.replaced`), so its members get new ones.
         sessions = [
             TimerChange(TimerKind.SESSION, member.member_id, member.classic.session_timeout_ms)
             for member in consumer.members.values()
@@ -234,6 +244,7 @@ class ConsumerGroupService:
     def _forget_if_new(self, group: Group) -> None:
         """Remove a group that was made for a rejected join. The caller holds its lock."""
         membership = group.membership
+        # A group that has records in the log stays: the next coordinator would load it.
         if not membership.has_members and group.offsets.is_empty and not membership.tombstones():
             self._environment.table.remove(group)
 
@@ -277,9 +288,12 @@ class ConsumerGroupService:
                 logger.warning("[GroupId %s] Couldn't update regular expression due to: %s", group_id, error)
                 return
         self.changes.finish(written, lambda _error: None)
+        # A scheduler thread does not run the queued actions by itself (`GroupEnvironment.actions`).
         self._environment.actions.run_all()
 
     def _metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        # Only a new topic can match an expression that it did not match before. A deleted one changes the hash of the
+        # group's topics, which each heartbeat after the change of the image compares.
         if old.topics is not new.topics and not new.topics.keys() <= old.topics.keys():
             self._newest_topics_version = new.version
 

@@ -35,7 +35,7 @@ class TargetAssignment:
         return self.by_member.get(member_id, _NOTHING)
 
     def put(self, member_id: str, assignment: Mapping[bytes, Iterable[int]]) -> None:
-        """Set the member's part; an empty mapping is no partition."""
+        """Set the member's part. An empty mapping leaves the member without partitions."""
         new = {topic_id: frozenset(numbers) for topic_id, numbers in assignment.items()}
         self._move(member_id, self.of(member_id), new)
         self.by_member[member_id] = new

@@ -1,4 +1,4 @@
-"""Runs the deadlines of the members of consumer groups (KIP-848).
+"""The timers behind the deadlines of the members of consumer groups (KIP-848).
 
 Used by `ConsumerGroupService` under the group's lock; the timer's executor calls back without any lock. A heartbeat
 moves a deadline and touches no timer: an entry that fires too early is made anew for the rest. Owns no state: a
@@ -23,7 +23,10 @@ RETRY_MS: Final = 500
 
 
 class ConsumerGroupTimers:
-    """expired(group, membership, kind, member_id, deadline): called without any lock when a deadline may be over."""
+    """The link between the deadlines in the groups and the entries in the timer.
+
+    expired(group, membership, kind, member_id, deadline): called without any lock when a deadline may be over.
+    """
 
     def __init__(
         self,
@@ -53,8 +56,8 @@ class ConsumerGroupTimers:
             self._arm(group, membership, key, found)
             return
         # A later deadline leaves the timer alone: its entry fires at the old time, and `is_over` arms it for the rest.
-        # So a heartbeat costs an assignment, and a member one firing in a session timeout. Only an earlier one must
-        # cancel.
+        # A heartbeat then costs an assignment to an attribute, and a member one firing in a session timeout. Only an
+        # earlier deadline needs another entry.
         is_earlier = deadline_ns < found.deadline_ns
         found.deadline_ns, found.member_epoch = deadline_ns, change.member_epoch
         if is_earlier:
@@ -86,6 +89,7 @@ class ConsumerGroupTimers:
     def _arm(
         self, group: Group, membership: ConsumerGroup, key: tuple[TimerKind, str], deadline: MemberDeadline
     ) -> None:
+        # Rounded up, and 1 at least: an entry that fires before the deadline would only be replaced by another one.
         rest_ns = deadline.deadline_ns - self._clock.nanoseconds()
         delay_ms = max(1, -(-rest_ns // NANOSECONDS_PER_MILLISECOND))
         deadline.entry = self._timer.add(delay_ms, partial(self._expired, group, membership, *key, deadline))

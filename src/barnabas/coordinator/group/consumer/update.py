@@ -1,8 +1,8 @@
 """The steps by which requests change a consumer group (KIP-848), for heartbeats and for classic members' JoinGroups.
 
-Made for one request, under the group's lock. An update reads the group, and collects the records that will change it.
-Pure, apart from log lines. Kafka: GroupMetadataManager of 4.3. The target assignment is made at once with the group's
-epoch, as in all releases before 4.3, which has group.consumer.assignment.interval.ms for that.
+An update is made for one request, under the group's lock. It reads the group, and collects the records that will change
+it. Pure, apart from log lines. Kafka: GroupMetadataManager of 4.3. The target assignment is made at once with the
+group's epoch, as in all releases before 4.3, which can delay it by group.consumer.assignment.interval.ms.
 
 Three epochs follow each other: the group's, the target assignment's, and each member's. Member A owns partitions 0 and
 1 of a topic at epoch 1, when B joins and later asks again:
@@ -68,7 +68,7 @@ REGEX_REFRESH_MIN_INTERVAL_MS: Final = 10_000
 
 
 class RegexChange(Enum):
-    """How a request changes the member's regular expression."""
+    """The change that a request makes to the member's regular expression."""
 
     NONE = "unchanged"
     CHANGED = "another expression, which is not resolved yet"
@@ -92,7 +92,7 @@ class UpdateContext:
 
 
 class ConsumerGroupUpdate:
-    """One change of a group.
+    """The work on one change of a group.
 
     records, timers: in the order in which they will take effect. regexes: the expressions to resolve.
     """
@@ -117,7 +117,7 @@ class ConsumerGroupUpdate:
     # -- members
 
     def check_size(self, member_id: str) -> None:
-        """Raises ApiError: GROUP_MAX_SIZE_REACHED when this would be one member too many."""
+        """Check that the group has room for the member. Raises ApiError: GROUP_MAX_SIZE_REACHED when it has none."""
         most = self.context.config.max_size
         if len(self.group.members) >= most and member_id not in self.group.members:
             raise ApiError(
@@ -127,6 +127,8 @@ class ConsumerGroupUpdate:
 
     def replace_static_member(self, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
         """Let a static member that is back under a new id take the place, and the target, of the old one."""
+        # At epoch 0 it is reconciled anew. The records are needed even if nothing else changes: a coordinator that
+        # loads the group must not find the old id.
         new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         self.remove_member(old.member_id)
         self.records += [
@@ -153,6 +155,7 @@ class ConsumerGroupUpdate:
             after.replace_member(member, None)
             self.timers += [TimerChange(kind, member.member_id, None) for kind in TimerKind]
         self.records += [self._regex_tombstone(regex) for regex in after.forget_unused()]
+        # The next heartbeat of a member finds the new epoch, and makes the assignment: one for all members that went.
         self._bump_epoch(self.context.topics.hash_of(after.names()))
 
     def change_member(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
@@ -177,6 +180,7 @@ class ConsumerGroupUpdate:
             change = RegexChange.CHANGED
             if before and topics.members_by_regex[before] == 1:
                 self.records.append(self._regex_tombstone(before))
+            # An expression that another member uses has been checked, and is resolved or about to be.
             if now and not topics.members_by_regex[now]:
                 self.context.check_regex(now)
                 is_wanted = True
@@ -293,6 +297,7 @@ class ConsumerGroupUpdate:
             logger.warning("[GroupId %s] %s.", group.group_id, message)
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
         replaced = self._replaced_by(new)
+        # Only the parts that changed are written: in a large group a rebalance moves few of them.
         for member_id in {**group.members, new.member_id: new}:
             if member_id == replaced:
                 continue
@@ -315,7 +320,8 @@ class ConsumerGroupUpdate:
         replaced = self._replaced_by(new)
         after = self._topics_with(old, new)
         specs: dict[str, MemberSpec] = {}
-        ids: dict[frozenset[str], frozenset[bytes]] = {}  # most groups have one subscription for all members
+        # Looked up once for each distinct subscription: most groups have one for all members.
+        ids: dict[frozenset[str], frozenset[bytes]] = {}
         members = {**group.members, new.member_id: new}
         for member_id in hash_order(members):
             if member_id == replaced:

@@ -37,7 +37,10 @@ def _readings() -> CpuReadings:
 
 
 class GroupLoader:
-    """on_loaded: called with the number of records when all is loaded. start: runs the loading on a thread."""
+    """The queue of partitions to load, and the thread that loads them.
+
+    on_loaded: called with the number of records when all is loaded. start: runs the loading on a thread.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,10 @@ class GroupLoader:
         if not self._partitions.begin_loading(partition, leader_epoch):
             logger.info("Not loading groups of partition %d: epoch %d is not the newest", partition, leader_epoch)
             return
-        self._loader.drop_groups(partition)  # of an earlier leadership whose end was never announced
+        # There may be groups of an earlier leadership whose end was never announced.
+        self._loader.drop_groups(partition)
+        # The thread ends under this lock as well, with an empty queue (`_next_partition`): no partition is left in the
+        # queue of a thread that is about to end.
         with self._lock:
             self._queue.append((partition, leader_epoch))
             if self._is_running or self._stopped.is_set():

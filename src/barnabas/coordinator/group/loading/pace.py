@@ -1,4 +1,4 @@
-"""How fast loading may go: in slices, with pauses while this process has other work.
+"""The pace of loading: slices, with pauses between them while this process has other work.
 
 Asked by `GroupLoader` after each slice, on its thread; owned by it. Pure: the caller reads the clocks.
 
@@ -40,7 +40,7 @@ class CpuReadings(NamedTuple):
 
 
 class LoadingPace:
-    """begin: the readings when loading begins."""
+    """The pauses of one loading. begin: the readings when loading begins."""
 
     def __init__(self, begin: CpuReadings) -> None:
         self._window = begin

@@ -16,7 +16,7 @@ from barnabas.protocol.uuid import ZERO_UUID
 
 
 class ClusterTopics:
-    """Implements TopicDescriber."""
+    """The topics of one image, by name and by id. Implements TopicDescriber."""
 
     __slots__ = ("_hashes", "image")
 

@@ -60,10 +60,12 @@ def _racks(topic: TopicMetadata, image: MetadataImage) -> _Racks:
 
 def _topic_bytes(name: str, topic_id: bytes, partitions: int, racks: _Racks) -> bytes:
     """Return the bytes to hash: numbers with their lowest byte first, text as UTF-16 and then its length."""
+    # The id is hashed as Java's two longs, each with its lowest byte first.
     out = [_MAGIC, topic_id[7::-1], topic_id[:7:-1], _text(name), struct.pack("<i", partitions)]
     for partition in range(partitions):
         out.append(struct.pack("<i", partition))
         for rack in racks[partition] if racks else ():
+            # The length stands in front as well: Kafka puts it there, because a rack may have any separator in it.
             encoded = _text(rack)
             out += [encoded[-4:], encoded]
     return b"".join(out)

@@ -37,7 +37,7 @@ class TopicRegex:
     """
 
     def __init__(self, pattern: str) -> None:
-        # RE2 would let it match half of a character, which re2j has no notion of.
+        # `\C` matches one byte, perhaps half of a character. Kafka's re2j rejects it.
         if _matches_single_bytes(pattern):
             raise _invalid(pattern, "invalid escape sequence")
         options = re2.Options()
@@ -49,7 +49,7 @@ class TopicRegex:
             description = error.args[0].decode(errors="replace").partition(": ")[0]
             raise _invalid(pattern, _RE2J_WORDS.get(description, description)) from error
         finally:
-            # The package caches the last 128 expressions; those of clients may be large, and the caller keeps them.
+            # The package caches the last 128 expressions. Those of clients may be large, and this object keeps its own.
             re2.purge()
 
     def matches(self, name: bytes) -> bool:
@@ -58,7 +58,7 @@ class TopicRegex:
 
 
 def check_regular_expression(pattern: str) -> None:
-    """Raises ApiError: INVALID_REGULAR_EXPRESSION when the pattern is malformed."""
+    """Check the syntax of a pattern. Raises ApiError: INVALID_REGULAR_EXPRESSION when it is malformed."""
     TopicRegex(pattern)
 
 

@@ -1,4 +1,4 @@
-"""Finds the topics that the regular expressions of consumer groups match, off the path of requests (KIP-848).
+"""The search for the topics that the expressions of consumer groups match, off the path of requests (KIP-848).
 
 Made by `broker/`. Called by the consumer group service, with or without a group's lock. A resolution runs on a
 scheduler thread, and reports there without a lock. A group has at most one resolution at a time; `_lock` guards the set
@@ -24,7 +24,7 @@ Describable = Callable[[Collection[str]], AbstractSet[str]]
 
 
 class TopicRegexResolver:
-    """image: returns the present metadata image."""
+    """The resolver of all groups' regular expressions. image: returns the present metadata image."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler, image: Callable[[], MetadataImage]) -> None:
         self._clock = clock

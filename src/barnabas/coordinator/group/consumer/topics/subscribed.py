@@ -24,7 +24,7 @@ class ResolvedRegularExpression:
 
 
 class SubscribedTopics:
-    """Counts subscribers.
+    """The numbers of subscribers of each topic and of each expression.
 
     by_name: topic -> members that name it. by_regex: topic -> resolved expressions that match it. members_by_regex:
     expression -> members that use it. resolved: expression -> the topics that it matched.
@@ -92,7 +92,7 @@ class SubscribedTopics:
         if not self.members_by_regex:
             same = all(count == members for count in self.by_name.values()) and not self.by_regex
         else:
-            # one expression that all members use, and no names beside it
+            # Homogeneous only with one expression that all members use, and with no name beside it.
             first = next(iter(self.members_by_regex.values()))
             same = first == members and not self.by_name and all(count == 1 for count in self.by_regex.values())
         return GroupSubscriptionType.HOMOGENEOUS if same else GroupSubscriptionType.HETEROGENEOUS
@@ -100,6 +100,7 @@ class SubscribedTopics:
 
 def _decrement(counts: Counter[str], names: Iterable[str]) -> None:
     for name in names:
+        # Removed at 0, and not kept with it: the keys are the topics that are read.
         if counts[name] <= 1:
             del counts[name]
         else:

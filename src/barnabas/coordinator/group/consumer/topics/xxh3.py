@@ -35,7 +35,9 @@ _TWO: Final = struct.Struct("<2Q")
 
 
 def xxh3_64(data: bytes) -> int:
-    """The hash, an unsigned number of 64 bits."""
+    """Return the hash, an unsigned number of 64 bits."""
+    # The specification mixes each class of lengths in its own way. The offsets into the secret (3, 7, 11, 119 and so
+    # on) have no meaning beyond that: they are given there.
     size = len(data)
     if size <= 16:
         return _up_to_16(data)
@@ -103,8 +105,10 @@ def _long(data: bytes) -> int:
         if stripe and not place:
             _scramble(lanes)
         _accumulate(lanes, data, stripe * _STRIPE, place * 8)
+    # The loop scrambles where the next block begins. A block that ends with the last whole stripe has no next one.
     if (size - 1) // _STRIPE and (size - 1) // _STRIPE % _STRIPES_PER_BLOCK == 0:
         _scramble(lanes)
+    # The last stripe is read from the end of the data, and overlaps the one before.
     _accumulate(lanes, data, size - _STRIPE, len(_SECRET) - _STRIPE - 7)
     total = size * _PRIME64_1
     for pair in range(4):

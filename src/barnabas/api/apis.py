@@ -32,6 +32,7 @@ class Apis:
         try:
             request.handler.handle(request)
         except NeedsHandlerThread:
+            # The frame and the time stamps go along: only the thread changes.
             moved = True
             request.brief = False
             request.channel.resume(lambda: self.handle_moved(request))
@@ -44,6 +45,7 @@ class Apis:
                 if request.local_complete_ns == 0:
                     request.local_complete_ns = self._nanoseconds()
                 request.release_buffer()
+            # Last, and without any lock: an action may complete other requests, which take locks of their own.
             if self._pending_actions:
                 self._actions.run_all()
 

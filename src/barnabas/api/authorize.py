@@ -1,4 +1,4 @@
-"""What a client may do.
+"""The permissions of clients, asked of the authorizer.
 
 Called by the handlers, on any thread, before anything else happens; no lock. The authorizer is the one that the broker
 was given; None means that there is no access control and everything is allowed, as in Kafka without
@@ -124,6 +124,7 @@ def permitted(
     """
     if authorizer is None:
         return frozenset(names)
+    # One call for all names: an authorizer can look a client's rules up once. The count is for its audit log.
     actions = [
         Action(operation, resource_type, name, count, log_if_denied=log_if_denied)
         for name, count in Counter(names).items()
@@ -175,6 +176,7 @@ def authorized_operations(
     operations = SUPPORTED_OPERATIONS[resource_type]
     if authorizer is None:
         return sum(1 << operation for operation in operations)
+    # By position, since this is done for each topic of a Metadata answer.
     actions = [Action(operation, resource_type, name, 1, False, False) for operation in operations]
     answers = authorizer.authorize(request.connection, actions)
     return sum(1 << operation for operation, allowed in zip(operations, answers, strict=True) if allowed)

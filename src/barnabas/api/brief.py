@@ -72,8 +72,10 @@ def check_cost(cost_us: int) -> None:
 
 
 def check_costs(costs_us: Iterable[int]) -> None:
-    """Hand the request over if the sum is above the budget; adds no more than that takes. Raises NeedsHandlerThread
-    then."""
+    """Hand the request over if the sum is above the budget, which is found out with as few costs as possible.
+
+    Raises NeedsHandlerThread when the sum is above the budget.
+    """
     left = BUDGET_US
     for cost_us in costs_us:
         left -= cost_us

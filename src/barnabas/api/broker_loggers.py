@@ -26,6 +26,7 @@ def alter_logger_levels(changes: Sequence[Change], *, validate_only: bool) -> No
 
     Raises ApiError: INVALID_CONFIG or INVALID_REQUEST for the first change that cannot be made; then none is made.
     """
+    # All checks come before the first change, so that a request is done as a whole or not at all.
     for change in changes:
         _check(change)
     if validate_only:

@@ -70,6 +70,7 @@ def broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> list[Conf
     for name, value in others.items():
         if name not in BROKER_CONFIG_KEYS and wanted(name):
             key = _key_of(name)
+            # A secret is never shown, not even to a client that may set it.
             shown = None if key.is_sensitive else value
             entries.append(_entry(key, shown, _synonyms(settings, name), is_read_only=True))
     return entries

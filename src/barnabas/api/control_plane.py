@@ -39,6 +39,7 @@ class ControlPlaneApis:
     def handle(self, request: Request[Any]) -> None:
         """Handle a request of the controller, refuse any other."""
         refused = self._refused.get(request.handler.api_key)
+        # By way of the ordinary pipeline, which makes the API's own error answer of the ApiError and frees the frame.
         self._handle(request if refused is None else request.handed_to(refused))
 
     def _refuse(self, request: Request[Any]) -> NoReturn:

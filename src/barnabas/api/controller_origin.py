@@ -1,4 +1,4 @@
-"""Where the controller's requests may come from: LeaderAndIsr, StopReplica and UpdateMetadata.
+"""The check of the origin of the controller's requests: LeaderAndIsr, StopReplica and UpdateMetadata.
 
 Asked by their handler on the request's thread; immutable, so nothing guards it. These three requests open, close and
 delete logs, so a broker that took them from any client would lose its data to the first one that can connect:
@@ -31,8 +31,9 @@ class ControllerOrigin:
         self._authorizer = authorizer
         self._has_control_plane = has_control_plane
 
+    # Permission first: with an authorizer, a client that lacks it learns nothing of the listeners.
     def require(self, request: Request[Any]) -> None:
-        """Check where a request comes from.
+        """Check the listener, the address and the permission that a request comes with.
 
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for a listener, an address or a client that must not send it.
         """

@@ -48,6 +48,7 @@ class CurrentLeaders:
     def leader_of(self, topic: str, partition: int) -> KnownLeader:
         """Return the leader as the replica here knows it, else as the metadata says."""
         leader = self._known_here(topic, partition)
+        # Only a broker with an address on the client's own listener: the client may not reach any other address.
         broker = self._image.brokers.get(leader.id)
         if broker is not None and self._listener_name in broker.endpoints:
             self._nodes[leader.id] = LeaderNode(leader.id, *broker.endpoints[self._listener_name], broker.rack)

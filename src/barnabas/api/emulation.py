@@ -16,6 +16,7 @@ from barnabas.api.request import Handler
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.kafka_releases import VersionRange, listed_versions, served_versions
 
+# The controller and the brokers of one cluster may be of different releases while it is upgraded.
 BETWEEN_BROKERS: Final = frozenset(
     (
         ApiKey.LEADER_AND_ISR,

@@ -67,6 +67,7 @@ class EncodedAnswers:
 
     def find(self, source: object, key: Hashable) -> EncodedAnswer | None:
         """Return the answer kept for `key`, if it was made of this very source, else None."""
+        # Read once: another thread may replace the pair, and source and answers must belong together.
         kept_of, answers = self._kept
         return answers.get(key) if kept_of is source else None
 
@@ -77,6 +78,7 @@ class EncodedAnswers:
 
         Raises EncodeError when the version cannot express it.
         """
+        # Joined, although that copies: the bytes are kept, and sent many times.
         body = b"".join(answer.encode(version))
         encoded = EncodedAnswer(body[_THROTTLE_TIME.size :], 0) if has_throttle_time else EncodedAnswer(body, None)
         kept_of, answers = self._kept

@@ -92,6 +92,7 @@ class FetchAnswer:
             self._give_up(results, error)
             return
         if on_disk:
+            # The disk may block. A request handler may wait for it; a network thread serves other connections.
             self._request.channel.resume(lambda: self._read_and_respond(results, on_disk))
         else:
             self._respond(results)
@@ -130,6 +131,7 @@ class FetchAnswer:
 
     def _response(self, session_id: int, told: Sequence[PartitionFetch]) -> FetchResponse:
         version = self._request.api_version
+        # Asked once: the loop below is the cost of a fetch of many partitions, and no current client is old.
         is_old = version < ZSTD_SINCE
         topics: dict[Any, TopicAnswer] = {}
         leaders: CurrentLeaders | None = None
@@ -196,6 +198,7 @@ class FetchAnswer:
             config = self._sources.hosted.partition_or_error(fetch.topic, fetch.partition).log.config
         except ApiError:
             return None
+        # KIP-110: clients before v10 cannot read zstd. The setting is asked, as in Kafka, not each batch.
         if config.compression_type == "zstd":
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         is_consumer = self._request.body.replica_id < 0
@@ -243,6 +246,7 @@ class ChargedFetchAnswer(FetchAnswer):
             throttle.exempt(request)
             return False
         news = results if context is None else context.news(results)
+        # `news` and not `results`: partitions of a session without anything new are not in the answer.
         names = {fetch.topic for fetch in news}
         size = ANSWER_BYTES + sum(len(name) + TOPIC_BYTES for name in names)
         size += PARTITION_BYTES * (len(news) + len(self._refused)) + sum(len(fetch.records) for fetch in news)
@@ -252,6 +256,7 @@ class ChargedFetchAnswer(FetchAnswer):
         topic_stats = self._sources.topic_stats
         for fetch in results:
             if fetch.records:
+                # Counted when it was read, and not sent after all.
                 topic_stats.topic(fetch.topic).bytes_out -= len(fetch.records)
             fetch.release()
         response = FetchResponse(throttle_time_ms=throttle_time_ms, session_id=NO_SESSION)
@@ -297,7 +302,7 @@ def _topic_answer(topics: dict[Any, TopicAnswer], name: str, topic_id: bytes) ->
 
 
 def _waits_for_disk(records: FileRecords) -> bool:
-    """Return whether to send it would make the network thread, and every other connection, wait for the disk."""
+    """Return whether sending the records would make the network thread, with all its connections, wait for the disk."""
     return len(records) >= LARGE_BYTES and not records.is_cached()
 
 

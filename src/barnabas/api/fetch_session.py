@@ -1,4 +1,4 @@
-"""An incremental fetch session (KIP-227): which partitions a client reads, from where, and what it was told of each.
+"""An incremental fetch session (KIP-227): the partitions a client reads, their offsets, and the last answer of each.
 
 Made and kept by `api.fetch_session_cache`, used by the two contexts of `api.fetch_sessions` on whichever thread begins
 or answers a fetch. `lock` guards everything except the fields that the class docstring gives to the cache; no other
@@ -106,8 +106,10 @@ class SessionPartition(PartitionFetch):
         )
 
     def note_answer(self) -> None:
-        """Note what the client is told now. An error is repeated in each answer, and the first answer without it is
-        news."""
+        """Keep what the client is told now.
+
+        An error is repeated in each answer, and the first answer without the error is news.
+        """
         failed = self.error is not ErrorCode.NONE
         self.answered_high_watermark = NOT_ANSWERED if failed else self.high_watermark
         self.answered_log_start_offset = self.log_start_offset
@@ -161,12 +163,14 @@ class FetchSession:
                 raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             if by_id != self.uses_topic_ids:
                 raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            # The thread that answers the request before may still use these objects: they stay its own.
             if self.in_flight:
                 self.partitions = {key: partition.copy() for key, partition in self.partitions.items()}
             self._update(body)
             if not self.partitions:
                 return FINAL_EPOCH
             self.in_flight = True
+            # Moved when the request begins, not when it is answered: the same request sent twice is refused once.
             self.epoch = next_epoch(self.epoch)
             return self.epoch
 
@@ -176,12 +180,14 @@ class FetchSession:
             name = "" if by_id else topic.topic
             topic_id = topic.topic_id if by_id else b""
             for asked in topic.partitions:
+                # By id where there is one: a topic that was deleted and made anew has the same name, and another id.
                 key: Key = (topic_id or name, asked.partition)
                 known = partitions.get(key)
                 if known is not None:
                     known.ask(asked)
                     continue
                 partitions[key] = SessionPartition(name, topic_id, asked.partition, asked)
+                # The metadata may not know the new partition.
                 self.known_in_version = -1
         for forgotten in body.forgotten_topics_data:
             for number in forgotten.partitions:
@@ -198,6 +204,7 @@ class FetchSession:
         with self.lock:
             if epoch != self.epoch:
                 return [], []
+            # The partitions are looked up once for each version of the metadata, and not at each fetch.
             if self.known_in_version == image.version:
                 return list(self.partitions.values()), []
             known: list[SessionPartition] = []
@@ -236,6 +243,7 @@ class FetchSession:
                     key = partition.key
                     del partitions[key]
                     partitions[key] = partition
+            # An error is told in every answer; once it is over, the partition is news although nothing was written.
             for name, topic_id, number, _ in refused:
                 partitions[topic_id or name, number].answered_high_watermark = NOT_ANSWERED
             return told
@@ -244,6 +252,7 @@ class FetchSession:
         """Finish a request: its answer has taken what was read, or dropped it."""
         with self.lock:
             for partition in told:
+                # A session outlives its requests: records kept here would hold the buffers of answers sent long ago.
                 partition.records = b""
                 partition.aborted_transactions = None
             if epoch == self.epoch:

@@ -72,9 +72,11 @@ class FetchSessionCache:
         """Make a session for `size` partitions, which it does not have yet; None if there is no room for it."""
         now_ms = self._now_ms()
         with self._lock:
+            # Without a session the client is served all the same: it only names all its partitions in each request.
             if len(self._sessions) >= self._max_sessions and not self._evict((is_privileged, size, 0), now_ms):
                 return None
             session_id = 0
+            # Random ids: a client that comes with an id from before a restart hardly ever meets another's session.
             while session_id == 0 or session_id in self._sessions:
                 session_id = self._random.randrange(1, LAST_EPOCH)
             session = FetchSession(session_id, size, now_ms, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids)
@@ -87,11 +89,13 @@ class FetchSessionCache:
         """Note that the session was used now and has `size` partitions; nothing if it has been evicted."""
         now_ms = self._now_ms()
         with self._lock:
+            # The session may have been evicted between `find` and here: putting it back would exceed the limit.
             if self._sessions.get(session.id) is not session:
                 return
             self._sessions.move_to_end(session.id)
             session.last_used_ms = now_ms
             is_old = now_ms - session.created_ms > self._eviction_ms
+            # The sorted lists are searched only when a key changed. Most fetches change none.
             if size != session.cached_size or is_old != session.is_old:
                 self._make_unevictable(session)
                 self._partition_count += size - session.cached_size
@@ -119,6 +123,7 @@ class FetchSessionCache:
         if now_ms - longest_unused.last_used_ms > self._eviction_ms:
             victim = longest_unused
         else:
+            # Consumers must not push followers out: replication without sessions would cost the leader most.
             candidates = self._evictable_by_privileged if wanted[0] else self._evictable_by_all
             if not candidates or wanted < candidates[0]:
                 return False

@@ -1,4 +1,4 @@
-"""The session that a fetch belongs to, and with it what is read and what is answered (KIP-227).
+"""The session that a fetch belongs to, which decides on what is read and what is answered (KIP-227).
 
 Made by `broker`, called by the Fetch handler: `FetchSessions.begin` when a request is taken, its context when the
 request is answered, perhaps on another thread. A context belongs to one request. Fetches outside of sessions, which
@@ -43,7 +43,7 @@ class FullFetch:
         self._by_id = by_id
         self._is_from_follower = is_from_follower
         self.session_id = NO_SESSION
-        """Of the session that is made for it, once it is answered; 0 if the cache has no room."""
+        """The id of the session that the answer opens; 0 before the answer, or if the cache has no room."""
 
     def answered(
         self, results: Sequence[PartitionFetch], refused: Sequence[RefusedPartition]
@@ -142,6 +142,7 @@ class FetchSessions:
         cache = self._cache
         by_id = version >= TOPIC_IDS
         if body.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            # A request that wants a new session, or none, closes the one it names (KIP-227).
             if body.session_id != NO_SESSION:
                 cache.remove(body.session_id)
             if body.session_epoch == FINAL_EPOCH:
@@ -150,11 +151,13 @@ class FetchSessions:
         session = cache.find(body.session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        # Before `begin`, which moves the epoch: a request that is handed over begins once.
         if brief:
             check_cost(len(session.partitions) * SESSION_PARTITION_US)
         epoch = session.begin(body, by_id=by_id)
         if epoch == FINAL_EPOCH:
             cache.remove(session.id)
             return None
+        # Outside the session's lock: the cache's lock is never taken under it, nor the other way round.
         cache.touch(session, len(session.partitions))
         return IncrementalFetch(session, epoch)

@@ -50,6 +50,7 @@ def _is_secret(resource_type: int, name: str) -> bool:
         key = BROKER_CONFIG_KEYS.get(name)
     elif resource_type in (ConfigResourceType.BROKER_LOGGER, ConfigResourceType.CLIENT_METRICS):
         return False
+    # Unknown settings count as secrets: an unknown name may be a misspelt password.
     return key is None or key.is_sensitive
 
 

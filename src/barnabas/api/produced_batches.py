@@ -1,4 +1,4 @@
-"""What a version of Produce demands of the bytes it carries, before a log looks at them. Pure.
+"""The demands of each version of Produce on the bytes it carries, checked before a log looks at them. Pure.
 
 Called by the Produce handler for each partition, on the network thread or a handler's. From v3 on a partition's bytes
 are exactly one whole batch of magic 2; what lies in the batch is for the log's validation.
@@ -35,11 +35,13 @@ def refused_batch(
         and not header.attributes & TRANSACTIONAL_MASK
     ):
         return None
+    # Message sets of old formats are several messages, and are converted by the log's validation.
     if version < FIRST_VERSION_OF_BATCHES:
         return None if records is not None else ApiError(ErrorCode.CORRUPT_MESSAGE, "the request holds no records")
     try:
         if records is None or _whole_batch_size(records) is None:
             return _no_batch(version)
+        # What remains is a message of magic 0 or 1, which versions from v3 on must not carry.
         if header is None:
             return _only(version, "record batches with magic version 2")
         if header.is_transactional and transactional_id is None:
@@ -67,6 +69,7 @@ def _whole_batch_size(records: Any) -> int | None:
         raise CorruptRecord(f"Record size {length} is less than the minimum record overhead ({SMALLEST_BATCH})")
     if available <= MAGIC_POSITION:
         return None
+    # Only formats 0 to 2 exist. Kafka reads the byte as a signed one.
     magic = records[MAGIC_POSITION]
     if magic > 2:
         raise CorruptRecord(f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}")

@@ -1,4 +1,4 @@
-"""What transactional clients hear while this broker has no transactions.
+"""The answer to transactional clients while this broker has no transactions.
 
 Called by FindCoordinator and InitProducerId, on the thread of the request; stateless. The error is the one that every
 client shows at once: confluent-kafka 2, kafka-python and aiokafka were tried, and Java's TransactionManager

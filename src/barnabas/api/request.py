@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=Message)
 
 
+# One object a connection, not one a request: requests of a connection differ in none of these fields.
 class ConnectionContext:
     """The facts that all requests of one connection share: its client, its listener, its plane.
 
@@ -62,12 +63,15 @@ class ConnectionContext:
         from_privileged_listener: bool = False,
         plane: str = "data-plane",
     ) -> None:
-        """from_privileged_listener: brokers and the controller come in there. plane: "data-plane" or
-        "control-plane"."""
+        """Make the context of a new connection.
+
+        from_privileged_listener: brokers and the controller come in there. plane: "data-plane" or "control-plane".
+        """
         self.connection_id = connection_id
         self.client_address = client_address
         self.listener_name = listener_name
         self.security_protocol = security_protocol
+        # Kafka's KafkaPrincipal as text: type, colon, name.
         self.principal = principal
         self.from_privileged_listener = from_privileged_listener
         self.plane = plane
@@ -75,6 +79,7 @@ class ConnectionContext:
         self.client_software_version = "unknown"
 
 
+# Apart from Request, so that the many requests without notes are smaller and cheaper to make.
 class RequestNotes:
     """Facts that few requests have (Kafka: messageConversionsTimeNanos, temporaryMemoryBytes, requestLog).
 
@@ -90,8 +95,8 @@ class RequestNotes:
 
 
 class ResponseChannel(Protocol):
-    """The way of an answer to the client. Each call may come from any thread; exactly one of the first three per
-    request."""
+    """The way of an answer to the client. Any thread may call it; each request gets exactly one of the first three
+    calls."""
 
     def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
         """Send `frame`, a whole response frame with its size prefix: bytes-like pieces and FileRecords, in order."""
@@ -150,7 +155,7 @@ def described_error_answer(request: Request[Any], error: ApiError) -> Message:
 
 
 class Handler:
-    """One line of the table of APIs: a key, its versions, what handles it, and marks.
+    """One line of the table of APIs: a key, its versions, the function that handles it, and marks.
 
     handle: answers a request, now or later, through `request.respond`. Raises ApiError to have `error_answer` sent,
     NeedsHandlerThread to be called again on a request handler's thread.
@@ -205,6 +210,7 @@ class Handler:
         return Handler(self.api_key, handle, versions=versions, error_answer=self.error_answer, brief=brief)
 
 
+# One object for all stations of a request: a second one would be an allocation more on the way of every request.
 class Request(Generic[M]):
     """One request: header, decoded body, origin, time stamps (nanoseconds of the injected clock, 0 = not yet).
 
@@ -276,6 +282,7 @@ class Request(Generic[M]):
         """Set once the request is charged to its client (`api.throttle`); the Processor calls it, when the answer has
         left, with the nanoseconds that its thread spent receiving and sending."""
         self._release = release
+        # A lock that is never released: a test-and-set that does not lean on the GIL.
         self._answered = threading.Lock()
 
     def handed_to(self, handler: Handler) -> Request[M]:

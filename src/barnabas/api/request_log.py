@@ -55,6 +55,7 @@ def description(request: Request[Any], notes: RequestNotes) -> Json:
     """Return everything that Kafka's request log says, in its order. Times in milliseconds."""
     connection, answer = request.connection, request.response
     received_ns, sent_ns = request.received_ns, request.sent_ns
+    # A stamp that was never set is replaced by its neighbour, so that its stage takes no time.
     dequeued_ns = request.dequeued_ns or received_ns
     completed_ns = request.response_complete_ns or sent_ns
     local_ns = request.local_complete_ns or completed_ns

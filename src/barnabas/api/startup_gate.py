@@ -46,6 +46,7 @@ class StartupGate:
             if not self._is_open:
                 self._waiting.append(held)
                 return
+        # Outside the lock, like all that runs other code.
         self._let_in(held)  # it was on its way here when the gate opened
 
     def open(self) -> None:

@@ -40,6 +40,7 @@ class QuotaThrottle:
         self._handlers: tuple[Handler, ...] = ()
         self._charged: Mapping[ThrottledBy, tuple[ClientQuotaManager, ...]] = {
             ThrottledBy.REQUEST: (quotas.request,),
+            # Nothing is charged, but the time of such requests is counted for `exempt-request-time`.
             ThrottledBy.NOTHING: (quotas.request,),
             ThrottledBy.PRODUCE: (quotas.produce, quotas.request),
             ThrottledBy.FETCH: (quotas.fetch, quotas.request),
@@ -69,6 +70,7 @@ class QuotaThrottle:
         if request.record_network_time is not None or request.throttle_time_ms:
             return  # its handler had it charged; a quota that came up since must not mute the connection once more
         kind = request.handler.throttled_by
+        # A client that is no broker is charged: refusing its requests takes time, too.
         if kind is ThrottledBy.NOTHING and getattr(response, "error_code", 0) != NOT_A_BROKER:
             self.exempt(request)
             return
@@ -79,6 +81,7 @@ class QuotaThrottle:
             request_ms = 0
         else:
             request_ms = self._charge_time(request)
+        # Before the answer is encoded, which says the throttle time, and before it is sent: the connection stays muted.
         self._throttle(request, self._quotas.produce, bandwidth_ms, request_ms)
         _set_throttle_time(request, response)
 
@@ -95,6 +98,7 @@ class QuotaThrottle:
         def record(time_ns: int) -> None:
             quota.record_exempt(time_ns, now_ms())
 
+        # Set first: it also tells `charge` that the request is accounted for.
         request.record_network_time = record
         record(self._thread_time_ns(request))
 
@@ -110,6 +114,7 @@ class QuotaThrottle:
             return request_ms
         user, client_id, now_ms = *_client_of(request), self._quotas.now_ms()
         bandwidth_ms = fetch.record_and_get_throttle_time_ms(user, client_id, size, now_ms)
+        # The quotas are not added up, as in Kafka: the longer wait covers the shorter one.
         throttle_time_ms = max(bandwidth_ms, request_ms)
         # Above the quota the answer goes out empty. The bytes are taken back, or the client would wait for them twice.
         if throttle_time_ms > 0:
@@ -159,11 +164,13 @@ class QuotaThrottle:
 
     def _thread_time_ns(self, request: Request[Any]) -> int:
         if request.local_complete_ns == 0:
+            # The handler has not returned yet, but its time is charged now: `Apis.handle` keeps a stamp that is set.
             request.local_complete_ns = self._now()
         return max(0, request.local_complete_ns - request.dequeued_ns)
 
     def _throttle(self, request: Request[Any], manager: ClientQuotaManager, wait_ms: int, request_ms: int) -> None:
         """Mute the connection for the longer of two times: the one of `manager`, and the one of the request quota."""
+        # One connection is muted for one quota, whose metrics show the throttle time.
         if wait_ms <= request_ms:
             manager, wait_ms = self._quotas.request, request_ms
         if wait_ms <= 0:

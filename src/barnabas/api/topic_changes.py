@@ -72,7 +72,9 @@ class TopicChanges:
 
     def metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         """Retry the requests that wait for topics that differ between the images."""
+        # By the keys watched: they are few, the topics of a cluster may be very many.
         for name in self.purgatory.watched_keys():
+            # Images share the topics that did not change, so identity tells which ones did.
             if old.topics.get(str(name)) is not new.topics.get(str(name)):
                 self.purgatory.check_and_complete(name)
 

@@ -54,6 +54,7 @@ class BackgroundWrites:
                     self._workers -= 1
                     return
                 write = self._waiting.popleft()
+            # Without the lock: a write waits for the disk, and takes the lock of its log.
             try:
                 write()
             except Exception:

@@ -70,6 +70,7 @@ class CheckpointFile:
 
     def write_entries(self, entries: Iterable[str]) -> None:
         """Replace the content; durable when this returns. Raises OSError."""
+        # The number of entries comes first in the file, so the entries are listed before anything is written.
         lines = list(entries)
         data = "\n".join((str(VERSION), str(len(lines)), *lines, "")).encode()
         with self._lock:

@@ -124,6 +124,8 @@ class LogManager:
         that it had.
         """
         logger.info("Shutting down.")
+        # The cleaner first, since it swaps segments. Then flush and close, then the checkpoints, and the mark last: a
+        # crash before the mark makes the next start recover the directory.
         if self.cleaner is not None:
             self.cleaner.shutdown()
         loaded = [directory for directory in self._directories.online() if directory.is_loaded]
@@ -213,6 +215,7 @@ class LogManager:
                 if log.config.is_compacted and not log_config.is_compacted:
                     no_longer_compacted.append(log.topic_partition)
                 log.update_config(log_config)
+        # Without the lock: to wait for the end of a cleaning takes long, and other logs are made meanwhile.
         if self.cleaner is not None:
             for topic_partition in no_longer_compacted:
                 self.cleaner.abort_cleaning(topic_partition)
@@ -256,6 +259,7 @@ class LogManager:
         log = self.get_log(topic_partition)
         if log is None:
             return False
+        # The cleaner never touches the active segment.
         if offset >= log.local.segments.active.base_offset:
             return log.truncate_to(offset)
         with self._cleaning_paused(log):
@@ -289,7 +293,10 @@ class LogManager:
     # -- failed directories
 
     def directory_failed(self, log_dir: str, doing: str, error: OSError) -> None:
-        """Report a disk error in a log directory, met by another writer of files there; see LogDirectories.failed."""
+        """Report a disk error in a log directory, met by another writer of files there.
+
+        A full disk, or too many open files, is only logged; other errors take the directory offline.
+        """
         self._directories.failed(log_dir, doing, error)
 
     def fail_log_dir(self, log_dir: str) -> list[TopicPartition]:
@@ -297,8 +304,10 @@ class LogManager:
         self._directories.take_offline(log_dir)
         if self.cleaner is not None:
             self.cleaner.handle_log_dir_failure(log_dir)
-        with self._creation_lock:  # a log that is being made there is in the table by now
+        # Under the lock, so that a log that was being made there is in the table by now.
+        with self._creation_lock:
             failed = self._table.remove_dir(log_dir)
+        # Without a flush or a checkpoint: the disk cannot be trusted, and the next start recovers the logs.
         for log in failed:
             log.close_handlers()
         self._directories.release(log_dir)

@@ -85,6 +85,7 @@ class LogOpener:
                     # The entry is that of a deleted topic of this name. After a crash, batches of the new log below the
                     # old offsets would count as flushed, or as deleted.
                     self._checkpoints.write_both(log_dir)
+                # No sync here: the first flush syncs the directory entry together with the records.
                 self._environment.files.make_dirs(path)
                 log = load_log(path, topic_partition, config, LoadTerms(had_clean_shutdown=True), self._environment)
             except (OSError, MalformedCheckpoint) as error:

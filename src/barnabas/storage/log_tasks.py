@@ -1,4 +1,4 @@
-"""What is done to all logs from time to time: retention, flushes, checkpoints, expiry of producers.
+"""The periodic tasks over all logs: retention, flushes, checkpoints, expiry of producers.
 
 Owned by LogManager, which schedules the tasks once all logs are loaded; they run on the scheduler's threads and take
 one log's lock at a time. Kafka: LogManager.startupWithConfigOverrides, cleanupLogs, flushDirtyLogs.
@@ -81,6 +81,7 @@ class LogTasks:
             logs = cleaner.pause_cleaning_for_non_compacted_partitions()
         else:
             logs = [log for log in self._table.all() if not log.config.is_compacted]
+        # The pause ends whatever happens: a log that stays paused would never be cleaned again.
         try:
             for log in logs:
                 try:
@@ -98,6 +99,7 @@ class LogTasks:
         now_ms = self._clock.milliseconds()
         for log in self._table.all():
             local = log.local
+            # A log without new records is left alone, so that idle partitions cost no sync.
             if now_ms - local.last_flush_ms >= log.config.flush_ms and local.recovery_point < log.log_end_offset:
                 try:
                     log.flush()

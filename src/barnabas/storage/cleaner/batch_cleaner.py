@@ -1,4 +1,4 @@
-"""What the cleaner keeps of one batch: all of it, some of its records, its header alone, or nothing.
+"""The cleaning of one batch: all of it stays, or some of its records, or its header alone, or nothing.
 
 Pure except for the offset map it reads; owned by one cleaning, in the cleaner's process. A batch that keeps all its
 records is copied as the bytes it was. A batch that is made anew equals the one that Kafka makes, as far as the codecs
@@ -56,11 +56,15 @@ class CleaningTerms(NamedTuple):
 
 # What happens to a batch, in the order of the questions (Kafka: Cleaner.checkBatchRetention, MemoryRecords.filterTo):
 #
-#   its transaction was aborted                       all records go   a marker, no batch of its transaction is left
-# it gets a delete horizon, now + delete.retention.ms, and goes when
-#                                                     that has passed: readers that saw the records must see the marker
-#   a record with a newer offset in the map           it goes   a tombstone, the newest of its key                as a
-# marker: first a delete horizon, then it goes   anything else                                     it stays
+#     | a batch or record                                | what happens                                          |
+#     | a batch of an aborted transaction                | all its records go                                    |
+#     | a marker, no batch of its transaction is left    | it gets a delete horizon, and goes once that has come |
+#     | a record whose key has a newer offset in the map | it goes                                               |
+#     | a tombstone, the newest record of its key        | as a marker: first a delete horizon, then it goes     |
+#     | anything else                                    | it stays                                              |
+#
+# The delete horizon (KIP-534) is the time of the cleaning plus delete.retention.ms: a reader that saw the records has
+# so long to see the marker or the tombstone.
 #
 # If no record stays, the batch goes, unless it holds the last sequence number of a producer that is still known: then
 # its header stays, without records, because a recovery reads the sequence numbers from batches.
@@ -113,7 +117,7 @@ class BatchCleaner:
         return self._clean_records(batch, keeps_header=keeps_header)
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
-        """Whether this batch holds the last sequence number, or the epoch, of a producer that is still known."""
+        """Return whether this batch holds the last sequence number, or the epoch, of a producer that is still known."""
         last = self._terms.last_records.get(batch.producer_id)
         if last is None:
             return False
@@ -122,6 +126,7 @@ class BatchCleaner:
         return batch.is_control and batch.producer_epoch == last.producer_epoch
 
     def _clean_records(self, batch: RecordBatch, *, keeps_header: bool) -> CleanedBatch | None:
+        """Return the batch with the records that stay; None when nothing is written. Raises CorruptRecord."""
         body, found = batch_keys(batch)
         horizon_ms = batch.delete_horizon_ms
         drops_tombstones = horizon_ms is not None and horizon_ms <= self._terms.now_ms
@@ -140,7 +145,8 @@ class BatchCleaner:
         offsets, keys = found.offsets, found.keys
         latest = self._map.latest_offset
         if offsets[0] > latest:
-            return None  # behind what the map knows, all stay, tombstones and records without key too
+            # Behind what the map knows all records stay, tombstones and records without key too.
+            return None
         if not found.keyless:
             newest = self._map.newest(cast("Sequence[bytes]", keys))
         else:
@@ -216,7 +222,7 @@ def _rebuilt(
     """Return the batch with only the records at the places `kept`; offsets, sequence and last offset stay.
 
     Base timestamp is the delete horizon, else the first record's timestamp: then all others' deltas change.
-    The checksum is looked at before a new one vouches for the content. Raises CorruptRecord.
+    The checksum is checked first: a new one would make damaged content look right. Raises CorruptRecord.
     """
     batch.check()
     base_ms = batch.base_timestamp

@@ -48,8 +48,9 @@ class CleanerChild:
 
     def open(self) -> None:
         """Start the process if none runs. Raises CleanerInterrupted when no process can be started."""
+        # The interruption came while no request was under way: it was meant for the cleaning before.
         if self._was_interrupted:
-            self.close()  # the interruption came while no request was under way
+            self.close()
         with self._lock:
             if self._process is None:
                 try:
@@ -93,8 +94,10 @@ class CleanerChild:
                 process.stdin.write(json.dumps([kind, request]) + "\n")
                 process.stdin.flush()
                 line = process.stdout.readline()
-        except OSError:  # a broken pipe
+        # A broken pipe: the process has ended.
+        except OSError:
             line = ""
+        # A process that dies in the middle of an answer leaves a line without its end.
         if not line.endswith("\n"):
             self.close()
             raise CleanerInterrupted(f"cleaner process {process.pid} ended with status {process.returncode}")

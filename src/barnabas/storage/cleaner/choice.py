@@ -105,6 +105,7 @@ def cleanable_offsets(log: UnifiedLog, last_clean_offset: int | None, now_ms: in
             start,
         )
         first_dirty, resets = start, True
+    # Above the last stable offset it is not decided yet which records were aborted (KIP-98).
     first_uncleanable = min(log.last_stable_offset, log.local.segments.active.base_offset)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
@@ -166,6 +167,7 @@ def group_segments(
     log_bytes = index_bytes = time_index_bytes = 0
     for place, segment in enumerate(segments):
         following = segments[place + 1].base_offset if place + 1 < len(segments) else first_uncleanable_offset
+        # The sizes of the old indexes stand for that of the new one, as in Kafka.
         index = segment.indexes.offsets.entries * offset_index.ENTRY_SIZE
         time_index = segment.indexes.times.entries * time_index_module.ENTRY_SIZE
         fits = (

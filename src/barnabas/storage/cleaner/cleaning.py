@@ -26,6 +26,15 @@ from barnabas.storage.segment.log_segment import LogSegment
 logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
 
+# The order of a cleaning, and what a crash leaves:
+# 1. The dirty part is flushed: the newer record of a key is on stable storage before the older one goes.
+# 2. The offset map is filled, in the worker's memory.
+# 3. For each group of segments the worker writes `.cleaned` files and syncs them; a start deletes such files. Then the
+#    broker swaps them in; `LocalLog.replace_segments` tells what a start makes of each step.
+# 4. After the last group, `LogCleanerManager.done_cleaning` writes the checkpoint. Until then the same part counts as
+#    dirty, and is cleaned once more.
+
+
 class LogCleaning:
     """Cleans `cleanable`, once. check_done: called between the steps; it raises to end the cleaning."""
 
@@ -150,7 +159,8 @@ class LogCleaning:
         )
         try:
             result = self._worker.clean_group(request)
-            self._check_done()  # copying takes long: a caller that wants the log must not wait for the swap, too
+            # Copying takes long: a caller that wants the log must not wait for the swap as well.
+            self._check_done()
             logger.info("Swapping in cleaned segment %d for segment(s) %s in log %s", first.base_offset, group, log)
             log.replace_segments(first.base_offset, group)
         except BaseException:

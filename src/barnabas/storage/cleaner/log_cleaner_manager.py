@@ -78,6 +78,7 @@ class LogCleanerManager:
         self._checkpoints = checkpoints
         self._clock = clock
         self._on_abort = on_abort
+        # Re-entrant: `abort` holds it around a pause and a resume, so that no cleaning begins in between.
         self._changed = threading.Condition(threading.RLock())
         self._states: dict[TopicPartition, CleaningState] = {}
         self._uncleanable: dict[str, set[TopicPartition]] = {}
@@ -147,6 +148,7 @@ class LogCleanerManager:
             return logs
 
     def _free_compacted_logs(self) -> Iterable[UnifiedLog]:
+        """Yield the compacted logs that are neither cleaned, nor paused, nor marked as uncleanable."""
         for log in self._logs.all():
             topic_partition = log.topic_partition
             is_free = log.config.is_compacted and topic_partition not in self._states
@@ -169,7 +171,8 @@ class LogCleanerManager:
     def abort_and_pause(self, topic_partition: TopicPartition) -> None:
         """End the cleaning of a partition, wait for the end, and let none begin before `resume`. Pauses are counted."""
         with self._changed:
-            self._changed.wait_for(lambda: self._states.get(topic_partition) != ABORTED)  # by another caller
+            # Another caller may be waiting for the end of the same cleaning: an aborted one takes no second pause.
+            self._changed.wait_for(lambda: self._states.get(topic_partition) != ABORTED)
             if self._apply(topic_partition, CleaningEvent.PAUSE) == ABORTED:
                 self._on_abort(topic_partition)
             self._changed.wait_for(lambda: self._is_paused(topic_partition))
@@ -203,6 +206,7 @@ class LogCleanerManager:
         return state is not None and state.step is CleaningStep.PAUSED
 
     def _apply(self, topic_partition: TopicPartition, event: CleaningEvent) -> CleaningState | None:
+        """Move a partition to its next state, and wake all that wait. Raises IllegalCleaningEvent."""
         following = next_state(self._states.get(topic_partition), event)
         if following is None:
             self._states.pop(topic_partition, None)

@@ -1,7 +1,8 @@
 """The cleaner's process, which the broker starts when there is a log to clean.
 
 It is `python -m barnabas.storage.cleaner.process`: reads requests from standard input, a line of JSON each, and
-answers on standard output: `["done", result]`, or `["failed", kind, error number or null, text]`. It works on files
+answers on standard output: `["done", result]`, or `["failed", kind, error number or null, text]`, for example
+`["failed", "OSError", 28, "[Errno 28] No space left on device"]`. It works on files
 only, and ends when its input ends, also in the middle of its work: after the broker has died, no cleaner may write into
 its directories. The main thread works; a second one reads the input, so that it notices the end at once. The broker's
 side is `child`. Kafka has no counterpart: there the cleaner works on threads.
@@ -34,7 +35,8 @@ def main() -> None:
     # Ctrl-C goes to the whole terminal: the broker stops in its own order, and ends the cleaner.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    sys.stdout = sys.stderr  # nothing else may come between the answers
+    # A line that any module prints must not come between the answers.
+    sys.stdout = sys.stderr
     requests: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(sys.stdin, requests), name="cleaner-requests", daemon=True).start()
     work = CleanerWork(OperatingSystemFiles())
@@ -60,6 +62,7 @@ def answer_to(request: list[Any], work: CleanerWork) -> list[Any]:
 def _read_requests(source: TextIO, requests: queue.SimpleQueue[list[Any]]) -> None:
     for line in source:
         requests.put(json.loads(line))
+    # At once, without waiting for the main thread: the broker is gone, and its directories may have a new owner.
     os._exit(0)
 
 

@@ -62,6 +62,8 @@ class CleanedSegmentWriter:
     def __init__(self, terms: CleanedSegmentTerms, files: Files) -> None:
         self._terms = terms
         self._files = files
+        # An earlier cleaning that failed may have left files; a transaction index among them would become part of this
+        # segment.
         remove_cleaned_files(files, terms.path)
         self._file: File = files.open(self._path(LOG_SUFFIX), create=True, truncate=True)
         self._pending: list[Buffer] = []
@@ -101,6 +103,7 @@ class CleanedSegmentWriter:
 
     def finish(self) -> int:
         """Bring all files to stable storage (the caller syncs the directory); return the log file's size."""
+        # All files are synced here: once they are called `.swap`, a start puts them in place without a look inside.
         self._write_pending()
         self._file.sync()
         self.close()

@@ -110,7 +110,8 @@ class CleanerThread:
         except LogCleaningError as error:
             log = error.log
             if self._logs.get(log.topic_partition) is not log:
-                return False  # the log was deleted meanwhile; a new log of this name must not be marked for its error
+                # The log was deleted meanwhile: a new log of this name must not be marked for its error.
+                return False
             logger.warning(
                 "Unexpected exception thrown when cleaning log %s. Marking its partition (%s) as uncleanable",
                 log,
@@ -133,7 +134,8 @@ class CleanerThread:
         except LogCleaningAborted:
             logger.info("Cleaning of log %s was aborted", log.topic_partition)
         except ApiError as error:
-            logger.info("Cleaning of log %s ended: %s", log.topic_partition, error)  # its directory is offline already
+            # The log has reported the error: its directory is offline already.
+            logger.info("Cleaning of log %s ended: %s", log.topic_partition, error)
         except OSError as error:
             self._on_disk_error(cleanable, error)
         except CleanerInterrupted as error:
@@ -145,6 +147,7 @@ class CleanerThread:
             self._manager.done_cleaning(log, end_offset)
 
     def _cleaning_of(self, cleanable: LogToClean) -> LogCleaning:
+        """Return the cleaning of a log; make the worker if this is the first one."""
         if self._worker is None:
             self._worker = self._tools.make_worker()
 

@@ -51,7 +51,8 @@ class CleanedTransactions:
         self._begin_aborted(batch.last_offset)
         record = next(batch.records(), None)
         if record is None:
-            return True  # emptied by an earlier cleaning
+            # An earlier cleaning has emptied the batch.
+            return True
         kind = ControlRecord.parse(record.key).type
         producer_id = batch.producer_id
         if kind == ABORT:

@@ -116,9 +116,11 @@ class CleanerWork:
             size = writer.finish()
         except BaseException:
             writer.close()
-            with suppress(OSError):  # the first error is the one to report; the broker removes them too
+            # The first error is the one to report; the broker removes the files as well.
+            with suppress(OSError):
                 remove_cleaned_files(self._files, request.target.path)
             raise
+        # Retention and the legacy delete horizon go by the time of the last change: a copy must not look younger.
         for path in cleaned_paths(request.target.path):
             if self._files.exists(path):
                 self._files.set_modified_ms(path, request.modified_ms)

@@ -31,6 +31,7 @@ def take_clean_shutdown(files: Files, directory: str) -> int | None:
         content = files.read_bytes(path)
     except FileNotFoundError:
         return None
+    # Durable before a log is opened: were the mark still there after a crash, nothing would be recovered.
     files.unlink(path)
     files.sync_dir(directory)
     try:

@@ -63,6 +63,7 @@ class LogDeletion:
             log.close_handlers()
             self._files.rename(log.directory, path)
             log.moved_to(path)
+        # After a crash, a deleted log must not come back in the place of a new one of the same name.
         self._files.sync_dir(log.parent_dir)
 
     def _unique(self) -> str:

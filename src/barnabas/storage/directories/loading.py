@@ -75,6 +75,7 @@ class LogLoading:
             error = errors.get(path)
             if error is None:
                 self._directories[path].is_loaded = True
+            # Any other error is a fault of the broker and ends the start: it must not pass for a broken disk.
             elif isinstance(error, (OSError, MalformedCheckpoint, ApiError)):
                 self._give_up(path, error)
             else:
@@ -130,8 +131,9 @@ class LogLoading:
         for log in self._table.remove_dir(log_dir):
             log.close_handlers()
 
-    # Runs on several threads. What they share is the table, which has a lock of its own, and the count.
     def _load_one(self, log_dir: str, total: int, topic_partition: TopicPartition, path: str) -> None:
+        """Load one log, or mark it as stray. Raises what `load` raises."""
+        # Runs on several threads, which share the table, with a lock of its own, and the count.
         started_ns = self._clock.nanoseconds()
         log = self._load(topic_partition, path, self._directories[log_dir])
         if self._is_stray(log):

@@ -156,5 +156,6 @@ def _make_durably(files: Files, path: str) -> None:
         path = os.path.dirname(path)
     if missing:
         files.make_dirs(missing[0])
+    # A directory is durable once the directory that has its name is synced.
     for made in missing:
         files.sync_dir(os.path.dirname(made))

@@ -105,6 +105,7 @@ class LogDirectories:
 
     def take_offline(self, path: str) -> bool:
         """Use the directory no more; False if it was offline before."""
+        # Test and change under one lock: of several threads that meet the same broken disk, one reports it.
         with self._lock:
             directory = self._directories.get(path)
             if directory is None or not directory.is_online:

@@ -42,6 +42,7 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
     fields: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.strip().partition("=")
+        # The format is that of java.util.Properties: both characters begin a comment.
         if equals and not name.startswith(("#", "!")):
             fields[name.strip()] = value.strip()
     version = fields.get("version", "0")

@@ -47,7 +47,8 @@ class LogCheckpoints:
         )
 
     def _write_log_start_offsets(self, directory: LogDirectory) -> None:
-        """Write the start offsets that differ from the base offset of the log's first segment."""
+        """Write the start offsets that differ from the base offset of the log's first segment. Raises OSError."""
+        # A log that starts where its first segment begins needs no entry: the loader takes that offset, as Kafka does.
         directory.write_log_start_offsets(
             lambda: {
                 log.topic_partition: log.log_start_offset

@@ -91,6 +91,7 @@ def survey_log_dirs(directories: Sequence[str], files: Files) -> LogDirSurvey:
 
 
 def _survey_directory(directory: str, files: Files, survey: LogDirSurvey) -> None:
+    """Add the findings in one log directory to the survey. Raises OSError."""
     try:
         survey.meta_properties[directory] = read_meta_properties(files, directory)
     except InconsistentMetaProperties as error:
@@ -141,7 +142,8 @@ def _survey_partition(
     snapshots = snapshot_offsets(files.list_dir(path))
     if snapshots:
         newest = os.path.join(path, segment_file_name(snapshots[-1], SNAPSHOT_SUFFIX))
-        with suppress(CorruptSnapshot):  # torn by a crash: the batches are read instead, as when the log is opened
+        # A snapshot that was torn by a crash: the batches are read instead, as when the log is opened.
+        with suppress(CorruptSnapshot):
             producer_ids += [entry.producer_id for entry in read_snapshot(files, newest)]
     if tail_from is not None:
         tail_from = min(tail_from, snapshots[-1]) if snapshots else 0
@@ -171,7 +173,8 @@ def batches_from(offset: int, path: str, files: Files) -> Iterator[RecordBatch |
             continue
         file = files.open(os.path.join(path, segment_file_name(base, LOG_SUFFIX)))
         try:
-            with suppress(CorruptRecord):  # a torn tail, which will be cut off when the log is opened
+            # A torn tail, which will be cut off when the log is opened.
+            with suppress(CorruptRecord):
                 yield from scan_batches(file, 0, file.size())
         finally:
             file.close()
@@ -183,6 +186,7 @@ def _base_offsets(path: str, files: Files) -> list[int]:
 
 
 def _problems_of_topic(topic: str, partitions: Sequence[FoundPartition]) -> list[str]:
+    """Return what keeps a topic from being adopted: a missing partition, or two topic ids."""
     problems = []
     numbers = [found.topic_partition.partition for found in partitions]
     missing = sorted(set(range(numbers[-1] + 1)) - set(numbers))

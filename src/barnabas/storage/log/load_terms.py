@@ -1,4 +1,4 @@
-"""What is known of a log before its directory is opened. Immutable; made by LogDirectory, read by the loader."""
+"""The facts known of a log before its directory is opened. Immutable; made by LogDirectory, read by the loader."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class LoadTerms(NamedTuple):
-    """What the checkpoints say about a log, and whether its log directory was closed in order."""
+    """The entries of the checkpoints about a log, and whether its log directory was closed in order."""
 
     had_clean_shutdown: bool = False
     recovery_point: int = 0

@@ -1,4 +1,4 @@
-"""What one log consists of: segments, bounds, leader epochs, producers; and the changes that concern several of them.
+"""The parts of one log: segments, bounds, leader epochs, producers; and the changes that concern several of them.
 
 Owned by a UnifiedLog and handed to the modules that do its larger tasks (`follower_append`, `truncation`, `retention`,
 `segment_swap`). Guarded by `lock`, the log's lock: re-entrant, and held by the caller of every method but `flush`.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from barnabas.records.record_batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 
+# An idempotent producer has at most five requests in flight, so no older batch is sent again (KAFKA-5494).
 BATCHES_TO_RETAIN = 5
 NO_COORDINATOR_EPOCH = -1
 NO_OFFSET = -1

@@ -81,6 +81,7 @@ def _wanted_snapshots(segments: LogSegments, end_offset: int) -> list[int]:
 
 
 def _read_segment(manager: ProducerStateManager, segment: LogSegment, start: int, end_offset: int) -> None:
+    """Update the state with the batches of a segment between the offsets, up to any damage. Raises OSError."""
     place = segment.translate_offset(start)
     if place is None:
         return

@@ -1,8 +1,19 @@
 """`.snapshot` files: a partition's producers as of the offset that the file is named by. Kafka's format, version 1.
 
-Version (int16), CRC-32C of the rest (uint32), number of entries (int32), entries of 46 bytes. A file that was torn by a
-crash fails its checksum, and the log is read instead. Called by ProducerStateManager, the log dump and tests,
-on any thread. Kafka: ProducerStateManager.readSnapshot, writeSnapshot.
+The file has 10 bytes of header and entries of 46 bytes, big-endian:
+
+    position  size  header                     position  size  entry
+           0     2  version: 1                        0     8  producer id
+           2     4  CRC-32C of what follows           8     2  producer epoch
+           6     4  number of entries                10     4  last sequence
+                                                     14     8  last offset
+                                                     22     4  offset delta of the last batch
+                                                     26     8  timestamp
+                                                     34     4  coordinator epoch
+                                                     38     8  first offset of the open transaction, -1: none
+
+A file that was torn by a crash fails its checksum, and the log is read instead. Called by ProducerStateManager, the log
+dump and tests, on any thread. Kafka: ProducerStateManager.readSnapshot, writeSnapshot.
 """
 
 from __future__ import annotations

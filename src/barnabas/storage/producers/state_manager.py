@@ -127,6 +127,7 @@ class ProducerStateManager:
             return False
         entries = list(self.states.entries.values()) if self.states is not None else []
         path = self.snapshot_path(end_offset)
+        # Written under its own name, not renamed into place: a snapshot that is torn by a crash fails its checksum.
         try:
             sync = sync and bool(entries)
             write_snapshot(self._files, path, entries, sync=sync)
@@ -147,7 +148,8 @@ class ProducerStateManager:
         try:
             file = self._files.open(self.snapshot_path(offset))
         except FileNotFoundError:
-            return  # the segment was deleted meanwhile, and the snapshot with it
+            # The segment was deleted meanwhile, and the snapshot with it.
+            return
         try:
             file.sync()
         finally:
@@ -212,6 +214,7 @@ class ProducerStateManager:
         if log_end_offset == self.end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
             return
+        # From the newest on: a snapshot that cannot be read is deleted, and an older one costs only more reading.
         self.states = None
         while self._snapshots:
             offset = self._snapshots[-1]

@@ -110,6 +110,7 @@ class ProducerStates:
         producer_id, producer_epoch, base_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
         entry = self.entries.get(producer_id)
         if entry is None:
+            # As with Kafka's empty entry, whose epoch is -1: a producer without state may have any epoch from there on.
             if producer_epoch < NO_PRODUCER_EPOCH and origin is not _REPLICATION:
                 raise ApiError(
                     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -197,6 +198,7 @@ class ProducerStates:
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
+        # A coordinator that fences a producer writes the abort marker with a raised epoch: batches of the old one fail.
         entry.begin_epoch(producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.transaction_first_offset = NO_OFFSET
@@ -219,6 +221,7 @@ class ProducerStates:
             raise ValueError(
                 f"Attempted to complete transaction {completed} on partition {self._partition} which was not started"
             )
+        # Not stable yet: were the marker lost with this leader, the next leader would still have the transaction open.
         self._unreplicated[completed.first_offset] = transaction._replace(last_offset=completed.last_offset)
 
     # -- stored batches
@@ -258,7 +261,7 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> LogOffsetMetadata | None:
-        """Where the oldest transaction begins that is open, or whose marker lies at or above the high watermark."""
+        """The start of the oldest transaction that is open, or whose marker lies at or above the high watermark."""
         # Open transactions are in the order of their offsets, ended ones in the order of their markers.
         ongoing, unreplicated = self._ongoing, self._unreplicated
         first = ongoing[next(iter(ongoing))].first_offset if ongoing else None
@@ -314,5 +317,5 @@ class ProducerStates:
 
 
 def is_expired(entry: ProducerStateEntry, now_ms: int, expiration_ms: int) -> bool:
-    """Whether a producer without open transaction has been idle for so long."""
+    """Return whether a producer without open transaction has been idle for `expiration_ms`."""
     return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms

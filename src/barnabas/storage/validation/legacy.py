@@ -88,6 +88,7 @@ class LegacyValidator:
             if message.magic != first.magic:
                 text = f"Batch magic {message.magic} is not the same as the first batch's magic byte {first.magic}"
                 raise invalid(text, self._terms, "invalid_magic_number_records")
+            # Kafka takes many plain messages in one set, but only one wrapper.
             if message is not first and (first.codec or message.codec):
                 raise invalid("Compressed outer record has more than one batch", self._terms)
         for message in messages:
@@ -109,7 +110,10 @@ class LegacyValidator:
 
 
 def _check_rest(records: Buffer, position: int) -> None:
-    """Raises CorruptRecord when the bytes behind the last whole message begin no message. A cut one is dropped."""
+    """Check the bytes behind the last whole message. Raises CorruptRecord when they begin no message.
+
+    A message that is cut off is dropped, as in Kafka.
+    """
     rest = len(records) - position
     if rest < LOG_OVERHEAD:
         return

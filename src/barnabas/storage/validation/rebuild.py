@@ -51,7 +51,7 @@ class TargetCompression(NamedTuple):
 
     @classmethod
     def of(cls, config: LogConfig) -> TargetCompression | None:
-        """What `compression.type` and its level say; None keeps the producer's codec."""
+        """Return the target that `compression.type` and its level name; None keeps the producer's codec."""
         name = config.compression_type
         if name == "producer":
             return None
@@ -88,6 +88,8 @@ def re_encoded(read: ReadBatch, target: TargetCompression, terms: TopicTerms, cl
     """
     started_ns = clock.nanoseconds()
     append_time = clock.milliseconds() if terms.stamps_append_time else NO_TIMESTAMP
+    # Records whose offsets count from 0 are compressed as they are. With gaps, each is encoded anew with the next
+    # offset, as Kafka does it in batches that it rebuilds.
     if read.summary.offsets_consecutive:
         data = _recompress(read, target, append_time)
     else:
@@ -127,6 +129,7 @@ def _with_times(header: BatchHeader, view: memoryview, timestamp_type: int, max_
     attributes = header.attributes & _KEPT_ATTRIBUTES | timestamp_type
     head = bytearray(_TIMES.size)
     _TIMES.pack_into(head, 0, 2, 0, attributes, header.last_offset_delta, header.base_timestamp, max_timestamp)
+    # The records are neither copied nor changed: the checksum of the new head goes on over them.
     rest = view[MAGIC_POSITION + _TIMES.size : header.size]
     crc = crc32c(rest, crc32c(head[_TIMES_COVERED:]))
     head[1:_TIMES_COVERED] = crc.to_bytes(4, "big")

@@ -89,6 +89,7 @@ class RecordRules:
                 if blamed is not None:
                     errors.append(RecordError(index, blamed.message))
                     without_key += rule is has_key
+                    # Kafka answers INVALID_TIMESTAMP for the whole batch as soon as one record has that fault.
                     if blamed.code is ErrorCode.INVALID_TIMESTAMP:
                         worst = blamed.code
                     break
@@ -96,6 +97,7 @@ class RecordRules:
             raise InvalidRecords(worst, _text(worst, errors), errors, without_key)
 
     def _may_break_a_rule(self, read: ReadBatch, case: RecordCase) -> bool:
+        """Return whether one of `COVERED_RECORD_RULES` may blame a record of the batch, by the batch's extremes."""
         terms, span = self._terms, read.span
         if terms.is_compacted and read.summary.has_null_key and not case.is_control:
             return True
@@ -103,6 +105,7 @@ class RecordRules:
             return False
         if terms.stamps_append_time:
             return case.is_stamped
+        # Records without a timestamp are within any limit, but may not claim append time.
         if case.is_stamped and span.latest == NO_TIMESTAMP:
             return True
         if span.latest > case.now_ms + terms.after_max_ms:

@@ -74,7 +74,7 @@ _new = tuple.__new__
 
 
 class RecordSummary(NamedTuple):
-    """What a body holds: extremes of the timestamp deltas, whether offset deltas count from 0, records without key."""
+    """The summary of a body: extremes of the timestamp deltas, whether offsets count from 0, records without key."""
 
     min_timestamp_delta: int
     max_timestamp_delta: int
@@ -100,7 +100,8 @@ def scan_records(body: bytes, count: i64) -> RecordSummary:
         if summary is not None:
             return summary
     part = _some(body, 0, 0, count)
-    if part.next_index == count:  # most batches are one part
+    # Most batches are one part, for which the minima and maxima below are not worth a generator each.
+    if part.next_index == count:
         if part.position != len(body):
             raise CorruptRecord(f"{len(body) - part.position} bytes behind the last of {count} records")
         return _new(RecordSummary, part[2:])
@@ -124,7 +125,8 @@ def _some(body: bytes, position: i64, index: i64, count: i64) -> _Part:
         return _carefully(body, position, index, count)
     stop = min(count, index + _LONGEST_RUN, _ONE_BYTE_OFFSETS if index < _ONE_BYTE_OFFSETS else _TWO_BYTE_OFFSETS)
     found = None
-    if _INTERPRETED:  # compiled, the plain loop is quicker than slices of columns
+    # Compiled, the plain loop is quicker than slices of columns.
+    if _INTERPRETED:
         if stop - index >= _SHORTEST_RUN:
             found = _same_shape(body, position, index, stop)
         if found is None:
@@ -168,6 +170,7 @@ def _same_shape(body: bytes, position: i64, index: i64, stop: i64) -> _Part | No
     if run is None:
         return None
     size, prefix, records = run
+    # Of times that take one byte, those that are not negative are ordered like their bytes. The run ends at any other.
     times = body[position + prefix + 1 : position + records * size : size]
     records = len(times) - len(times.lstrip(_EARLY))
     if records < _SHORTEST_RUN:
@@ -260,8 +263,9 @@ def _quickly(body: bytes, position: int, index: int, stop: int) -> _Part | None:
                 null_key = True
             times.append(time)
             start = position = place + 1
+    # The careful way finds out what is wrong.
     except (IndexError, struct.error):
-        pass  # the careful way finds out what is wrong
+        pass
     if not times or bytes(times).strip(_EARLY):
         return None
     return _Part(position, index + len(times), min(times) >> 1, max(times) >> 1, True, null_key)
@@ -337,7 +341,7 @@ def _carefully(body: bytes, position: i64, first: i64, stop: i64) -> _Part:  # n
 
 
 def _skip_key(body: bytes, position: i64, end: i64) -> tuple[bool, i64]:
-    """Whether a key is null, and the position behind it."""
+    """Return whether a key is null, and the position behind it. Raises CorruptRecord when the key is cut off."""
     length: i64
     behind: i64
     length, behind = decode_zigzag(body, position, MAX_VARINT_BYTES)
@@ -345,7 +349,10 @@ def _skip_key(body: bytes, position: i64, end: i64) -> tuple[bool, i64]:
 
 
 def _skip_field(body: bytes, position: i64, end: i64) -> i64:
-    """Position behind a length and as many bytes; -1 stands for null."""
+    """Return the position behind a length and as many bytes; -1 stands for null.
+
+    Raises CorruptRecord when the length is negative or leads beyond `end`.
+    """
     byte: i64 = body[position]
     length: i64
     if byte < 0x80:
@@ -362,6 +369,7 @@ def _skip_field(body: bytes, position: i64, end: i64) -> i64:
 
 
 def _skip_headers(body: bytes, position: i64, end: i64) -> i64:
+    """Return the position behind the headers. Raises CorruptRecord when the count lies or a header has no name."""
     count: i64
     count, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
     if count < 0 or count > (end - position) // 2:

@@ -1,4 +1,4 @@
-"""What a batch must fulfil to be stored: one pure function a rule, in the order in which Kafka checks.
+"""The rules that a batch must fulfil to be stored: one pure function a rule, in the order in which Kafka checks.
 
 `HEADER_RULES` look at a batch's header and bytes, `RECORD_RULES` at each record. A new rule is a function here and its
 line in one of the two lists; nothing else has to know it.
@@ -37,7 +37,7 @@ _CLIENT: Final = AppendOrigin.CLIENT
 
 
 class TopicTerms(NamedTuple):
-    """What the settings of a topic demand. before and after_max_ms: how far a timestamp may be from the clock."""
+    """The demands of a topic's settings. before and after_max_ms: how far a timestamp may be from the clock."""
 
     topic_partition: TopicPartition
     max_message_bytes: int
@@ -62,8 +62,11 @@ class ProducedBatch(NamedTuple):
 
 
 class RecordCase(NamedTuple):
-    """What a record rule knows beside the record. checks_time: False for batches of brokers. is_stamped: the batch's
-    producer claims append time. is_control: the record is a marker."""
+    """The facts that a record rule knows beside the record.
+
+    checks_time: False for batches of brokers. is_stamped: the batch's producer claims append time. is_control: the
+    record is a marker.
+    """
 
     now_ms: int
     checks_time: bool
@@ -72,7 +75,7 @@ class RecordCase(NamedTuple):
 
 
 class BlamedRecord(NamedTuple):
-    """Why a record was refused. code: INVALID_TIMESTAMP outweighs INVALID_RECORD when records differ."""
+    """The reason to reject a record. code: INVALID_TIMESTAMP outweighs INVALID_RECORD when records differ."""
 
     code: ErrorCode
     message: str
@@ -101,7 +104,7 @@ def is_ordinary(header: BatchHeader, view: memoryview, size: int, max_message_by
 
 
 def base_offset_is_zero(batch: ProducedBatch, terms: TopicTerms) -> None:
-    """Raises ApiError: INVALID_RECORD when a client's batch begins at another offset than 0."""
+    """Check that a client's batch begins at offset 0. Raises ApiError: INVALID_RECORD when not."""
     if batch.origin is _CLIENT and batch.header.base_offset:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
@@ -111,20 +114,23 @@ def base_offset_is_zero(batch: ProducedBatch, terms: TopicTerms) -> None:
 
 
 def is_small_enough(batch: ProducedBatch, terms: TopicTerms) -> None:
-    """Raises ApiError: MESSAGE_TOO_LARGE when the batch is larger than `max.message.bytes`."""
+    """Check the size. Raises ApiError: MESSAGE_TOO_LARGE when the batch is larger than `max.message.bytes`."""
     if batch.header.size > terms.max_message_bytes:
         raise too_large(batch.header.size, terms)
 
 
 def checksum_is_right(batch: ProducedBatch, terms: TopicTerms) -> None:
-    """Raises RefusedBatch: CORRUPT_MESSAGE when the checksum is wrong, or the batch smaller than its header."""
+    """Check the checksum.
+
+    Raises RefusedBatch: CORRUPT_MESSAGE when the checksum is wrong, or the batch smaller than its header.
+    """
     size = batch.header.size
     if size < HEADER_SIZE or crc32c(batch.view[ATTRIBUTES_POSITION:size]) != batch.header.crc:
         raise corrupt(f"stored crc = {batch.header.crc}", terms)
 
 
 def codec_exists(batch: ProducedBatch, terms: TopicTerms) -> None:
-    """Raises ApiError: UNSUPPORTED_COMPRESSION_TYPE when the attributes name a codec that does not exist.
+    """Check the codec. Raises ApiError: UNSUPPORTED_COMPRESSION_TYPE when there is none of this number.
 
     Kafka lets an exception through here and answers UNKNOWN_SERVER_ERROR.
     """
@@ -134,26 +140,29 @@ def codec_exists(batch: ProducedBatch, terms: TopicTerms) -> None:
 
 
 def is_alone(batch: ProducedBatch, terms: TopicTerms) -> None:
-    """Raises ApiError: INVALID_RECORD when a second whole batch follows. Bytes that are less are cut off later."""
+    """Check that no second whole batch follows. Raises ApiError: INVALID_RECORD when one does.
+
+    Bytes behind the batch that are no whole batch are cut off later.
+    """
     size = batch.header.size
     if size != len(batch.view) and is_whole_batch(batch.view, size):
         raise ApiError(ErrorCode.INVALID_RECORD, "Compressed outer record has more than one batch")
 
 
 def offsets_go_forward(batch: ProducedBatch, terms: TopicTerms) -> None:
-    """Raises RefusedBatch: INVALID_RECORD when a client's batch ends before it begins."""
+    """Check the range of offsets. Raises RefusedBatch: INVALID_RECORD when a client's batch ends before it begins."""
     if batch.origin is _CLIENT and batch.header.last_offset_delta < 0:
         raise invalid(f"Batch has an invalid offset range: {_span(batch.header)}", terms)
 
 
 def count_is_positive(batch: ProducedBatch, terms: TopicTerms) -> None:
-    """Raises RefusedBatch: INVALID_RECORD when a client's batch says that it holds no record, or fewer."""
+    """Check the count. Raises RefusedBatch: INVALID_RECORD when a client's batch claims no record, or fewer."""
     if batch.origin is _CLIENT and batch.header.record_count <= 0:
         raise invalid(f"Invalid reported count for record batch: {batch.header.record_count}", terms)
 
 
 def count_matches_offsets(batch: ProducedBatch, terms: TopicTerms) -> None:
-    """Raises RefusedBatch: INVALID_RECORD when a client's batch has not one offset for each record."""
+    """Check that a client's batch has one offset for each record. Raises RefusedBatch: INVALID_RECORD when not."""
     header = batch.header
     if batch.origin is _CLIENT and header.last_offset_delta + 1 != header.record_count:
         text = f"Inconsistent batch offset range {_span(header)} and count of records {header.record_count}"
@@ -161,13 +170,16 @@ def count_matches_offsets(batch: ProducedBatch, terms: TopicTerms) -> None:
 
 
 def is_data(batch: ProducedBatch, terms: TopicTerms) -> None:
-    """Raises RefusedBatch: INVALID_RECORD when a client sends a control batch, which only brokers may write."""
+    """Check that a client sends no control batch. Raises RefusedBatch: INVALID_RECORD when it does."""
     if batch.origin is _CLIENT and batch.header.is_control:
         raise invalid("Clients are not allowed to write control records", terms)
 
 
 def producer_has_sequence(batch: ProducedBatch, terms: TopicTerms) -> None:
-    """Raises RefusedBatch: INVALID_RECORD when a client's batch has a producer id and no sequence number."""
+    """Check that a client's batch with a producer id has a sequence number.
+
+    Raises RefusedBatch: INVALID_RECORD when it has none.
+    """
     header = batch.header
     if batch.origin is _CLIENT and header.producer_id >= 0 > header.base_sequence:
         sequence, producer = header.base_sequence, header.producer_id

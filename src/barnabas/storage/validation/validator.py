@@ -59,14 +59,14 @@ _COORDINATOR: Final = AppendOrigin.COORDINATOR
 
 
 class LookAhead(NamedTuple):
-    """Whether a batch takes long to validate; if it does not and had to be decompressed, `body` are its records."""
+    """The cost of validating a batch; if it is small and the batch had to be decompressed, `body` are its records."""
 
     takes_long: bool
     body: bytes | None = None
 
 
 class LogValidator:
-    """What a topic's settings demand of its batches."""
+    """The validation of one topic's batches, planned once from the settings."""
 
     __slots__ = (
         "_clock",
@@ -96,7 +96,8 @@ class LogValidator:
         self._rules_without_shortcut = not COVERED_HEADER_RULES.issuperset(HEADER_RULES)
         self._reads = config.record_validation == "full" or compacted or self._record_rules.run_always
         """Whether every record is read."""
-        if not append_time and before_ms < UNLIMITED_MS:  # the header tells the latest timestamp, not the earliest
+        # The header tells the latest timestamp and not the earliest: a limit to the past needs a look at every record.
+        if not append_time and before_ms < UNLIMITED_MS:
             self._reads = True
         self._counts = config.record_validation == "framing"
         self._keeps_form = not append_time and self._target is None
@@ -127,7 +128,8 @@ class LogValidator:
         if size > len(records):
             return None
         view = records if type(records) is memoryview else memoryview(records)
-        if origin is _COORDINATOR and self._keeps_form:  # made by this broker, a moment ago
+        # A coordinator's batch was made by this broker a moment ago: it breaks no rule.
+        if origin is _COORDINATOR and self._keeps_form:
             return stored_as_produced(header, view, size)
         if self._rules_without_shortcut or not is_ordinary(header, view, size, self._max_message_bytes):
             self._check_header(ProducedBatch(header, view, origin))
@@ -150,6 +152,7 @@ class LogValidator:
             return LookAhead(takes_long=True)
         if not self._reads:
             return LookAhead(takes_long=False)
+        # The count is the client's word. A batch that holds more than it claims costs no more: reading ends there.
         if header.record_count > MANY_RECORDS:
             return LookAhead(takes_long=True)
         if not codec or codec > Codec.ZSTD or not HEADER_SIZE <= header.size <= len(records):
@@ -159,7 +162,8 @@ class LogValidator:
         except DecompressedTooLarge:
             return LookAhead(takes_long=True)
         except CorruptRecord:
-            return LookAhead(takes_long=False)  # `validate` comes to the same end, and says so
+            # `validate` comes to the same end, and answers with the reason.
+            return LookAhead(takes_long=False)
 
     # -- steps
 
@@ -169,7 +173,7 @@ class LogValidator:
             rule(batch, self._terms)
 
     def _count(self, header: BatchHeader, view: memoryview, size: int) -> None:
-        """Raises RefusedBatch: INVALID_RECORD when an uncompressed batch does not hold the records it claims."""
+        """Count the records of an uncompressed batch. Raises RefusedBatch: INVALID_RECORD when the header lies."""
         try:
             counted = count_records(view, HEADER_SIZE, size)
         except CorruptRecord as error:
@@ -189,6 +193,8 @@ class LogValidator:
             return self._read(header, view, origin, body)
         if self._terms.stamps_append_time:
             return with_append_time(header, view, self._clock.milliseconds())
+        # The header's max timestamp is the client's word too, so a batch that seems too new is read: only a record that
+        # is too new is to blame.
         after_ms = self._terms.after_max_ms
         if after_ms != UNLIMITED_MS and header.max_timestamp - self._clock.milliseconds() > after_ms:
             return self._read(header, view, origin, body)
